@@ -34,9 +34,17 @@ patches:
 demo *ARGS:
     cargo run --release -p jitlat -- demo {{ARGS}}
 
-# Every fuzz target for SECONDS each (needs a nightly toolchain and cargo-fuzz)
+# Every fuzz target for SECONDS each, one for each processor at a time (needs a nightly toolchain and cargo-fuzz)
 fuzz SECONDS='600':
-    cd fuzz && for t in $(cargo +nightly fuzz list); do cargo +nightly fuzz run $t -- -max_total_time={{SECONDS}} || exit 1; done
+    fuzz/run {{SECONDS}}
+
+# All fuzz targets together for HOURS; then the executions of each, and what they found added to the corpora
+fuzz-long HOURS='8':
+    fuzz/run $(( {{HOURS}} * 3600 * $(nproc) / $(cd fuzz && cargo +nightly fuzz list | wc -l) )) && fuzz/minimise
+
+# How many lines of the code that each fuzz target aims at its corpus executes (needs the llvm-tools of nightly)
+fuzz-coverage *TARGETS:
+    fuzz/coverage-report {{TARGETS}}
 
 # Faults put one at a time into what .cargo/mutants.toml lists: which does no test notice? Of one FILE, or of all (days)
 mutants FILE='':

@@ -12,7 +12,7 @@ figure=${1:?which figure: 6 … 17}
 dir=${2:-figures}
 . "$here/lib.sh"
 
-log() { f=$1 s=$2 w=$3 log=$4; shift 4; remade "$f" "$s" "$w" -f "$testdata/$log" --plots "$dir" "$@"; }
+log() { f=$1 s=$2 w=$3 log=$4; shift 4; remade "$f" "$s" "$w" -v -f "$testdata/$log" --plots "$dir" "$@"; }
 
 loopback='the log of another test, of 2000 packets in place of 10000, on a host with other stalls'
 tcp1='a simulation of what the text describes: the window of TCP grows on a path of 1.6 s. The same smallest delay and pauses; the course depends on when acknowledgements came'

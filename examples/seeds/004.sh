@@ -23,7 +23,7 @@ sweep() { for payload in 40 340 640 1240; do printf '%s ' "$spp/atm_udp$payload.
 draw() {
     f=$1 s=$2 w=$3
     shift 3
-    remade "$f" "$s" "$w" spp --summary --plots "$dir" "$@"
+    remade "$f" "$s" "$w" spp --summary --verbose --plots "$dir" "$@"
 }
 
 of_sweep() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f $(sweep ref) -F $(sweep mon) "$@"; }

@@ -11,8 +11,7 @@ use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
-use jitlat_proto::access::Access;
-use jitlat_proto::accounts::ClientLimits;
+use jitlat_proto::policy::{Policy, Quota};
 use jitlat_proto::stamp::{Sender, sender::Options};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
@@ -129,7 +128,7 @@ fn bare(rate: u64) -> Result<Row, Failure> {
 
 /// Our reflector, and the memory of this process at the end.
 fn jitlat(rate: u64, sessions: u16) -> Result<(Row, u64), Failure> {
-    let mut reflectors = Reflectors::new(Access { limits: ClientLimits::UNLIMITED, ..Access::default() });
+    let mut reflectors = Reflectors::new(Policy { client: Quota::default(), ..Policy::default() });
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
     let row = load(at, rate, sessions, "stamp")?;
@@ -210,7 +209,7 @@ fn resident() -> u64 {
 
 /// Medians of round trips to one reflector, 2000 requests 1 ms apart.
 fn round_trips() -> Result<(), Failure> {
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut reflectors = Reflectors::new(Policy::default());
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, to) = *reflectors.listening().first().ok_or("no reflector")?;
     let socket = socket()?;

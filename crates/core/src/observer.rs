@@ -21,6 +21,8 @@ use core::net::SocketAddr;
 pub enum Event<'a> {
     /// A connection to the far host is attempted, at this address.
     Connecting(SocketAddr),
+    /// The far host has not answered at this address for two seconds; the attempt goes on.
+    Unanswered(SocketAddr),
     /// The far host has been reached at this address.
     Connected(SocketAddr),
     /// Clock probes answered so far.

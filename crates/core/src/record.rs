@@ -4,7 +4,7 @@ use crate::time::{Source, Span, Stamp, WallTime};
 
 /// The value that means "no time"; as a real stamp it would be in the year 1677.
 const MISSING: i64 = i64::MIN;
-/// The value that means "no user-space reading in addition to the stamp".
+/// The value of a lag that means "no user-space reading in addition to the stamp".
 const NO_LAG: i32 = i32::MIN;
 
 /// Anomalies noticed when a packet was received. Zero is a clean packet; any other makes it invalid for every figure
@@ -56,14 +56,17 @@ pub enum Moment {
     Returned = 3,
 }
 
-/// One packet as one observation: 56 bytes, `Copy`, the row of every log and the input of every metric. What is unknown
+/// One packet as one observation: 64 bytes, `Copy`, the row of every log and the input of every metric. What is unknown
 /// is missing, never zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Sequence number, from 0; negative or beyond the test's count is invalid but representable.
     pub seq: i64,
     times: [i64; 4],
-    lags: [i32; 2],
+    /// [`MISSING`] if unknown.
+    send_lag: i64,
+    entry_lag: i32,
+    receive_lag: i32,
     size: u16,
     /// Anomalies of reception.
     pub flags: Flags,
@@ -82,7 +85,9 @@ impl PacketRecord {
         PacketRecord {
             seq,
             times: [MISSING; 4],
-            lags: [NO_LAG; 2],
+            send_lag: MISSING,
+            entry_lag: NO_LAG,
+            receive_lag: NO_LAG,
             size: 0,
             flags: Flags(0),
             sources: 0,
@@ -147,25 +152,50 @@ impl PacketRecord {
     }
 
     /// How long before the send stamp the program itself read the clock (stamp − user reading): the time a packet spent
-    /// in the sending host. Saturates at ±2.1 s.
+    /// in the sending host.
     pub fn send_lag(&self) -> Option<Span> {
-        (self.lags[0] != NO_LAG).then_some(Span(self.lags[0].into()))
+        (self.send_lag != MISSING).then_some(Span(self.send_lag))
+    }
+
+    /// How long after the program's own clock reading the packet entered the queue of the sending host's interface, by
+    /// the kernel's stamp; `None` if unknown, or beyond ±2.1 s.
+    pub fn entry_lag(&self) -> Option<Span> {
+        (self.entry_lag != NO_LAG).then_some(Span(self.entry_lag.into()))
+    }
+
+    /// The time the packet spent in the queue of the sending host's interface: from entering it to the sent stamp. With
+    /// [`Source::Kernel`] the kernel stamped both; with [`Source::User`] it did not stamp the entry, and this is the time
+    /// since the program's own reading, which is an upper bound. `None` if nobody stamped the packet when it left.
+    pub fn local_queue(&self) -> Option<(Span, Source)> {
+        if !matches!(self.source(Moment::Sent), Source::Kernel | Source::Hardware) {
+            return None;
+        }
+        let lag = self.send_lag()?;
+        Some(match self.entry_lag() {
+            Some(entered) => (Span(lag.0.saturating_sub(entered.0)), Source::Kernel),
+            None => (lag, Source::User),
+        })
     }
 
     /// How long after the arrival stamp the program itself read the clock (user reading − stamp): the time a packet
     /// waited in the receiving host. Saturates at ±2.1 s.
     pub fn receive_lag(&self) -> Option<Span> {
-        (self.lags[1] != NO_LAG).then_some(Span(self.lags[1].into()))
+        (self.receive_lag != NO_LAG).then_some(Span(self.receive_lag.into()))
     }
 
     /// Sets [`Self::send_lag`].
     pub fn set_send_lag(&mut self, lag: Option<Span>) {
-        self.lags[0] = lag.map_or(NO_LAG, pack_lag);
+        self.send_lag = lag.map_or(MISSING, |lag| lag.0);
+    }
+
+    /// Sets [`Self::entry_lag`]; one that does not fit is unknown.
+    pub fn set_entry_lag(&mut self, lag: Option<Span>) {
+        self.entry_lag = lag.and_then(|lag| i32::try_from(lag.0).ok()).unwrap_or(NO_LAG);
     }
 
     /// Sets [`Self::receive_lag`].
     pub fn set_receive_lag(&mut self, lag: Option<Span>) {
-        self.lags[1] = lag.map_or(NO_LAG, pack_lag);
+        self.receive_lag = lag.map_or(NO_LAG, pack_lag);
     }
 
     /// Payload bytes received; `None` if unknown (an empty payload cannot contain a sequence number).
@@ -235,8 +265,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_at_most_56_bytes() {
-        assert!(size_of::<PacketRecord>() <= 56, "{}", size_of::<PacketRecord>());
+    fn a_record_is_at_most_64_bytes() {
+        assert!(size_of::<PacketRecord>() <= 64, "{}", size_of::<PacketRecord>());
     }
 
     #[test]
@@ -247,6 +277,20 @@ mod tests {
             (None, None, None, None, None)
         );
         assert_eq!((r.size(), r.ttl(), r.traffic_class()), (None, None, None));
+    }
+
+    #[test]
+    fn the_local_queue_is_from_the_entry_or_bounded_by_the_reading() {
+        let mut r = PacketRecord::one_way(0, WallTime(0), WallTime(9_000_000_000));
+        r.set_send_lag(Some(Span(5)));
+        assert_eq!(r.local_queue(), None, "the program's own reading says nothing about when it left");
+        r.set(Moment::Sent, Stamp { at: WallTime(5_000_000_000), source: Source::Kernel });
+        r.set_send_lag(Some(Span(5_000_000_000)));
+        assert_eq!(r.local_queue(), Some((Span(5_000_000_000), Source::User)), "beyond 32 bits, too");
+        r.set_entry_lag(Some(Span(1000)));
+        assert_eq!(r.local_queue(), Some((Span(4_999_999_000), Source::Kernel)));
+        r.set_entry_lag(Some(Span(1 << 31)));
+        assert_eq!((r.entry_lag(), r.local_queue()), (None, Some((Span(5_000_000_000), Source::User))));
     }
 
     #[test]

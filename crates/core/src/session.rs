@@ -2,6 +2,7 @@
 //! which clocks, and how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
+use crate::metrics::seqset::Run;
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Span, WallTime};
@@ -102,10 +103,14 @@ pub struct Session {
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
-    /// Of the packets sent, those that the sending host's own system refused.
+    /// Of the packets sent, those that the sending host's own system refused, or dropped in the queue of its interface.
     pub unsent: u64,
     /// Whether the log it came from is truncated: it ends within a line, or before its closing lines.
     pub truncated: bool,
+    /// Sequence numbers about which the log it came from says nothing, though it goes on after them: rows there are
+    /// unreadable, or were never written. They count neither as sent nor as lost. Ascending, apart from each other.
+    #[serde(default)]
+    pub unrecorded: Vec<Run>,
     /// What only a two-way test has; `None` for a one-way test.
     pub two_way: Option<Box<TwoWay>>,
 }
@@ -139,8 +144,19 @@ impl Session {
             receiver_drops: None,
             unsent: 0,
             truncated: false,
+            unrecorded: Vec::new(),
             two_way: None,
         }
+    }
+
+    /// The [unrecorded](Session::unrecorded) parts of `from..to`.
+    pub(crate) fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = Run> + Clone {
+        let end = |run: &Run| run.start.saturating_add(run.len);
+        let first = self.unrecorded.partition_point(|run| end(run) <= from);
+        self.unrecorded[first..].iter().take_while(move |run| run.start < to).map(move |run| {
+            let start = run.start.max(from);
+            Run { start, len: end(run).min(to).saturating_sub(start) }
+        })
     }
 
     /// Whether the record says after its rows how the test ended: logs of versions 1 and 2 do not.

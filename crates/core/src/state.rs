@@ -22,6 +22,7 @@
 //! ```
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
+use crate::metrics::seqset::Run;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
@@ -229,6 +230,9 @@ impl State {
         });
         here.tags.push((TESTS.to_owned(), tests.to_string()));
         here.unsent = here.unsent.saturating_add(next.session.unsent);
+        here.unrecorded = here.unrecorded_in(0, mine).collect();
+        let theirs = next.session.unrecorded_in(0, theirs);
+        here.unrecorded.extend(theirs.map(|run| Run { start: run.start + mine, ..run }));
         here.reason = here.reason.take().or(next.session.reason);
         if let (Some(here), Some(next)) = (&mut here.two_way, next.session.two_way) {
             add_facts(here, *next, mine as u32);

@@ -15,6 +15,7 @@ pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
 pub use crate::metrics::delay::{Delay, Unconditional};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
+pub use crate::metrics::local_queue::LocalQueue;
 pub use crate::metrics::loss::{Gilbert, Gilbert1960, GilbertElliott, Loss, LossPattern, RunsTest};
 pub use crate::metrics::objectives::Y1541;
 pub use crate::metrics::periods::{Periods, Rate};
@@ -108,6 +109,9 @@ pub struct Summary {
     /// Sources of the stamps.
     #[serde(default)]
     pub stamps: Stamps,
+    /// Time spent in the queue of the sending host's interface, before the sent stamp; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_queue: Option<LocalQueue>,
     /// What the receiver saw in the IP header.
     #[serde(default)]
     pub far_end: FarEnd,

@@ -1,7 +1,7 @@
 //! Numbers as text (metrics §24): the classic report's engineering format, rates, percentages, dates. Decimal
 //! arithmetic in integers, so that rounding is exact.
 
-use crate::time::{SECOND, WallTime};
+use crate::time::{SECOND, Span, WallTime};
 
 /// Units of time, largest first: picoseconds in one, name.
 const UNITS: [(i128, &str); 4] =
@@ -19,6 +19,43 @@ pub fn eng4_f64(ns: f64) -> String {
         Some(ps) => engineering(ps),
         None => "-".to_owned(),
     }
+}
+
+/// Three significant digits with s, ms, us or ns by magnitude: `12.3 ms`, `5.00 s`, `800 ns`. Takes nanoseconds; `-` if
+/// they are not finite.
+pub fn eng3(ns: f64) -> String {
+    if !ns.is_finite() {
+        return "-".to_owned();
+    }
+    if ns.abs() < 999.5 {
+        // Without a sign if it rounds to nothing.
+        return format!("{} ns", ns.round() as i64);
+    }
+    let (unit, name) = match ns.abs() {
+        ..999.5e3 => (1e3, "us"),
+        ..999.5e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    let value = ns / unit;
+    match value.abs() {
+        ..9.995 => format!("{value:.2} {name}"),
+        ..99.95 => format!("{value:.1} {name}"),
+        _ => format!("{value:.0} {name}"),
+    }
+}
+
+/// A limit, a wait or a length of a test, rounded to what matters to people: `5 s`, `0.25 s`, `2.5 min`, `24 h`. Of
+/// less than a millisecond as [`eng3`].
+pub fn duration(span: Span) -> String {
+    let s = span.as_seconds();
+    let (value, decimals, unit) = match s.abs() {
+        ..0.001 => return eng3(span.0 as f64),
+        ..120.0 => (s, 3, "s"),
+        ..7200.0 => (s / 60.0, 2, "min"),
+        _ => (s / 3600.0, 2, "h"),
+    };
+    let digits = format!("{value:.decimals$}");
+    format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// The unit by magnitude and decimals down to the nanosecond: `1.614710000 s`, `-80.000 us`, `5 ns`.
@@ -135,6 +172,26 @@ fn round_half_even(numerator: u128, denominator: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn three_significant_digits() {
+        let times = [0.0, -0.2, 799.6, 999.5, 12_340.0, 999_600.0, 9.996e6, -98.14e6, 5_000_089_220.0, 4e12];
+        assert_eq!(
+            times.map(eng3),
+            [
+                "0 ns", "0 ns", "800 ns", "1.00 us", "12.3 us", "1.00 ms", "10.0 ms", "-98.1 ms", "5.00 s",
+                "4000 s"
+            ]
+        );
+        assert_eq!(eng3(f64::NAN), "-");
+    }
+
+    #[test]
+    fn durations_have_no_more_digits_than_people_read() {
+        let seconds = [5.000_089_22, 0.25, 0.000_25, 90.0, 150.0, 86_400.0, 86_400.013, 129_600.0, 0.0];
+        let texts = seconds.map(|s| duration(Span((s * 1e9) as i64)));
+        assert_eq!(texts, ["5 s", "0.25 s", "250 us", "90 s", "2.5 min", "24 h", "24 h", "36 h", "0 ns"]);
+    }
 
     #[test]
     fn four_significant_digits() {

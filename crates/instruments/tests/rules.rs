@@ -10,7 +10,7 @@ use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
 use jitlat_proto::digest::{DigestError, Listen, Refusal};
 use jitlat_proto::jitlat::{Key, Keys};
 use jitlat_proto::policy::{
-    DIGESTS, LAMP, ONE_WAY, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
+    DIGESTS, IRTT, LAMP, ONE_WAY, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,12 +26,13 @@ struct Rule {
 
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
-const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, LAMP, TCP];
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, LAMP, IRTT, TCP];
 const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, TCP, DIGESTS];
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, DIGESTS];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, TCP, DIGESTS];
+/// STAMP has sessions, too, and answers those without a place all the same, but without a count.
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, LAMP, IRTT, DIGESTS];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, IRTT, TCP, DIGESTS];
 /// Of a whole client, or in all: the one-way test that leads to the test port is refused before it.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, LAMP, IRTT, DIGESTS];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -96,9 +97,19 @@ fn rules() -> Vec<Rule> {
             holds: SERVICES,
             set: |p, service| p.service(service).networks.deny = vec![LOCALHOST.parse().unwrap()],
         },
+        Rule {
+            name: "packets of a connection",
+            holds: &[TCP],
+            set: |p, service| p.service(service).connection.packets_per_second = 1,
+        },
+        Rule {
+            name: "bytes of a connection",
+            holds: &[TCP],
+            set: |p, service| p.service(service).connection.bytes_per_second = 1,
+        },
         Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
     ];
-    let two_way: &[Service] = &[STAMP, TWAMP, LAMP, TCP];
+    let two_way: &[Service] = &[STAMP, TWAMP, LAMP, IRTT, TCP];
     let connections = WITH_CONNECTIONS;
     let all = [
         quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: two_way),
@@ -107,7 +118,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, TCP, DIGESTS]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, IRTT, TCP, DIGESTS]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }

@@ -4,6 +4,7 @@ use crate::exit::Status;
 use crate::label;
 use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
+use crate::output::screen::Origin;
 use crate::output::{Part, Run, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
@@ -86,7 +87,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
-    let written = args.outputs.write(&report, || args.page(&runs, ""));
+    let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
     saved?;
     if !written || runs.iter().all(Run::is_unknown) {
         return Ok(Status::NotMeasured);
@@ -191,6 +192,7 @@ impl Taken {
             heading: analysing(&session) + "\n",
             label: self.label,
             corrected: args.plot_corrected,
+            shown_windows: Vec::new(),
             file_ending: file_ending(session.spec.direction()),
             session,
         }

@@ -2,6 +2,7 @@
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
+use crate::output::screen::Origin;
 use crate::test::{self, Followed};
 use anyhow::{Result, bail};
 use jitlat_core::Direction;
@@ -18,7 +19,8 @@ pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop
     one_way.streams = left.iter().map(|l| l.session.spec.clone()).collect();
     let mut followed = Followed::new(&one_way, args)?;
     let outcome = followed.by(|observer| one_way.collect(left, stop, observer))?;
-    followed.conclude(&outcome, None, args)
+    let host = one_way.host.clone();
+    followed.conclude(&outcome, None, args, Origin::Test(&host))
 }
 
 fn read(log: &Path) -> Result<Interrupted> {

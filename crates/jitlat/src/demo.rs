@@ -2,6 +2,7 @@
 
 use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
+use crate::output::screen::Origin;
 use crate::{console, interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -38,7 +39,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
-    test::measure(test, &args.one_way, &stop)
+    test::measure(test, &args.one_way, &stop, Origin::Demonstration)
 }
 
 fn scenario(args: &DemoArgs) -> Result<Scenario> {

@@ -146,6 +146,7 @@ impl Journal {
         }
         self.grew = true;
         self.missed += packets;
+        self.log.miss(packets);
     }
 
     /// Writes complete records, each with the kernel's TCP_INFO, if there is one.
@@ -232,5 +233,45 @@ impl Journal {
         };
         troubles.extend(broken.clone());
         Closed { log, broken, troubles }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::analysis::analyze;
+    use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
+    use jitlat_store::log::{LogReader, Naming, Version};
+
+    /// The program ends without notice after its disk was too slow for some packets.
+    #[test]
+    fn packets_without_a_row_do_not_look_lost_after_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slow.log");
+        let period = Span::millis(20);
+        let spec =
+            TestSpec::new(Direction::Down, Transport::Udp, 400, 80, period, Schedule::Periodic).unwrap();
+        let records = |numbers: std::ops::Range<i64>| -> Vec<PacketRecord> {
+            let record = |seq: i64| {
+                let sent = 1_763_697_001_000_000_000 + seq * 20_000_000;
+                PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + 1_000_000))
+            };
+            numbers.map(record).collect()
+        };
+        let mut journals =
+            Journals::new([LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap()]);
+        journals.event(&Event::Started(&[Session::new(spec)]));
+        let stream = 0;
+        journals.event(&Event::Arrived { stream, records: &records(0..100) });
+        journals.event(&Event::Missed { stream, packets: 150 });
+        // Packets 250 to 259 are lost on the path; that of the missed ones nothing is known includes them.
+        journals.event(&Event::Arrived { stream, records: &records(260..300) });
+        journals.event(&Event::Arrived { stream, records: &records(310..350) });
+
+        let mut reader = LogReader::open(&path).unwrap();
+        let records: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+        let summary = analyze(reader.session(), records, &Default::default());
+        assert_eq!((summary.counts.sent, summary.counts.lost), (190, 10));
+        assert!(!summary.answer.unwrap().complete);
     }
 }

@@ -4,17 +4,19 @@ use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
-use crate::output::{Report, Run, text};
+use crate::output::{Report, Run, screen, text};
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::Span;
 use jitlat_core::compare::{Basis, Comparison};
 use jitlat_core::figures::FIGURES;
+use jitlat_core::metrics::objectives::responsiveness;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{bit_rate, eng4_f64};
-use jitlat_core::verdict;
+use jitlat_core::units::{bit_rate, eng3, eng4_f64};
+use jitlat_core::verdict::{self, Level};
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
+use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Options, Page};
 use serde::Serialize;
 use serde_json::Value;
@@ -49,7 +51,8 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     let options = Options { style: console::style(), ..Options::default() };
     let whole = args.outputs.write(&report, || match args.quiet {
         true => text::line(&report.runs),
-        false => page(&report.phases, &report.runs, instrument.quantity(), &options),
+        false if args.is_full() => page(&report.phases, &report.runs, instrument.quantity(), &options),
+        false => one_screen(&report.phases, &report.runs),
     });
     let [idle, loaded] = &report.runs;
     if !whole || idle.summary.counts.received + loaded.summary.counts.received == 0 {
@@ -81,6 +84,7 @@ impl PhasesReport {
             heading: String::new(),
             label: name.to_owned(),
             corrected,
+            shown_windows: Vec::new(),
             file_ending: name.to_owned(),
         });
         PhasesReport { phases, runs, quantity, interval }
@@ -89,7 +93,7 @@ impl PhasesReport {
 
 impl Report for PhasesReport {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(PhasesDocument::new(&self.phases, self.quantity))?)
+        Ok(serde_json::to_value(PhasesDocument::new(&self.phases, &self.runs, self.quantity))?)
     }
 
     fn streams(&self) -> &[Run] {
@@ -117,10 +121,35 @@ pub struct PhasesDocument<'a> {
     load: &'a [LoadStream],
     /// Loaded against idle.
     comparison: &'a Comparison,
+    /// Round trips a minute; `null` for one-way tests.
+    rpm_equivalent: Option<RoundTripsPerMinute>,
+}
+
+/// How many round trips follow each other in a minute, by the mean of the lower 95 % of them (docs/metrics,
+/// responsiveness). The responsiveness draft's RPM is that of HTTP beside and within its own load; with `--proto tcp` and a
+/// load by TCP this comes nearest to it.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RoundTripsPerMinute {
+    /// Without load.
+    idle: f64,
+    /// Under load.
+    loaded: f64,
+}
+
+impl RoundTripsPerMinute {
+    /// Of an idle and a loaded test; `None` where no round trips were measured.
+    fn of(runs: &[Run; 2]) -> Option<RoundTripsPerMinute> {
+        let of = |run: &Run| {
+            let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
+            run.summary.is_round_trip().then(|| responsiveness(round_trips.collect()))?
+        };
+        Some(RoundTripsPerMinute { idle: of(&runs[0])?, loaded: of(&runs[1])? })
+    }
 }
 
 impl<'a> PhasesDocument<'a> {
-    fn new(phases: &'a Phases, quantity: &'a str) -> PhasesDocument<'a> {
+    fn new(phases: &'a Phases, runs: &[Run; 2], quantity: &'a str) -> PhasesDocument<'a> {
         PhasesDocument {
             format: "jitlat phases 1",
             quantity,
@@ -128,8 +157,41 @@ impl<'a> PhasesDocument<'a> {
             loaded: &phases.loaded.analysed.summary,
             load: &phases.streams,
             comparison: &phases.comparison,
+            rpm_equivalent: RoundTripsPerMinute::of(runs),
         }
     }
+}
+
+/// Both phases, and what the load does, on one screen.
+fn one_screen(phases: &Phases, runs: &[Run; 2]) -> String {
+    let (level, text) = effect(&phases.comparison, runs);
+    let mut screen = Screen::new(&screen::streams(runs), Relation::Load).led_by(level, &text);
+    for line in describe(&phases.streams).iter().rev() {
+        screen = screen.noting(&format!("load: {line}"));
+    }
+    screen.followed_by(&screen::again(), screen::EVERYTHING).show(&screen::options())
+}
+
+/// What the load does, in one sentence; it is as bad as the loaded path where that is worse than the idle one.
+fn effect(c: &Comparison, runs: &[Run; 2]) -> (Level, String) {
+    let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
+    let (mut level, mut text) = verdict::comparison::of_load(c);
+    if let (Some(median), Some(p99)) = (c.median, c.p99) {
+        let (median, p99) = (change(median.change), change(p99.change));
+        let what = match runs[0].summary.is_round_trip() {
+            true => "round trip",
+            false => "delay above the smallest",
+        };
+        let rate = RoundTripsPerMinute::of(runs).map(|rpm| format!(" ({:.0}/min)", rpm.loaded));
+        // It fits one line.
+        text =
+            format!("Under load: {what} {median} at the median, {p99} at p99{}.", rate.unwrap_or_default());
+    }
+    let [idle, loaded] = runs.each_ref().map(|run| run.summary.answer.as_ref().map(|a| a.severity));
+    if let Some(severity) = loaded.filter(|_| loaded > idle) {
+        level = severity.into();
+    }
+    (level, text)
 }
 
 fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> String {
@@ -160,6 +222,9 @@ fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> 
             format!(", between {} and {} with 95 % confidence", eng4_f64(low), eng4_f64(high))
         });
         page.item(&format!("{what} changes by {}{range}", eng4_f64(d.change)));
+    }
+    if let Some(RoundTripsPerMinute { idle, loaded }) = RoundTripsPerMinute::of(runs) {
+        page.item(&format!("{loaded:.0} round trips follow each other in a minute, {idle:.0} when idle"));
     }
     let (level, text) = verdict::comparison::of_load(c);
     page.finding(level, &text);

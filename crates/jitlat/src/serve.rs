@@ -5,7 +5,7 @@ use crate::exit::Status;
 use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
-use crate::policy::{AccessArgs, show};
+use crate::policy::{AccessArgs, service, services};
 use crate::{console, interrupt};
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
@@ -21,10 +21,9 @@ use jitlat_instruments::serve::{
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
-use jitlat_proto::accounts::ClientLimits;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{Key, Limits};
-use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, Service};
+use jitlat_proto::policy::{self, DIGESTS, ONE_WAY};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -109,12 +108,12 @@ pub struct ReflectArgs {
     /// for `jitlat analyze`. At most 10 000 tests
     #[arg(long, value_name = "DIR")]
     pub late_packets: Option<PathBuf>,
-    /// Packets a second answered of one address (200k)
-    #[arg(long, value_name = "PPS", default_value_t = USUAL.packets_per_second, value_parser = quantity::packet_rate)]
-    pub max_reflect_rate: u32,
-    /// Bits a second answered of one address (1G)
-    #[arg(long, value_name = "RATE", default_value_t = 8 * USUAL.bytes_per_second, value_parser = quantity::bit_rate)]
-    pub max_reflect_bandwidth: u64,
+    /// Packets a second answered of one address [default: 200k]
+    #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
+    pub max_reflect_rate: Option<u32>,
+    /// Bits a second answered of one address [default: 1G]
+    #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
+    pub max_reflect_bandwidth: Option<u64>,
 }
 
 /// `--only`, and the options of every protocol that can be answered, made from [`PROTOCOLS`].
@@ -123,9 +122,6 @@ pub struct AnsweredArgs {
     only: Vec<String>,
     given: GivenArgs,
 }
-
-/// The usual limits of answers.
-const USUAL: ClientLimits = ClientLimits { packets_per_second: 200_000, bytes_per_second: 125_000_000 };
 
 fn answered() -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().copied().filter(|p| p.server.is_some())
@@ -137,17 +133,17 @@ impl AnsweredArgs {
     }
 
     /// The reflectors of the selected protocols, with the keys of the policy where no option names another.
-    fn reflectors(&self, key_files: &BTreeMap<Service, NamedFile>) -> Result<Vec<Box<dyn Reflector>>> {
+    fn reflectors(&self, key_files: &BTreeMap<String, NamedFile>) -> Result<Vec<Box<dyn Reflector>>> {
         let mut given = self.given.read()?;
-        for (service, file) in key_files {
-            let name = format!("{service}-key-file");
+        for (name, file) in key_files {
+            let service = name.trim_end_matches("-key-file");
             let arguments = answered().filter_map(|p| p.server.as_ref()).flat_map(|s| s.arguments);
             ensure!(
                 arguments.map(|a| a.name).any(|a| a == name),
                 "services.{service}.key-file: {service} has no key"
             );
-            if given.file(&name).is_none() {
-                given = given.with_file(&name, file.clone());
+            if given.file(name).is_none() {
+                given = given.with_file(name, file.clone());
             }
         }
         let mut reflectors = Vec::new();
@@ -211,33 +207,33 @@ pub struct LimitArgs {
     /// Ports that clients may name for test streams; any they may not leave to the system
     #[arg(long, value_name = "FIRST-LAST", value_parser = quantity::ports, default_value = "1024-65535")]
     pub test_ports: RangeInclusive<u16>,
-    /// Packets per second of a client's streams in each direction, in every 100 ms (1000, 200k/s)
-    #[arg(long, value_name = "PPS", default_value_t = Limits::default().rate, value_parser = quantity::packet_rate)]
-    pub max_rate: u32,
-    /// Payload bits per second, likewise (64kbit, 1.5Mbit, 10G; a bare number is bits)
-    #[arg(long, value_name = "RATE", default_value_t = Limits::default().bandwidth, value_parser = quantity::bit_rate)]
-    pub max_bandwidth: u64,
-    /// Duration of a test
-    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "24h")]
-    pub max_duration: Span,
-    /// Control connections, of all clients
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
-    pub max_connections: usize,
-    /// Control connections of one client
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
-    pub max_connections_per_client: usize,
-    /// Sessions running or kept, of all clients
-    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions)]
-    pub max_sessions: usize,
-    /// Sessions of one client
-    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions_per_client)]
-    pub max_sessions_per_client: usize,
-    /// Memory for the results of all clients (k, M, G)
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "3G")]
-    pub max_memory: u64,
-    /// Memory for the results of one client
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "1536M")]
-    pub max_memory_per_client: u64,
+    /// Packets per second of a client's streams in each direction, in every 100 ms (1000, 200k/s) [default: 1M]
+    #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
+    pub max_rate: Option<u32>,
+    /// Payload bits per second, likewise (64kbit, 1.5Mbit; a bare number is bits) [default: 10G]
+    #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
+    pub max_bandwidth: Option<u64>,
+    /// Duration of a test [default: 24h]
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub max_duration: Option<Span>,
+    /// Control connections, of all clients [default: 256]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// Control connections of one client [default: 40]
+    #[arg(long, value_name = "N")]
+    pub max_connections_per_client: Option<usize>,
+    /// Sessions running or kept, of all clients [default: 128]
+    #[arg(long, value_name = "N")]
+    pub max_sessions: Option<usize>,
+    /// Sessions of one client [default: 32]
+    #[arg(long, value_name = "N")]
+    pub max_sessions_per_client: Option<usize>,
+    /// Memory for the sessions of all clients, of every service (k, M, G) [default: 3G]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub max_memory: Option<u64>,
+    /// Memory for the sessions of one client [default: 1536M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub max_memory_per_client: Option<u64>,
     /// How long a client may be silent between messages
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "30s")]
     pub idle: Span,
@@ -246,20 +242,40 @@ pub struct LimitArgs {
     pub keep: Span,
 }
 
+impl ServeArgs {
+    /// Makes the options that were given rules of `policy`.
+    fn apply_to(&self, policy: &mut Policy) {
+        fn set<T>(rule: &mut Option<T>, given: Option<T>) {
+            if given.is_some() {
+                *rule = given;
+            }
+        }
+        let (limits, reflect) = (&self.limits, &self.reflect);
+        let one_way = policy.service(ONE_WAY);
+        set(&mut one_way.total.connections, limits.max_connections);
+        set(&mut one_way.client.connections, limits.max_connections_per_client);
+        set(&mut one_way.total.sessions, limits.max_sessions);
+        set(&mut one_way.client.sessions, limits.max_sessions_per_client);
+        set(&mut one_way.client.packets, limits.max_rate);
+        set(&mut one_way.client.bytes, limits.max_bandwidth.map(|bits| bits / 8));
+        set(&mut one_way.client.duration, limits.max_duration);
+        set(&mut policy.total.memory, limits.max_memory);
+        set(&mut policy.client.memory, limits.max_memory_per_client);
+        set(&mut policy.client.packets, reflect.max_reflect_rate);
+        set(&mut policy.client.bytes, reflect.max_reflect_bandwidth.map(|bits| bits / 8));
+        let named = reflect.protocols.only.iter().filter_map(|name| service(name).ok());
+        let captures = (!self.digests.capture.is_empty()).then_some(DIGESTS);
+        named.chain(captures).for_each(|service| policy.service(service).off = false);
+        policy.service(DIGESTS).open |= self.digests.capture_without_key;
+    }
+}
+
+/// Without those that are rules of the policy.
 impl From<&LimitArgs> for Limits {
     fn from(a: &LimitArgs) -> Limits {
         Limits {
             packets: a.max_packets,
             payload: a.max_payload,
-            rate: a.max_rate,
-            bandwidth: a.max_bandwidth,
-            duration: a.max_duration,
-            connections: a.max_connections,
-            connections_per_client: a.max_connections_per_client,
-            sessions: a.max_sessions,
-            sessions_per_client: a.max_sessions_per_client,
-            memory: a.max_memory,
-            memory_per_client: a.max_memory_per_client,
             idle: a.idle,
             keep: a.keep,
             classic: !a.no_classic,
@@ -272,22 +288,14 @@ impl From<&LimitArgs> for Limits {
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<Status> {
     let limits = Limits::from(&args.limits);
-    let (mut given, mut usual) = (Policy::default(), Policy::default());
-    limits.apply_to(&mut given);
-    Limits::default().apply_to(&mut usual);
-    given.client.packets = Some(args.reflect.max_reflect_rate);
-    given.client.bytes = Some(args.reflect.max_reflect_bandwidth / 8);
-    let mut access = args.access.access(&given, &usual)?;
-    if args.digests.capture_without_key {
-        access.policy.service(DIGESTS).open = true;
-    }
+    let access = args.access.access(|policy| args.apply_to(policy))?;
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
             policy::TEST_PORT => args.reflect.protocols.wants(ONE_WAY),
             _ => args.reflect.protocols.wants(service),
         };
-        console::print(&show(&access.policy, wants))?;
+        console::print(&policy::file::write(&access.policy, &services(), wants))?;
         return Ok(Status::Measured);
     }
     let one_way = OneWayService {
@@ -364,17 +372,55 @@ fn keep_packets(folder: TestFolder) -> Result<(SyncSender<OneWayPacket>, JoinHan
 mod tests {
     use super::*;
 
+    fn arguments(options: &[&str]) -> Result<ServeArgs, clap::Error> {
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        ServeArgs::from_arg_matches(&command.try_get_matches_from([&["serve"], options].concat())?)
+    }
+
+    /// The policy without a file.
+    fn policy_of(options: &[&str]) -> Policy {
+        let args = arguments(options).unwrap();
+        args.access.access(|policy| args.apply_to(policy)).unwrap().policy
+    }
+
     #[test]
     fn limits_take_units() {
-        let limits = |options: &[&str]| {
-            let command = ServeArgs::augment_args(Command::new("serve"));
-            let matches = command.try_get_matches_from([&["serve"], options].concat())?;
-            ServeArgs::from_arg_matches(&matches).map(|args| Limits::from(&args.limits))
-        };
-        let given = ["--max-bandwidth", "1.5Mbit", "--max-rate", "2k/s", "--max-memory", "1M"];
-        let limits_given = limits(&given).unwrap();
-        assert_eq!((limits_given.bandwidth, limits_given.rate), (1_500_000, 2000));
-        assert_eq!(limits(&["--max-bandwidth", "64000"]).unwrap().bandwidth, 64_000);
-        assert!(limits(&["--max-bandwidth", "64 apples"]).is_err());
+        let mut policy =
+            policy_of(&["--max-bandwidth", "1.5Mbit", "--max-rate", "2k/s", "--max-memory", "1M"]);
+        let client = policy.service(ONE_WAY).client.clone();
+        assert_eq!((client.bytes, client.packets), (Some(187_500), Some(2000)));
+        assert_eq!(policy.total.memory, Some(1 << 20));
+        assert_eq!(policy_of(&["--max-bandwidth", "64000"]).service(ONE_WAY).client.bytes, Some(8000));
+        assert!(arguments(&["--max-bandwidth", "64 apples"]).is_err());
+    }
+
+    #[test]
+    fn the_defaults_that_help_names_are_those_of_the_policy() {
+        let mut options = Vec::new();
+        for option in ServeArgs::augment_args(Command::new("serve")).get_arguments() {
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            if let (Some(name), Some((_, default))) = (option.get_long(), help.split_once(" [default: "))
+                && name.starts_with("max-")
+            {
+                options.extend([format!("--{name}"), default.trim_end_matches(']').to_owned()]);
+            }
+        }
+        assert_eq!(options.len(), 2 * 11, "{options:?}");
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        assert_eq!(policy_of(&options), crate::policy::usual());
+    }
+
+    #[test]
+    fn options_win_over_the_policy_file_even_with_their_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("policy");
+        let text = "[client]\npackets = 7\nbytes = 8\n[services.jitlat.client]\npackets = 9\n[services.lamp]\nserve = false";
+        std::fs::write(&file, text).unwrap();
+        let with = |options: &[&str]| policy_of(&[&["--policy", file.to_str().unwrap()], options].concat());
+        assert_eq!(with(&[]).client.packets, Some(7));
+        let mut given = with(&["--max-reflect-rate", "200k", "--max-rate", "1M", "--only", "lamp"]);
+        assert_eq!((given.client.packets, given.client.bytes), (Some(200_000), Some(8)));
+        assert_eq!(given.service(ONE_WAY).client.packets, Some(1_000_000));
+        assert!(with(&[]).is_off(policy::LAMP) && !given.is_off(policy::LAMP));
     }
 }

@@ -8,6 +8,8 @@ use crate::journal::{Closed, Journals};
 use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
+use crate::output::running::RunningWindows;
+use crate::output::screen::Origin;
 use crate::output::{Run, text};
 use crate::{analyze, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result};
@@ -52,11 +54,11 @@ pub fn run(args: &TestArgs) -> Result<Status> {
     if !args.collect.is_empty() {
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
-    measure(test, &args.one_way, &stop)
+    measure(test, &args.one_way, &stop, Origin::Test(host))
 }
 
 /// Runs `test` and prints its result.
-pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Status> {
+pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop, origin: Origin<'_>) -> Result<Status> {
     check(args, test.streams.len())?;
     let mut followed = Followed::new(&test, args)?;
     if args.host_args.doctor {
@@ -69,12 +71,13 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop) -> Result<Statu
     let capture = TestCapture::start(&test.request(), args)?;
     let outcome = followed.by(|observer| test.run(stop, observer))?;
     let captured = capture.map(TestCapture::finish).transpose()?;
-    followed.conclude(&outcome, captured, args)
+    followed.conclude(&outcome, captured, args, origin)
 }
 
 /// Rejects, before the measurement, outputs that could not be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
+    args.report.outputs.check_one_way()?;
     args.report.outputs.check(streams, &others)
 }
 
@@ -82,6 +85,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 pub struct Followed {
     logs: Journals,
     analyses: Analyses,
+    windows: RunningWindows,
     progress: Progress,
 }
 
@@ -92,13 +96,15 @@ impl Followed {
         Ok(Followed {
             logs: Journals::new(create_logs(&args.log, test.streams.len())?),
             analyses: Analyses::new(args.report.options()),
+            windows: RunningWindows::new(&args.report),
             progress: if silent { Progress::new() } else { Progress::with_server(&test.host) },
         })
     }
 
     /// Runs `test` with the observers.
     pub fn by<T>(&mut self, test: impl FnOnce(&mut dyn Observer) -> Result<T, Error>) -> Result<T, Error> {
-        let mut observers: [&mut dyn Observer; 3] = [&mut self.logs, &mut self.analyses, &mut self.progress];
+        let mut observers: [&mut dyn Observer; 4] =
+            [&mut self.logs, &mut self.analyses, &mut self.windows, &mut self.progress];
         let outcome = test(&mut observers);
         self.progress.clear();
         outcome
@@ -110,6 +116,7 @@ impl Followed {
         outcome: &Outcome,
         captured: Option<EndedTestCapture>,
         args: &OneWayArgs,
+        origin: Origin<'_>,
     ) -> Result<Status> {
         let mut closed = self.logs.close();
         if args.log.no_log {
@@ -123,6 +130,7 @@ impl Followed {
         let keep = args.report.keeps_packets() || args.capture.is_some();
         let both = closed.len() == 2;
         let mut runs = Vec::new();
+        let mut shown_windows = self.windows.written().into_iter();
         for (analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
             let analysed_direction = analysed.session.spec.direction();
             let direction = direction(analysed_direction);
@@ -140,18 +148,21 @@ impl Followed {
                 log: log.log.clone(),
                 records: Vec::new(),
                 tcp: Vec::new(),
+                shown_windows: shown_windows.next().unwrap_or_default(),
                 file_ending: file_ending(analysed_direction),
             });
         }
         let explained = captured.map(|c| c.describe(&runs)).transpose()?;
         let report =
             Streams { runs: &runs, extra: explained.as_ref(), interval: args.report.analysis.interval };
-        let below = explained.as_ref().map_or("", |e| &e.text);
-        let whole = args.report.outputs.write(&report, || args.report.page(&runs, below));
+        let explanation = explained.as_ref().map_or("", |e| &e.text);
+        let whole = args.report.outputs.write(&report, || args.report.page(&runs, origin, explanation));
         for trouble in closed.iter().flat_map(|log| &log.troubles) {
             error!("{trouble}");
         }
-        if let Some(reason) = outcome.reason.as_ref().filter(|_| outcome.ending != Ending::Complete) {
+        if let Some(reason) = outcome.reason.as_ref().filter(|_| outcome.ending != Ending::Complete)
+            && !args.report.shows_screen()
+        {
             warn!("the test ended early: {reason}");
         }
         let unsaved = closed.iter().any(|log| !log.troubles.is_empty());

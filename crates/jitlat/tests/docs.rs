@@ -86,6 +86,7 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
         .args(["-k", "5", LIMIT, "sh", "-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
+        .envs([("LC_ALL", "C.UTF-8"), ("TERM", "xterm"), ("COLUMNS", "80")])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .process_group(0)

@@ -122,7 +122,7 @@ fn addresses_are_found_also_of_ipv6_and_behind_nat() {
         // Only the addresses distinguish an answer that repeats its question.
         let back = |i| [udp4(B, A, [2, 1], i + 100_000), udp4(B, NAT, far, i + 100_000)];
         write(dir.path(), 200, SECOND, out, back);
-        let text = said(&spp(dir.path(), &["--summary"]));
+        let text = said(&spp(dir.path(), &["--summary", "--verbose"]));
         assert!(text.contains(phrase) && text.contains("192.0.2.9 seen at the monitor"), "{text}");
         let j = json(&spp(dir.path(), &["--json", "-"]));
         assert_eq!(
@@ -158,7 +158,7 @@ fn captures_of_different_times_and_of_one_point_twice_are_called_so() {
     let o = spp(dir.path(), &[]);
     assert!(o.status.code() == Some(2) && said(&o).contains("do not overlap in time"), "{}", said(&o));
     std::fs::copy(dir.path().join("r.pcap"), dir.path().join("m.pcap")).unwrap();
-    let text = said(&spp(dir.path(), &["--summary"]));
+    let text = said(&spp(dir.path(), &["--summary", "--verbose"]));
     assert!(text.contains("the same capture twice"), "{text}");
     let r = dir.path().join("r.pcap").to_str().unwrap().to_owned();
     let o = jitlat(&["tcp", &r, &r]);
@@ -193,7 +193,7 @@ fn no_lie_about_a_length_breaks_anything() {
     }
     for cut in [0, 10, 24, 30, record + 8, record + 60] {
         std::fs::write(dir.path().join("m.pcap"), &good[..cut]).unwrap();
-        let code = spp(dir.path(), &["--summary"]).status.code();
+        let code = spp(dir.path(), &["--summary", "--verbose"]).status.code();
         assert!(code == Some(0) || code == Some(2), "{code:?} cut at {cut}");
     }
 }

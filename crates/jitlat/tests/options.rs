@@ -48,9 +48,41 @@ fn each_choice_of_the_analysis_shows_in_the_summary() {
     }
 }
 
+/// What is printed of `log` in a terminal of that many columns that is called `terminal`.
+fn printed(log: &str, options: &[&str], columns: &str, terminal: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .arg("-f")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(log))
+        .args(options)
+        .envs([("COLUMNS", columns), ("TERM", terminal), ("LC_ALL", "C.UTF-8")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_report_is_one_screen_and_the_full_one_is_there_on_request() {
+    for log in ["a_loopback_v1.log", "b_wan_lossy_v1.log", "c_unsync_v2.log", "d_edge_small_v1.log"] {
+        for (columns, width) in [("80", 80), ("60", 60), ("200", 80), ("nonsense", 80)] {
+            let screen = printed(log, &[], columns, "xterm");
+            assert!(screen.lines().count() <= 23, "{log}: {screen}");
+            assert!(screen.lines().all(|line| line.chars().count() <= width), "{log}: {screen}");
+        }
+        assert!(printed(log, &[], "80", "dumb").is_ascii());
+        let full = printed(log, &["-v"], "80", "xterm");
+        assert_eq!(full, printed(log, &["--classic-report"], "80", "xterm"));
+        assert!(full.contains("\nmin/avg/max latency = ") && full.contains("What it means"), "{full}");
+        assert_eq!(printed(log, &["-q"], "80", "xterm").lines().count(), 1);
+        // With plots below, and nothing else changed.
+        let plotted = printed(log, &["--text-plots"], "80", "xterm");
+        assert!(plotted.starts_with(&full) && plotted.len() > full.len(), "{plotted}");
+    }
+}
+
 #[test]
 fn the_bootstrap_is_in_the_report_too() {
-    let output = analyze("b_wan_lossy_v1.log", &["--bootstrap"]);
+    let output = analyze("b_wan_lossy_v1.log", &["--bootstrap", "-v"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("by block bootstrap (seed 1), with 95% confidence: mean"), "{text}");
 }

@@ -69,6 +69,17 @@ fn what_could_not_be_written_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn a_format_of_round_trips_is_refused_where_there_are_none() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["192.0.2.1", "spp -f none.pcap -F none.pcap"] {
+        let output = jitlat(&format!("{command} --json-irtt x"), dir.path());
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {log}");
+        assert!(log.contains("--json-irtt is of round trips"), "{command}: {log}");
+    }
+}
+
+#[test]
 fn two_files_of_one_name_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for options in ["--json x --html x", "--json x -o x", "--json - --csv -"] {

@@ -148,3 +148,36 @@ fn nothing_answered_is_nothing_measured() {
     assert!(errors.contains("none of 3 requests was answered"), "{errors}");
     assert_eq!(run(&["--fail-if", "loss>50%"]).0, Some(1));
 }
+
+#[test]
+fn one_way_lamp_has_one_screen_of_what_the_server_reports() {
+    let (_server, [_, lamp, _]) = serve();
+    let output = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "--proto", "lamp", "--mode", "unidir", "-n", "30", "-p", "2ms"])
+        .args(["--lamp-port", &lamp])
+        .output()
+        .unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.lines().count() <= 24 && page.lines().all(|line| line.len() <= 80), "{page}");
+    for said in
+        ["30 LAMP packets of ", "to server", "none (<10 %)", "delay by the server's clock", "30 received,"]
+    {
+        assert!(page.replace("\n       ", " ").contains(said), "'{said}' is not in {page}");
+    }
+}
+
+#[test]
+fn the_screen_says_once_that_nothing_was_answered() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let output = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "--proto", "stamp", "-n", "3", "-p", "2ms", "--timeout", "200ms"])
+        .args(["--stamp-port", &port])
+        .output()
+        .unwrap();
+    let [page, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!(output.status.code(), Some(2), "{page}{errors}");
+    assert_eq!(errors, "");
+    let said = page.to_lowercase().matches("arrived").count() + page.matches("answered").count();
+    assert_eq!(said, 1, "{page}");
+}

@@ -12,6 +12,7 @@ fn data(name: &str) -> PathBuf {
 
 fn spp(reference: &Path, monitor: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .env("LC_ALL", "C")
         .arg("spp")
         .args([Path::new("-f"), reference, Path::new("-F"), monitor])
         .args(more)
@@ -81,8 +82,10 @@ fn the_manner_of_the_caia_tool_has_all_but_the_last_pair() {
         &["-c", "-p", "-O", "-q", "-#", "3135", "-a", "10.77.1.2", "-A", "10.77.2.2"],
     );
     assert_eq!(fields(&masked), expected("var_noid_loss_udp340"));
-    let slipped =
-        pair("var_noid_loss_udp340", &["--compat", "--summary", "-a", "10.77.1.2", "-A", "10.77.2.2"]);
+    let slipped = pair(
+        "var_noid_loss_udp340",
+        &["--compat", "--summary", "--verbose", "-a", "10.77.1.2", "-A", "10.77.2.2"],
+    );
     assert!(String::from_utf8_lossy(&slipped.stdout).contains("have no IP identification"));
 }
 
@@ -126,6 +129,34 @@ fn several_files_and_standard_input_are_read_like_one() {
 }
 
 #[test]
+fn the_summary_is_one_screen() {
+    let o = pair("atm_loss_udp340", &["--summary"]);
+    let screen = String::from_utf8(o.stdout).unwrap();
+    // The last lines repeat the command with its paths.
+    let (screen, _) = screen.split_once("Next ").unwrap();
+    assert!(screen.lines().count() <= 22 && screen.lines().all(|l| l.len() <= 80), "{screen}");
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn tables_that_were_asked_for_come_before_the_screen() {
+    for (asked, head) in [
+        (&["--per-flow"][..], "  flow\n"),
+        (&["--per-prefix", "24"], "  flow\n"),
+        (&["--interval", "20s"], "Windows of 20.00 s\n"),
+        (&["--link", "pppoa-vc,up=128k,down=512k"], "bands"),
+    ] {
+        let page = String::from_utf8(pair("atm_udp340", &[asked, &["--summary"]].concat()).stdout).unwrap();
+        let alone = String::from_utf8(pair("atm_udp340", &["--summary"]).stdout).unwrap();
+        let first = alone.lines().next().unwrap();
+        let (tables, screen) = page.split_once(first).unwrap_or_else(|| panic!("{asked:?}: {page}"));
+        assert!(tables.contains(head), "{asked:?}: {page}");
+        let (screen, _) = screen.split_once("Next ").unwrap();
+        assert!(screen.lines().count() <= 22 && screen.lines().all(|l| l.len() <= 80), "{screen}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_explained() {
     let said = |o: &Output| (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned());
     let (code, text) = said(&spp(&data("atm_udp340.ref.pcap"), &data("atm_udp40.mon.pcap"), &[]));
@@ -138,7 +169,7 @@ fn what_cannot_be_measured_is_explained() {
     let (code, text) = said(&spp(&data("README.md"), &data("atm_udp40.mon.pcap"), &[]));
     assert!(code == Some(2) && text.contains("is not a capture"), "{text}");
     let same = data("atm_udp340.ref.pcap");
-    let (code, text) = said(&spp(&same, &same, &[]));
+    let (code, text) = said(&spp(&same, &same, &["--verbose"]));
     assert!(code == Some(0) && text.contains("the same capture twice"), "{text}");
     let (code, text) = said(&spp(Path::new("-"), Path::new("-"), &[]));
     assert!(code == Some(2) && text.contains("only one"), "{text}");
@@ -282,7 +313,7 @@ fn echoes_of_the_capture_and_of_the_file_are_two_sets() {
     let of = |key: &str| (document[key]["count"].as_u64(), document[key]["mean"].as_f64());
     assert_eq!(of("ping_rtt_ns"), (Some(30), Some(40e6)));
     assert_eq!(of("ping_file_rtt_ns"), (Some(30), Some(40.5e6)));
-    let text = spp(&capture, &monitor, &[&ping[..], &["--summary"]].concat()).stdout;
+    let text = spp(&capture, &monitor, &[&ping[..], &["--summary", "--verbose"]].concat()).stdout;
     let text = String::from_utf8(text).unwrap();
     for row in ["ping in the capture          30   40.00 ms", "ping in the file             30   40.50 ms"] {
         assert!(text.contains(row), "{row}\n{text}");
@@ -479,7 +510,7 @@ fn what_cannot_be_written_costs_nothing_else() {
     let o = spp.stdout(full()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(2), "{said}");
-    assert!(said.contains("RTT per pair") && said.contains("standard output"), "{said}");
+    assert!(said.contains("round trip") && said.contains("standard output"), "{said}");
     let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(whole["summary"]["pairs"], 420);
     // And every other output, whichever fails.
@@ -493,7 +524,7 @@ fn what_cannot_be_written_costs_nothing_else() {
         let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), option, path]);
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
-        assert!(said.contains("RTT per pair") && said.contains(path), "{option}: {said}");
+        assert!(said.contains("round trip") && said.contains(path), "{option}: {said}");
         assert!(json.exists() && fields(&o).len() == 420, "{option}");
     }
 }
@@ -505,6 +536,6 @@ fn what_could_not_be_written_is_refused_before_anything_is_read() {
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains(option) && said.contains("/dev/null/x"), "{option}: {said}");
-        assert!(fields(&o).is_empty() && !said.contains("RTT per pair"), "{option}: {said}");
+        assert!(fields(&o).is_empty() && !said.contains("round trip"), "{option}: {said}");
     }
 }

@@ -111,6 +111,9 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     let table = server.run(folder.path(), "sweep --resume s");
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("300 bytes, lamp:krt") && table.contains("Delay by size"), "{table}");
+    let (_, figures) = table.split_once("Kept in s\n").unwrap();
+    let (figures, _) = figures.split_once("Delay by size").unwrap();
+    assert!(figures.lines().all(|line| line.chars().count() <= 80), "{figures}");
 }
 
 #[test]
@@ -199,14 +202,17 @@ fn a_test_idle_and_under_load() {
             assert!(s["sent"].as_u64().unwrap() > 0 && s["failure"].is_null(), "{s:#}");
             assert!(s["received_bps"].as_f64().unwrap() > 0.0, "{s:#}");
         }
+        let rpm = ["idle", "loaded"].map(|phase| v["rpm_equivalent"][phase].as_f64());
+        assert!(rpm.iter().all(|rpm| rpm.is_some_and(|n| n > 0.0) == (quantity == "round trip")), "{rpm:?}");
         assert!(["different", "same", "undecided"].contains(&v["comparison"]["outcome"].as_str().unwrap()));
     }
     let page = server.run(
         folder.path(),
-        "ping HOST --proto stamp -n 20 -p 2ms PORTS --load udp:100/s --load-settle 100ms",
+        "ping HOST --proto stamp -n 20 -p 2ms PORTS --load udp:100/s --load-settle 100ms -v",
     );
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("idle         loaded") && page.contains("What the load does"), "{page}");
+    assert!(page.contains("round trips follow each other in a minute"), "{page}");
     let none = server
         .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --load udp:10/s --load-port 1")
         .output();

@@ -46,7 +46,7 @@ fn key_file(folder: &tempfile::TempDir, text: &str) -> String {
 #[test]
 fn every_mode_measures_over_both_families() {
     let folder = tempfile::tempdir().unwrap();
-    let file = key_file(&folder, "# two users\ntester 736563726574\nother 00\n");
+    let file = key_file(&folder, "# two users\ntester 736563726574\nother 00ff\n");
     let keyed = ["--twamp-key-file", &file, "--twamp-user", "tester"];
     for ip in ["127.0.0.1", "::1"] {
         if TcpListener::bind((ip, 0)).is_err() {
@@ -56,10 +56,12 @@ fn every_mode_measures_over_both_families() {
         let (_open, open) = serve(ip, &[]);
         let (_locked, locked) = serve(ip, &["--twamp-key-file", &file]);
         let keyed_as = |mode| [&keyed[..], &["--twamp-mode", mode]].concat();
-        let tests: [(&str, Vec<&str>, &str, u64); 7] = [
+        let tests: [(&str, Vec<&str>, &str, u64); 9] = [
             (&open, vec![], "mode open", 41),
             (&open, vec!["--nat", "-D", "EF", "-l", "500"], "mode open", 500),
             (&open, vec!["--wait", "0"], "mode open", 41),
+            (&open, vec!["-l", "14"], "mode open", 14),
+            (&locked, [&keyed[..], &["-l", "48"]].concat(), "mode encrypted", 48),
             (&locked, keyed.to_vec(), "mode encrypted", 112),
             (&locked, keyed_as("authenticated"), "mode authenticated", 112),
             (&locked, keyed_as("mixed"), "mode mixed", 41),
@@ -88,12 +90,12 @@ fn refusals_say_what_to_try() {
         &["offers the modes authenticated, encrypted, mixed", "passphrase"],
     );
     let wrong = folder.path().join("wrong.pfs");
-    std::fs::write(&wrong, "tester 00\n").unwrap();
+    std::fs::write(&wrong, "tester 00ff\n").unwrap();
     std::fs::set_permissions(&wrong, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let wrong = ["--twamp-key-file", wrong.to_str().unwrap()];
     refused(&ping("127.0.0.1", &port, &wrong), &["are the user and the passphrase right?"]);
     refused(&ping("127.0.0.1", &port, &["--twamp-mode", "mixed"]), &["--twamp-key-file"]);
-    refused(&ping("127.0.0.1", &port, &["-l", "40"]), &["-l 40", "41"]);
+    refused(&ping("127.0.0.1", &port, &["-l", "13"]), &["-l 13", "14"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::interface_counters::InterfaceCounters;
 use crate::pace::Pacing;
 use crate::random;
 use crate::sockets;
-use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{Session, Source, Span, TestSpec};
 use jitlat_proto::Machine;
@@ -20,7 +20,7 @@ use jitlat_proto::policy::{Gate, Policy};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A test to run.
 #[derive(Clone, Debug)]
@@ -140,6 +140,8 @@ fn advice(error: &io::Error) -> &'static str {
 
 /// How long to wait for one address to accept the control connection: several round trips over two satellite links.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
+/// How soon it is said that a connection is still waited for.
+const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Runs a test to its end. Setting `stop` ends it early: everything received by then is kept, and the results still
 /// available are fetched; setting it again ends that, too. On return it is set if it ever was.
@@ -199,7 +201,7 @@ fn connect(
     let mut failure = None;
     for address in addresses {
         observer.event(&Event::Connecting(address));
-        match connect_to(address, request.bind, stop) {
+        match connect_to(address, request.bind, stop, observer) {
             Ok(stream) => {
                 observer.event(&Event::Connected(address));
                 return Ok((stream, address));
@@ -214,8 +216,20 @@ fn connect(
         .unwrap_or(ClientError::NoAddress { host: host.clone(), family: family.unwrap_or(Family::V4) }))
 }
 
-fn connect_to(address: SocketAddr, bind: Option<IpAddr>, stop: &AtomicBool) -> io::Result<TcpStream> {
-    sockets::connect_tcp(bind, address, CONNECT_PATIENCE, || stop.load(Ordering::Acquire))
+fn connect_to(
+    address: SocketAddr,
+    bind: Option<IpAddr>,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> io::Result<TcpStream> {
+    let (begun, mut said) = (Instant::now(), false);
+    sockets::connect_tcp(bind, address, CONNECT_PATIENCE, || {
+        if !said && begun.elapsed() > UNANSWERED {
+            said = true;
+            observer.event(&Event::Unanswered(address));
+        }
+        stop.load(Ordering::Acquire)
+    })
 }
 
 fn entropy() -> io::Result<[u8; 32]> {
@@ -375,7 +389,7 @@ impl<'a> Test<'a> {
 
     /// Makes one attempt; the machine decides how often and at which intervals.
     fn reconnect(&mut self, stop: &AtomicBool) {
-        let again = connect_to(self.remote, self.request.bind, stop)
+        let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
             .and_then(|stream| self.driver.reconnect(stream))
             .and_then(|()| entropy());
         match again {

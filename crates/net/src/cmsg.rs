@@ -5,15 +5,18 @@ use jitlat_core::time::{SECOND, Source, Span, Stamp, WallTime};
 use std::ffi::{c_int, c_long};
 
 /// One control message.
-pub(crate) struct ControlMessage<'a> {
+pub struct ControlMessage<'a> {
+    /// The protocol that it belongs to, as in `setsockopt`.
     pub level: c_int,
+    /// Its type within the level.
     pub kind: c_int,
+    /// What follows the header.
     pub data: &'a [u8],
 }
 
 /// Iterates over received control messages: a header of length, level and kind, then data, word-aligned. Stops at a
 /// truncated message.
-pub(crate) struct ControlMessages<'a>(pub &'a [u8]);
+pub struct ControlMessages<'a>(pub &'a [u8]);
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
@@ -38,7 +41,7 @@ impl<'a> Iterator for ControlMessages<'a> {
 /// A buffer for control messages, aligned like the kernel's headers.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct ControlBuffer<const N: usize> {
+pub struct ControlBuffer<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
@@ -71,14 +74,14 @@ impl<const N: usize> ControlBuffer<N> {
     }
 
     /// Sets how many bytes the kernel wrote.
-    pub(crate) fn set_length(&mut self, length: usize) {
+    pub fn set_length(&mut self, length: usize) {
         self.length = length.min(N);
     }
 }
 
 /// A local address as in control messages: the one a packet was sent to, from which its answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LocalAddress {
+pub enum LocalAddress {
     /// IPv4 address, in network order.
     V4([u8; 4]),
     /// IPv6 address and interface.
@@ -132,7 +135,7 @@ impl LocalAddress {
 
 /// What the control messages of a received datagram contain. What the kernel did not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReceivedInfo {
+pub struct ReceivedInfo {
     /// When the network stack, or the adapter, received it.
     pub stamp: Option<Stamp>,
     /// TTL or hop limit.
@@ -217,16 +220,37 @@ const TAI_OFFSET: Span = Span::seconds(37);
 /// An adapter's time on the system's clock, if the adapter keeps UTC or TAI: within half a second of `system`, the
 /// kernel's own stamp or a reading nearby. `None` otherwise.
 pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
-    [adapter, adapter - TAI_OFFSET].into_iter().find(|a| (*a - system).0.abs() < SECOND / 2)
+    let near = |a: &WallTime| (*a - system).0.unsigned_abs() < SECOND.unsigned_abs() / 2;
+    [adapter, adapter - TAI_OFFSET].into_iter().find(near)
 }
 
 /// For packet sockets: the equivalent of `…_RECVERR` of the IP levels.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
-/// The packet number and stamp in an error-queue entry that reports a transmission; `None` for other entries.
-pub(crate) fn departure(control: &[u8]) -> Option<(u32, Stamp)> {
+/// Which of a sent packet's moments the kernel stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It entered the queue of the interface.
+    Queued,
+    /// It left the queue, or the adapter.
+    Left,
+}
+
+/// What an error-queue entry reports of a transmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransmitStamp {
+    /// The kernel's number of the packet.
+    pub number: u32,
+    /// What was stamped.
+    pub passage: Passage,
+    /// When.
+    pub stamp: Stamp,
+}
+
+/// What an error-queue entry reports of a transmission; `None` for other entries.
+pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
     let mut stamp = None;
-    let mut number = None;
+    let mut which = None;
     for message in ControlMessages(control) {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
@@ -237,20 +261,30 @@ pub(crate) fn departure(control: &[u8]) -> Option<(u32, Stamp)> {
             (libc::IPPROTO_IP, libc::IP_RECVERR)
             | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
             | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => {
-                number = departure_number(message.data);
+                which = departed_packet(message.data);
             }
             _ => {}
         }
     }
-    number.zip(stamp)
+    let (number, passage) = which?;
+    Some(TransmitStamp { number, passage, stamp: stamp? })
 }
 
-/// `ee_data` of a `sock_extended_err` whose origin is time stamping and whose kind is "left the stack".
-fn departure_number(extended_error: &[u8]) -> Option<u32> {
-    const SENT: u32 = 0;
+/// `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet, and what was stamped.
+fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
+    // `SCM_TSTAMP_…` of the kernel.
+    const LEFT: u32 = 0;
+    const QUEUED: u32 = 1;
     let [_, _, _, _, origin, _, _, _, info @ .., d0, d1, d2, d3] = extended_error.first_chunk::<16>()?;
-    let stamping = *origin == libc::SO_EE_ORIGIN_TIMESTAMPING && u32::from_ne_bytes(*info) == SENT;
-    stamping.then(|| u32::from_ne_bytes([*d0, *d1, *d2, *d3]))
+    if *origin != libc::SO_EE_ORIGIN_TIMESTAMPING {
+        return None;
+    }
+    let passage = match u32::from_ne_bytes(*info) {
+        LEFT => Passage::Left,
+        QUEUED => Passage::Queued,
+        _ => return None,
+    };
+    Some((u32::from_ne_bytes([*d0, *d1, *d2, *d3]), passage))
 }
 
 #[cfg(test)]
@@ -288,7 +322,7 @@ mod tests {
             ReceivedInfo::parse(&bytes);
             bytes[..8].copy_from_slice(&length.to_ne_bytes());
             assert_eq!(ReceivedInfo::parse(&bytes), ReceivedInfo::default());
-            assert_eq!(departure(&bytes), None);
+            assert_eq!(transmit_stamp(&bytes), None);
             assert_eq!(ReceivedInfo::parse(&bytes[..length.min(64)]), ReceivedInfo::default());
         }
         assert_eq!(ReceivedInfo::parse(&[]), ReceivedInfo::default());
@@ -301,5 +335,6 @@ mod tests {
         assert_eq!(on_system_clock(now + Span::seconds(37), now), Some(now));
         assert_eq!(on_system_clock(now + Span::seconds(5), now), None);
         assert_eq!(on_system_clock(WallTime(12), now), None);
+        assert_eq!(on_system_clock(WallTime(i64::MIN), now), None);
     }
 }

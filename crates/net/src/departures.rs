@@ -1,10 +1,10 @@
 //! [`Departures`]: matches transmit stamps to the packets they belong to.
 //!
 //! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets that it is
-//! to stamp (`OPT_ID`). After a failed send it is unknown whether the kernel counted that packet, so the numbering is
+//! to stamp (`OPT_ID`). A packet can have two: of entering the queue of its interface, and of leaving it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is
 //! restarted ([`Departures::restart`]).
 
-use crate::cmsg::{departure, on_system_clock};
+use crate::cmsg::{Passage, TransmitStamp, on_system_clock, transmit_stamp};
 use crate::sys::{BATCH, Inbox};
 use jitlat_core::time::{Source, Stamp, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
@@ -36,6 +36,8 @@ struct Packet<P> {
     /// The program's clock reading before it sent the packet.
     reading: WallTime,
     state: StampState,
+    /// Whether its entry into a queue is known. With one interface on top of another there are several: the first counts.
+    queued: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,8 +49,8 @@ enum StampState {
 
 impl<P: Copy> Departures<P> {
     /// For a socket with transmit stamps enabled that has not sent anything since. The last `capacity` packets (rounded
-    /// up to a power of two) are remembered; each is awaited until its stamp of source `last` has come (an adapter's
-    /// stamp comes after the kernel's).
+    /// up to a power of two) are remembered; each is awaited until its stamp of leaving by source `last` has come (an
+    /// adapter's stamp comes after the kernel's).
     pub fn new(capacity: usize, last: Source) -> Departures<P> {
         Departures {
             inbox: Inbox::new(BATCH, 1),
@@ -71,10 +73,10 @@ impl<P: Copy> Departures<P> {
         &mut self,
         socket: impl AsFd,
         flags: TimestampingFlag,
-        mut each: impl FnMut(P, Option<Stamp>),
+        mut each: impl FnMut(P, Option<(Passage, Stamp)>),
     ) -> nix::Result<()> {
         let socket = socket.as_fd();
-        while self.collect(socket, |what, stamp| each(what, Some(stamp))) > 0 {}
+        while self.collect(socket, |what, passage, stamp| each(what, Some((passage, stamp)))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
         (self.next, self.awaited, self.oldest, self.disbelieved) = (0, 0, 0, 0);
         // The kernel's count restarts whenever the option is switched on.
@@ -87,11 +89,9 @@ impl<P: Copy> Departures<P> {
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
         let place = &mut self.packets[self.next as usize & (capacity - 1)];
-        let forgotten = place.replace(Packet { what, reading, state: StampState::Awaited });
-        // A packet that is overwritten without a stamp is no longer awaited. Those from before the last restart never
-        // were.
-        let awaited = |p: Packet<P>| p.state == StampState::Awaited && self.next as usize >= capacity;
-        if !forgotten.is_some_and(awaited) {
+        let forgotten = place.replace(Packet { what, reading, state: StampState::Awaited, queued: false });
+        // A packet that is overwritten without a stamp is no longer awaited.
+        if forgotten.is_none_or(|p| p.state != StampState::Awaited) {
             self.awaited += 1;
         }
         self.next = self.next.wrapping_add(1);
@@ -131,43 +131,55 @@ impl<P: Copy> Departures<P> {
     }
 
     /// Reads one batch of stamps from the error queue, without blocking; returns the number of entries it had.
-    pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(P, Stamp)) -> usize {
+    pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(P, Passage, Stamp)) -> usize {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
-        let capacity = self.packets.len();
-        for (number, stamp) in self.inbox.datagrams().filter_map(|d| departure(d.control)) {
-            if self.next.wrapping_sub(number).wrapping_sub(1) as usize >= capacity {
-                continue;
-            }
-            let Some(packet) = &mut self.packets[number as usize & (capacity - 1)] else { continue };
-            let at = match stamp.source {
-                // An adapter's clock that is not the system's is of no use.
-                Source::Hardware => on_system_clock(stamp.at, packet.reading),
-                // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock was
-                // set back meanwhile.
-                _ if stamp.at < packet.reading => {
-                    self.disbelieved += 1;
-                    None
-                }
-                _ => {
-                    self.disbelieved = 0;
-                    Some(stamp.at)
-                }
-            };
-            match packet.state {
-                StampState::GivenUp => continue,
-                StampState::Awaited if stamp.source == self.last => {
-                    packet.state = StampState::Stamped;
-                    self.awaited -= 1;
-                }
-                StampState::Awaited | StampState::Stamped => {}
-            }
-            if let Some(at) = at {
-                each(packet.what, Stamp { at, ..stamp });
+        let mut batch = [None; BATCH];
+        for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
+            *entry = transmit_stamp(datagram.control);
+        }
+        for found in batch.into_iter().flatten() {
+            if let Some((what, stamp)) = self.find(found) {
+                each(what, found.passage, stamp);
             }
         }
         count
+    }
+
+    /// The packet that was stamped, and when by the system's clock; `None` for a packet that is not known or was given
+    /// up, and for an impossible stamp.
+    fn find(&mut self, found: TransmitStamp) -> Option<(P, Stamp)> {
+        let capacity = self.packets.len();
+        let TransmitStamp { number, passage, stamp } = found;
+        if self.next.wrapping_sub(number).wrapping_sub(1) as usize >= capacity {
+            return None;
+        }
+        let packet = self.packets[number as usize & (capacity - 1)].as_mut()?;
+        let at = match stamp.source {
+            // An adapter's clock that is not the system's is of no use.
+            Source::Hardware => on_system_clock(stamp.at, packet.reading),
+            // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock was
+            // set back meanwhile.
+            _ if stamp.at < packet.reading => {
+                self.disbelieved += 1;
+                None
+            }
+            _ => {
+                self.disbelieved = 0;
+                Some(stamp.at)
+            }
+        };
+        match (packet.state, passage) {
+            (StampState::GivenUp, _) => return None,
+            (_, Passage::Queued) if std::mem::replace(&mut packet.queued, true) => return None,
+            (StampState::Awaited, Passage::Left) if stamp.source == self.last => {
+                packet.state = StampState::Stamped;
+                self.awaited -= 1;
+            }
+            _ => {}
+        }
+        Some((packet.what, Stamp { at: at?, ..stamp }))
     }
 }
 
@@ -192,7 +204,7 @@ mod tests {
     fn collect_all<P: Copy>(
         departures: &mut Departures<P>,
         socket: &UdpSocket,
-        mut each: impl FnMut(P, Stamp),
+        mut each: impl FnMut(P, Passage, Stamp),
     ) {
         let until = Instant::now() + LIMIT;
         while departures.awaited() > 0 {
@@ -218,17 +230,25 @@ mod tests {
                 departures.sent(readings.len() - 1, readings[readings.len() - 1]);
                 // Without this the oldest would be overwritten: the capacity is sixteen.
                 if departures.awaited() >= 8 {
-                    collect_all(&mut departures, &from, |i, stamp| stamped.push((i, stamp.at)));
+                    collect_all(&mut departures, &from, |i, passage, stamp| {
+                        stamped.push((i, passage, stamp.at));
+                    });
                 }
             }
-            collect_all(&mut departures, &from, |i, stamp| stamped.push((i, stamp.at)));
+            collect_all(&mut departures, &from, |i, passage, stamp| stamped.push((i, passage, stamp.at)));
             from.send(b"a packet that the numbering does not know").unwrap();
         }
-        assert_eq!(stamped.iter().map(|(i, _)| *i).collect::<Vec<_>>(), Vec::from_iter(0..120));
-        let in_order = |&(i, at): &(usize, WallTime)| {
+        let of = |which: Passage| stamped.iter().filter(move |(_, passage, _)| *passage == which);
+        for passage in [Passage::Queued, Passage::Left] {
+            assert_eq!(of(passage).map(|(i, ..)| *i).collect::<Vec<_>>(), Vec::from_iter(0..120));
+        }
+        let in_order = |&(i, _, at): &(usize, Passage, WallTime)| {
             at >= readings[i] && readings.get(i + 1).is_none_or(|next| at < *next)
         };
         assert!(stamped.iter().all(in_order), "on loopback a packet has left when send returns");
+        let entered_first =
+            of(Passage::Queued).zip(of(Passage::Left)).all(|(entered, left)| entered.2 <= left.2);
+        assert!(entered_first, "a packet enters the queue before it leaves it");
     }
 
     #[test]
@@ -242,7 +262,7 @@ mod tests {
         assert_eq!((&given_up[..], departures.awaited()), (&[2, 3][..], 2));
         departures.give_up_before(WallTime(9), |i| given_up.push(i));
         assert_eq!((&given_up[..], departures.awaited()), (&[2, 3, 4, 5][..], 0));
-        assert_eq!(departures.collect(&socket, |_, _| unreachable!("nothing was sent")), 0);
+        assert_eq!(departures.collect(&socket, |_, _, _| unreachable!("nothing was sent")), 0);
     }
 
     #[test]
@@ -252,12 +272,61 @@ mod tests {
         enable(from.as_fd(), local, Stamps::Kernel, Ways::SENT);
         let mut departures = Departures::new(16, Source::Kernel);
         departures.restart(&from, crate::stamp::flags(Stamps::Kernel, Ways::SENT), |_, _| {}).unwrap();
-        for i in 0..DISBELIEF {
+        // Of entering the queue, and of leaving it.
+        for i in 0..DISBELIEF / 2 {
             assert!(!departures.is_suspect());
             from.send(b"x").unwrap();
             departures.sent(i, wall() + Span::seconds(5));
-            collect_all(&mut departures, &from, |_, _| panic!("believed"));
+            collect_all(&mut departures, &from, |_, _, _| panic!("believed"));
         }
         assert!(departures.is_suspect());
+    }
+
+    /// An entry of the error queue: packet `number` passed at `at`.
+    fn entry(number: u32, passage: Passage, at: i64) -> TransmitStamp {
+        TransmitStamp { number, passage, stamp: Stamp { at: WallTime(at), source: Source::Kernel } }
+    }
+
+    #[test]
+    fn entries_that_are_lost_or_out_of_order_cost_only_themselves() {
+        use Passage::{Left, Queued};
+        let mut departures = Departures::new(8, Source::Kernel);
+        (0..4).for_each(|i| departures.sent(i, WallTime(100 * i)));
+        let mut found =
+            |number, passage, at| departures.find(entry(number, passage, at)).map(|(i, s)| (i, s.at.0));
+        // Packet 0: both, the later one first. 1: its entry is lost. 2: it never left. 3: two interfaces, one on another.
+        assert_eq!(found(0, Left, 20), Some((0, 20)));
+        assert_eq!(found(0, Queued, 10), Some((0, 10)));
+        assert_eq!(found(1, Left, 120), Some((1, 120)));
+        assert_eq!(found(2, Queued, 210), Some((2, 210)));
+        assert_eq!(found(3, Queued, 310), Some((3, 310)));
+        assert_eq!(found(3, Queued, 315), None, "the first queue is where the host's own delay begins");
+        assert_eq!(found(3, Left, 320), Some((3, 320)));
+        assert_eq!(found(4, Queued, 410), None, "it was not sent");
+        assert_eq!(departures.awaited(), 1, "only leaving is waited for");
+        let mut given_up = Vec::new();
+        departures.give_up_before(WallTime(900), |i| given_up.push(i));
+        assert_eq!(given_up, [2]);
+        assert_eq!(departures.find(entry(2, Left, 950)), None);
+    }
+
+    #[test]
+    fn numbers_wrap_and_those_of_forgotten_packets_are_not_taken_for_others() {
+        use Passage::{Left, Queued};
+        let mut departures = Departures::new(4, Source::Kernel);
+        departures.next = u32::MAX - 1;
+        departures.oldest = departures.next;
+        (0..6).for_each(|i| departures.sent(i, WallTime(0)));
+        let mut found = |number, passage| departures.find(entry(number, passage, 1)).map(|(i, _)| i);
+        assert_eq!(
+            [u32::MAX - 1, u32::MAX].map(|number| found(number, Queued)),
+            [None, None],
+            "four are kept"
+        );
+        for passage in [Queued, Left] {
+            assert_eq!([0, 1, 2, 3].map(|number| found(number, passage)), [2, 3, 4, 5].map(Some));
+        }
+        assert_eq!(found(4, Queued), None);
+        assert_eq!(departures.awaited(), 0);
     }
 }

@@ -62,18 +62,25 @@ impl Conversing for twamp::Client {
 pub(crate) struct Driver<M> {
     pub machine: M,
     connection: Option<Connection>,
+    /// Bytes read and written.
+    transferred: u64,
 }
 
 impl<M: Conversing> Driver<M> {
     /// Runs `machine` over `stream`.
     pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
-        Ok(Driver { machine, connection: Some(Connection::new(stream)?) })
+        Ok(Driver { machine, connection: Some(Connection::new(stream)?), transferred: 0 })
     }
 
     /// Continues over another connection. The machine gets no input about it.
     pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
         self.connection = Some(Connection::new(stream)?);
         Ok(())
+    }
+
+    /// Bytes read from and written to all its connections.
+    pub(crate) fn transferred(&self) -> u64 {
+        self.transferred
     }
 
     /// Gives the machine an input that happened just now.
@@ -84,6 +91,7 @@ impl<M: Conversing> Driver<M> {
     /// Writes the machine's output as far as the connection accepts it.
     pub(crate) fn write_output(&mut self) {
         let Some(connection) = &mut self.connection else { return };
+        let before = connection.flushed;
         let mut written = connection.flush();
         // One clock reading for each message: a probe contains the time at which it is sent.
         while written.is_ok()
@@ -92,6 +100,7 @@ impl<M: Conversing> Driver<M> {
         {
             written = connection.flush();
         }
+        self.transferred += connection.flushed - before;
         if let Err(e) = written {
             self.lose(Some(&e.to_string()));
         }
@@ -103,7 +112,10 @@ impl<M: Conversing> Driver<M> {
             let Some(connection) = &mut self.connection else { return };
             match connection.read() {
                 Incoming::Nothing => return,
-                Incoming::Bytes(bytes) => self.machine.handle(tick(), M::received(bytes)),
+                Incoming::Bytes(bytes) => {
+                    self.transferred += bytes.len() as u64;
+                    self.machine.handle(tick(), M::received(bytes));
+                }
                 Incoming::Closed(why) => return self.lose(why.as_deref()),
             }
         }
@@ -146,6 +158,8 @@ struct Connection {
     /// Bytes to be written, and how many of them have been.
     out: Vec<u8>,
     written: usize,
+    /// Bytes written in all.
+    flushed: u64,
 }
 
 /// The result of reading.
@@ -163,7 +177,7 @@ impl Connection {
     fn new(stream: TcpStream) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Connection { stream, buffer: vec![0; 1 << 16], out: Vec::new(), written: 0 })
+        Ok(Connection { stream, buffer: vec![0; 1 << 16], out: Vec::new(), written: 0, flushed: 0 })
     }
 
     /// Whether bytes remain to be written.
@@ -176,7 +190,10 @@ impl Connection {
         while self.is_pending() {
             match self.stream.write(&self.out[self.written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => self.written += n,
+                Ok(n) => {
+                    self.written += n;
+                    self.flushed += n as u64;
+                }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

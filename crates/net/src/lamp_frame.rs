@@ -13,11 +13,11 @@ const TYPE: Field<u16> = SOURCE.then();
 const HEADER: usize = TYPE.end();
 
 /// The EtherType: the first of IEEE 802 for local experiments.
-pub(crate) const ETHERTYPE: u16 = 0x88b5;
+pub const ETHERTYPE: u16 = 0x88b5;
 
 /// A frame with LaMP in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LampFrame<'a> {
+pub struct LampFrame<'a> {
     /// Sender.
     pub source: Mac,
     /// Receiver.
@@ -27,7 +27,7 @@ pub(crate) struct LampFrame<'a> {
 }
 
 /// The LaMP packet in `frame`; `None` if there is none.
-pub(crate) fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
+pub fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
     (TYPE.read(frame)? == ETHERTYPE).then_some(())?;
     let body = frame.get(HEADER..)?;
     let length = lamp::Header::parse(body)?.packet_length();
@@ -39,7 +39,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
 }
 
 /// Builds the frame of `packet` from `source` to `destination`.
-pub(crate) fn fill(frame: &mut Vec<u8>, source: Mac, destination: Mac, packet: &[u8]) {
+pub fn fill(frame: &mut Vec<u8>, source: Mac, destination: Mac, packet: &[u8]) {
     frame.clear();
     frame.resize(HEADER, 0);
     DESTINATION.write(frame, destination);
@@ -69,13 +69,13 @@ pub(crate) fn only_to(host: Mac) -> Vec<SockFilter> {
 }
 
 /// Whether it is the address of one interface.
-pub(crate) fn is_unicast(mac: Mac) -> bool {
+pub fn is_unicast(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 
 /// The link-local address that follows from an Ethernet address (RFC 4291, appendix A), under which the policies of
 /// servers know the host; the port is the EtherType.
-pub(crate) fn address_of(mac: Mac) -> SocketAddr {
+pub fn address_of(mac: Mac) -> SocketAddr {
     let [a, b, c, d, e, f] = mac;
     let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
     let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f));

@@ -26,10 +26,10 @@
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
 //! use jitlat_net::stamp::Stamps;
 //! use jitlat_net::twoway::{self, Link, socket::{Carrier, Marking}};
-//! use jitlat_proto::{access::Access, stamp::Sender, twoway::Plan};
+//! use jitlat_proto::{policy::Policy, stamp::Sender, twoway::Plan};
 //! use std::sync::atomic::AtomicBool;
 //!
-//! let mut reflectors = Reflectors::new(Access::default());
+//! let mut reflectors = Reflectors::new(Policy::default());
 //! reflectors.start(&StampReflector { port: 0, ..Default::default() }, &["127.0.0.1".parse()?]);
 //! let (_, to) = reflectors.listening()[0];
 //!
@@ -54,7 +54,7 @@ mod audit;
 pub mod capture;
 pub mod client;
 pub mod clock;
-mod cmsg;
+pub mod cmsg;
 pub mod confine;
 mod departures;
 pub mod digest;
@@ -64,7 +64,7 @@ pub mod emulator;
 mod engine;
 mod frame;
 mod interface_counters;
-mod lamp_frame;
+pub mod lamp_frame;
 pub mod pace;
 pub mod path;
 pub mod privilege;

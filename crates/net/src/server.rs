@@ -11,6 +11,7 @@ use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::{random, sockets};
 use jitlat_core::Span;
+use jitlat_core::observer::StreamProgress;
 use jitlat_core::session::HostFacts;
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
@@ -179,6 +180,8 @@ struct Conversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
+    /// Packets and bytes so far: a number that changes while it is in use.
+    activity: u64,
 }
 
 impl<'a> Conversation<'a> {
@@ -218,11 +221,12 @@ impl<'a> Conversation<'a> {
             engine: Engine::new(settings)?,
             facts,
             clock_steps: ClockSteps::start(),
+            activity: 0,
         })
     }
 
     fn run(mut self) -> io::Result<Option<String>> {
-        let mut shutting_down = false;
+        let (mut shutting_down, mut evicted) = (false, false);
         loop {
             if let Some(end) = self.execute() {
                 self.driver.finish(FINAL_WRITE);
@@ -234,11 +238,11 @@ impl<'a> Conversation<'a> {
                 shutting_down = true;
                 self.driver.handle(ServerInput::Shutdown);
             }
-            if self.grant.is_evicted() {
-                // A client that is idle need not learn why.
-                return Ok(Some("idle, and made room for others".to_owned()));
-            }
             self.driver.read_input();
+            if self.must_make_room() && !evicted {
+                evicted = true;
+                self.driver.handle(ServerInput::Evicted);
+            }
             while let Some(report) = self.engine.report() {
                 if matches!(&report, FlowReport::Received(_, r) if r.finish == Finish::Exceeded) {
                     warn!(peer = %self.peer, "max-rate: far more packets arrived than were agreed; the stream was ended");
@@ -254,6 +258,21 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// Whether this conversation has been idle for so long that it makes room for others. It is in use when packets of
+    /// its test were received or sent, or anything over its connection.
+    fn must_make_room(&mut self) -> bool {
+        let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
+        let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();
+        let activity = packets + self.driver.transferred();
+        let used = (activity != self.activity).then(steady);
+        self.activity = activity;
+        if let Some(now) = used {
+            self.grant.touch(now);
+        }
+        let session = self.driver.machine.session();
+        self.shared.sessions().is_evicted(session, used) || self.grant.is_evicted()
+    }
+
     /// Executes the machine's requests. Returns its end, with the reason, once it has come.
     fn execute(&mut self) -> Option<Option<String>> {
         while let Some(event) = self.driver.machine.poll_event() {
@@ -264,7 +283,6 @@ impl<'a> Conversation<'a> {
                 }
                 ServerEvent::Find(id) => {
                     let found = self.shared.sessions().find(id);
-                    self.grant.set_busy(found.is_kept(), steady());
                     self.driver.handle(ServerInput::Found(found));
                 }
                 ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
@@ -276,7 +294,6 @@ impl<'a> Conversation<'a> {
                 }
                 ServerEvent::Proof(None) => audit::wrong_key(&self.shared.gate, ONE_WAY, self.peer),
                 ServerEvent::Agreed(id, specs) => {
-                    self.grant.set_busy(true, steady());
                     for spec in &specs {
                         audit::accepted(ONE_WAY, self.peer, format_args!("session {id}: {}", describe(spec)));
                     }

@@ -18,11 +18,20 @@ const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// A TCP socket bound to `local` (port 0: the system chooses). An IPv6 socket accepts IPv6 only, so that no address is
 /// a mapped one; a port in `TIME_WAIT` can be reused.
 pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
+    bind_stream(local, true)
+}
+
+/// The same at a port that no other socket has, not even one in `TIME_WAIT`.
+pub(crate) fn bind_tcp_alone(local: SocketAddr) -> io::Result<Socket> {
+    bind_stream(local, false)
+}
+
+fn bind_stream(local: SocketAddr, reused: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP))?;
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.set_reuse_address(local.port() != 0)?;
+    socket.set_reuse_address(reused && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket)
 }
@@ -52,7 +61,7 @@ pub(crate) fn connect_tcp(
     local: Option<IpAddr>,
     peer: SocketAddr,
     patience: Duration,
-    stopped: impl Fn() -> bool,
+    stopped: impl FnMut() -> bool,
 ) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(ip) = local {
@@ -69,7 +78,7 @@ pub(crate) fn connect(
     socket: Socket,
     peer: SocketAddr,
     patience: Duration,
-    stopped: impl Fn() -> bool,
+    stopped: impl FnMut() -> bool,
 ) -> io::Result<TcpStream> {
     socket.set_nonblocking(true)?;
     match socket.connect(&peer.into()) {
@@ -81,7 +90,7 @@ pub(crate) fn connect(
     Ok(socket.into())
 }
 
-fn wait_connected(socket: &Socket, patience: Duration, stopped: impl Fn() -> bool) -> io::Result<()> {
+fn wait_connected(socket: &Socket, patience: Duration, mut stopped: impl FnMut() -> bool) -> io::Result<()> {
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -230,13 +239,20 @@ pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), No
 /// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: a connected
 /// socket gets its peer's packets, the others get the rest.
 pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
+    bind_datagram(local, true)
+}
+
+/// The same at a port that no other socket has.
+pub(crate) fn bind_udp_alone(local: SocketAddr) -> io::Result<UdpSocket> {
+    bind_datagram(local, false)
+}
+
+fn bind_datagram(local: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    if local.port() != 0 {
-        socket.set_reuse_address(true)?;
-    }
+    socket.set_reuse_address(shared && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket.into())
 }

@@ -87,6 +87,8 @@ pub(crate) fn flags(want: Stamps, ways: Ways) -> TimestampingFlag {
     let sent = ways.sent && want > Stamps::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
+        // When it enters the interface's queue, too: what it waits there is this host's, not the path's.
+        all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
     }
     if want == Stamps::Hardware {
         all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;

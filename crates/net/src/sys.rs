@@ -634,7 +634,7 @@ mod tests {
 
     #[test]
     fn answers_go_where_they_are_addressed_and_are_stamped_where_asked() {
-        use crate::cmsg::{ReceivedInfo, departure};
+        use crate::cmsg::{ReceivedInfo, transmit_stamp};
         use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
         for (host, from) in [
             ("127.0.0.1:0", LocalAddress::V4([127, 0, 0, 2])),
@@ -680,7 +680,7 @@ mod tests {
             assert_eq!(inbox.datagrams().next().unwrap().data, b"three");
             inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).unwrap();
             let stamps: Vec<_> =
-                inbox.datagrams().filter_map(|d| departure(d.control)).map(|(id, _)| id).collect();
+                inbox.datagrams().filter_map(|d| transmit_stamp(d.control)).map(|d| d.number).collect();
             assert_eq!(stamps, [0], "only the one that was to be stamped");
         }
     }

@@ -1,10 +1,7 @@
-//! Who is served: the rules that every listener applies before it does anything for an address. How much a client is
-//! served is in [`crate::accounts`].
+//! What counts as one client, and which sources no reflector ever answers. Who is served, and how much, is in
+//! [`crate::policy`].
 
-use crate::accounts::ClientLimits;
-use crate::policy::Policy;
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::passive::Prefix;
 
 /// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4. Link-local
 /// addresses, which all have the same /64, are each a client.
@@ -19,43 +16,6 @@ impl Client {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => Client(v6.to_bits()),
             IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
         }
-    }
-}
-
-/// Which addresses are served, and how much.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The only networks served; empty: all.
-    pub allow: Vec<Prefix>,
-    /// What one [`Client`] is served.
-    pub limits: ClientLimits,
-}
-
-impl Default for Access {
-    fn default() -> Access {
-        Access {
-            allow: Vec::new(),
-            limits: ClientLimits { packets_per_second: 200_000, bytes_per_second: 125_000_000 },
-        }
-    }
-}
-
-impl From<Access> for Policy {
-    /// The default policy with these rules for all services.
-    fn from(access: Access) -> Policy {
-        let mut policy = Policy::default();
-        policy.networks.allow = access.allow;
-        policy.client.packets = Some(access.limits.packets_per_second);
-        policy.client.bytes = Some(access.limits.bytes_per_second);
-        policy
-    }
-}
-
-impl Access {
-    /// Whether `address` is served at all.
-    pub fn admits(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.allow.is_empty() || self.allow.iter().any(|network| network.contains(address))
     }
 }
 
@@ -87,15 +47,6 @@ mod tests {
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
         assert_ne!(client("fe80::1"), client("fe80::2"));
-    }
-
-    #[test]
-    fn networks_allowed_are_the_only_ones_served() {
-        let access = Access { allow: vec!["192.0.2.0/24".parse().unwrap()], ..Access::default() };
-        let served = |a: &str| access.admits(a.parse().unwrap());
-        assert!(served("192.0.2.255") && served("::ffff:192.0.2.1"));
-        assert!(!served("192.0.3.0") && !served("2001:db8::1"));
-        assert!(Access::default().admits("203.0.113.1".parse().unwrap()));
     }
 
     #[test]

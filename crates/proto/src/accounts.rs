@@ -8,7 +8,7 @@ use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// How much one client is served.
+/// How much one client, or one connection, is served; by default anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Packets a second.
@@ -21,6 +21,12 @@ impl ClientLimits {
     /// More than any network carries.
     pub const UNLIMITED: ClientLimits =
         ClientLimits { packets_per_second: u32::MAX, bytes_per_second: u64::MAX };
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits::UNLIMITED
+    }
 }
 
 /// Number of accounts.
@@ -45,28 +51,60 @@ const ACCOUNTS: u64 = 4096;
 /// ```
 #[derive(Debug)]
 pub struct Accounts {
-    packets: Rate,
-    bytes: Rate,
+    rates: Rates,
     accounts: Box<[Account]>,
     seed: u64,
 }
 
+/// Limits the packets and bytes of one connection, as [`Accounts`] does those of each client.
+#[derive(Debug)]
+pub struct Allowance {
+    rates: Rates,
+    account: Account,
+}
+
+impl Allowance {
+    /// Without anything served.
+    pub fn new(limits: ClientLimits) -> Allowance {
+        Allowance { rates: Rates::new(limits), account: Account::new() }
+    }
+
+    /// Counts one more packet of `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`Accounts::take`].
+    pub fn take(&self, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+        self.account.take(&self.rates, bytes, now)
+    }
+}
+
+/// What was served of late.
 #[derive(Debug)]
 struct Account {
     packets: Meter,
     bytes: Meter,
 }
 
+impl Account {
+    fn new() -> Account {
+        Account { packets: Meter::new(), bytes: Meter::new() }
+    }
+
+    fn take(&self, rates: &Rates, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+        self.packets.take(&rates.packets, 1, now)?;
+        let taken = self.bytes.take(&rates.bytes, bytes as u64, now);
+        if taken.is_err() {
+            self.packets.give_back(&rates.packets, 1, now);
+        }
+        taken
+    }
+}
+
 impl Accounts {
     /// Without anything served. `seed` is random, so that nobody can predict who shares an account.
     pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
-        let account = |_| Account { packets: Meter::new(), bytes: Meter::new() };
-        Accounts {
-            packets: Rate::new(limits.packets_per_second.into()),
-            bytes: Rate::new(limits.bytes_per_second),
-            accounts: (0..ACCOUNTS).map(account).collect(),
-            seed,
-        }
+        let accounts = (0..ACCOUNTS).map(|_| Account::new()).collect();
+        Accounts { rates: Rates::new(limits), accounts, seed }
     }
 
     /// Counts one more packet of `bytes` bytes served to `client`.
@@ -76,13 +114,22 @@ impl Accounts {
     pub fn take(&self, client: Client, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
-        let Account { packets, bytes: volume } = &self.accounts[(hasher.finish() % ACCOUNTS) as usize];
-        packets.take(&self.packets, 1, now)?;
-        let taken = volume.take(&self.bytes, bytes as u64, now);
-        if taken.is_err() {
-            packets.give_back(&self.packets, 1, now);
+        self.accounts[(hasher.finish() % ACCOUNTS) as usize].take(&self.rates, bytes, now)
+    }
+}
+
+#[derive(Debug)]
+struct Rates {
+    packets: Rate,
+    bytes: Rate,
+}
+
+impl Rates {
+    fn new(limits: ClientLimits) -> Rates {
+        Rates {
+            packets: Rate::new(limits.packets_per_second.into()),
+            bytes: Rate::new(limits.bytes_per_second),
         }
-        taken
     }
 }
 

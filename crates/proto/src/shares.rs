@@ -84,6 +84,13 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         }
     }
 
+    /// Bytes that an entry takes at most, with its key, its place in the orders and a client of its own.
+    pub(crate) const fn bytes_per_entry() -> usize {
+        let index = size_of::<(K, u32)>() + size_of::<(Client, Share)>();
+        // Tables grow by doubling, and the maps keep an eighth free.
+        2 * (size_of::<Entry<K, V>>() + size_of::<u32>() + index + 2)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }

@@ -206,4 +206,24 @@ mod tests {
         assert_eq!((r.remaining(), r.rest()), (1, &[9][..]));
         assert_eq!(r.take(1), Err(Truncated));
     }
+
+    #[test]
+    fn bytes_are_a_field_too() {
+        let (first, second): (Field<[u8; 3]>, Field<[u8; 2]>) =
+            (Field::at(1), Field::<[u8; 3]>::at(1).then());
+        let mut packet = [9, 0, 0, 0, 0, 0, 9];
+        first.write(&mut packet, [1, 2, 3]);
+        second.write(&mut packet, [4, 5]);
+        assert_eq!(packet, [9, 1, 2, 3, 4, 5, 9]);
+        assert_eq!((first.read(&packet), second.read(&packet)), (Some([1, 2, 3]), Some([4, 5])));
+        assert_eq!(second.read(&packet[..5]), None);
+    }
+
+    #[test]
+    fn a_reader_is_empty_when_all_is_read() {
+        let mut reader = Reader::new(&[1, 2]);
+        assert!(!reader.is_empty());
+        assert_eq!(reader.take(2), Ok(&[1, 2][..]));
+        assert!(reader.is_empty() && Reader::new(&[]).is_empty());
+    }
 }

@@ -3,7 +3,8 @@
 //! The classic report comes first, line by line as its users know it (seed document, figure 16); what it did not
 //! contain comes below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
 //!
-//! * [`answers`] – the verdict: the first lines of every report
+//! * [`answers`] – the verdict: the first lines of a full report
+//! * [`screen`] – the result of a test on one screen, the default
 //! * [`report`] – the whole report of one direction; [`both`] – figures that need both directions
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – messages before and after a run
 //! * [`comparison()`] – several runs in one table
@@ -21,18 +22,22 @@ mod page;
 mod passive;
 mod path;
 pub mod plots;
+pub mod screen;
 mod stream_traffic;
 mod tcp;
 mod two_way;
 mod windows;
 
 pub use two_way::{asking, is_one_host, two_way_remarks};
+pub use windows::{window_head, window_line};
 
 pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use page::{Options, Page, Style};
-pub use passive::{CAPTURE_COLUMNS, PassiveExtras, capture_row, captures, describe_band, passive};
+pub use passive::{
+    CAPTURE_COLUMNS, PassiveExtras, asked_tables, capture_row, captures, describe_band, passive,
+};
 pub use path::path;
 pub use stream_traffic::stream_traffic;
 pub use tcp::tcp;
@@ -60,10 +65,10 @@ pub fn report(summary: &Summary, options: &Options) -> String {
     page.text
 }
 
-/// The windows of `--interval` alone; empty if there are none.
-pub fn windows(summary: &Summary, options: &Options) -> String {
+/// The windows of `--interval` alone, without those that begin at `except`; empty if there are none.
+pub fn windows(summary: &Summary, except: &[i64], options: &Options) -> String {
     let mut page = Page::new(options);
-    windows::alone(&mut page, summary);
+    windows::alone(&mut page, &summary.intervals, except);
     page.text
 }
 

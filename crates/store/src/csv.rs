@@ -5,17 +5,18 @@ use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{TcpSample, View, processing, project, round_trip};
-use jitlat_core::{PacketRecord, Session};
+use jitlat_core::{PacketRecord, Session, Source};
 use std::io::{self, Write};
 
 /// The columns of [`Packets`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
-                                  tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes";
+                                  tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes,\
+                                  local_queue_ns";
 
 /// The columns of [`Packets`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
-                                   receive_lag_ns,ttl,dscp,ecn,bytes";
+                                   receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns";
 
 /// Writes one line for each datagram received, in order of arrival. An unknown value is empty; a lost packet has no
 /// line.
@@ -166,7 +167,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Lags, and the header fields that the receiver saw.
+/// Lags, the header fields that the receiver saw, and the time in the local queue as far as the kernel stamped it.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));
@@ -174,6 +175,8 @@ fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.dscp().map(i64::from));
     field(line, record.ecn().map(i64::from));
     field(line, record.size().map(i64::from));
+    let stamped = record.local_queue().filter(|(_, source)| *source == Source::Kernel);
+    field(line, stamped.map(|(time, _)| time.0));
 }
 
 fn field(line: &mut Vec<u8>, value: Option<i64>) {

@@ -115,6 +115,7 @@ mod tests {
             seq: (0..n as u32).collect(),
             sent: (0..n).map(|i| start + i * 20_000_000).collect(),
             delay: delays.to_vec(),
+            ..Samples::default()
         }
     }
 

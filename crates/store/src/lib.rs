@@ -3,10 +3,12 @@
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
 //! * [`csv`] – one line per packet, or one line per test
 //! * [`hdr`] – histograms for HdrHistogram's tools
+//! * [`irtt`] – a two-way test as irtt's clients write theirs
 //! * [`late`] – outputs in the formats of the LaTe program
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
+//! * [`sweep`] – the file from which an interrupted sweep continues
 //! * [`output`] – files that are replaced completely or not at all
 //!
 //! A log, written and read:
@@ -36,6 +38,7 @@
 
 pub mod csv;
 pub mod hdr;
+pub mod irtt;
 pub mod json;
 pub mod late;
 pub mod log;
@@ -43,3 +46,4 @@ pub mod openmetrics;
 pub mod output;
 pub mod passive;
 mod platform;
+pub mod sweep;

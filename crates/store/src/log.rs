@@ -15,6 +15,7 @@ mod header;
 mod read;
 mod row;
 mod two_way;
+mod unrecorded;
 mod write;
 
 pub use compat::Version;

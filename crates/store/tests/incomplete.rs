@@ -1,10 +1,12 @@
 //! Logs cut short: what was not recorded is unknown, never lost.
 
-use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
-use jitlat_core::summary::Summary;
+use jitlat_core::state::{Merged, State};
+use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::twoway::TwoWay;
+use jitlat_core::verdict::CauseId;
 use jitlat_core::{
     Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport, WallTime,
 };
@@ -107,4 +109,102 @@ fn a_cut_log_of_an_old_version_claims_little_beyond_its_last_row() {
             }
         }
     }
+}
+
+/// What is said of a log from whose middle something is missing, here of rows `from..to`.
+fn check_without(bytes: &[u8], from: usize, to: usize, what: &str) {
+    let rows = records(false);
+    let before = rows[..from].last().map_or(0, |last| last.seq as u64 + 1);
+    let after = rows.get(to).map_or(PACKETS, |row| row.seq as u64);
+    let known_lost = 43 - (before..after).filter(|seq| seq % 10 == 5 || *seq >= PACKETS - 3).count() as u64;
+    for summary in analyses(bytes).unwrap() {
+        let counts = &summary.counts;
+        assert_eq!(counts.unique_valid, (rows.len() - (to - from)) as u64, "{what}");
+        assert_eq!((counts.lost, counts.sent), (known_lost, PACKETS - (after - before)), "{what}");
+        let hist = &summary.loss.run_length_hist;
+        assert_eq!(hist.iter().map(|(len, runs)| len * runs).sum::<u64>(), known_lost, "{what}: {hist:?}");
+        assert!(hist.keys().all(|len| [1, 3].contains(len)), "{what}: {hist:?}");
+        assert!(counts.tail_unknown, "{what}");
+        if let Some(answer) = summary.answer {
+            assert!(!answer.complete, "{what}");
+            let cause = answer.causes.iter().find(|c| c.id == CauseId::IncompleteLog).unwrap();
+            assert_eq!(cause.packets, [before, after - 1], "{what}");
+            assert!(cause.from_s < cause.to_s, "{what}: {cause:?}");
+        }
+    }
+}
+
+/// The bytes of row `from` up to row `to`.
+fn place(log: &[u8], from: usize, to: usize) -> [usize; 2] {
+    let text = std::str::from_utf8(log).unwrap();
+    let mut starts = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if !line.starts_with('#') {
+            starts.push(at);
+        }
+        at += line.len();
+    }
+    starts.push(text.find("# rows").unwrap());
+    [starts[from], starts[to]]
+}
+
+#[test]
+fn rows_missing_within_a_log_are_unknown() {
+    let rows = records(false).len();
+    for (from, to) in [(0, 1), (0, 50), (4, 5), (5, 7), (100, 101), (100, 250), (rows - 1, rows), (40, rows)]
+    {
+        let what = |how: &str| format!("{how} of rows {from} to {to}");
+        // Overwritten, as by a block that never reached the disk.
+        let mut overwritten = log(Version::V3, false);
+        let [start, end] = place(&overwritten, from, to);
+        overwritten[start..end - 1].fill(0);
+        check_without(&overwritten, from, to, &what("overwriting"));
+        // Removed: their numbers are missing, and the closing lines say how many rows there were.
+        if to < rows {
+            let mut removed = log(Version::V3, false);
+            removed.drain(start..end);
+            check_without(&removed, from, to, &what("removing"));
+        }
+        // Never written, as when the disk is slow.
+        let mut slow = LogWriter::new(Vec::new(), Version::V3);
+        let begun = session(false);
+        slow.begin(&begun);
+        for (k, record) in records(false).iter().enumerate() {
+            if (from..to).contains(&k) { slow.miss(1) } else { slow.record(record) }
+        }
+        if to < rows {
+            slow.finish(&Session { sent: Some(PACKETS as u32), ending: Ending::Complete, ..begun });
+            check_without(&slow.close().0, from, to, &what("not writing"));
+        }
+    }
+}
+
+#[test]
+fn windows_and_merged_tests_leave_out_what_is_unknown() {
+    let mut bytes = log(Version::V3, false);
+    let [start, end] = place(&bytes, 30, 100);
+    bytes.drain(start..end);
+    let options = Options { interval: Some(Span::seconds(1)), ..Options::default() };
+    let mut reader = LogReader::from_reader("removed", Box::new(Cursor::new(bytes))).unwrap();
+    let mut analyzer = Analyzer::new(reader.session(), &options);
+    reader.by_ref().for_each(|record| analyzer.push(&record.unwrap()));
+    let state = State::of(reader.session().clone(), analyzer);
+    let one = state.clone().finish();
+    let sums = |of: fn(&Interval) -> u64| one.intervals.iter().map(of).sum::<u64>();
+    assert_eq!((sums(|w| w.sent), sums(|w| w.lost)), (one.counts.sent, one.counts.lost));
+    assert!(one.counts.lost < 43 && one.counts.tail_unknown);
+
+    let mut both = state.clone();
+    let mut next = state;
+    next.session_mut().id = Some("another".to_owned());
+    assert_eq!(both.merge(next).unwrap(), Merged::United);
+    let both = both.finish();
+    assert_eq!((both.counts.sent, both.counts.lost), (2 * one.counts.sent, 2 * one.counts.lost));
+    assert!(both.counts.tail_unknown);
+    let loaded = State::load(
+        &State::of(reader.session().clone(), Analyzer::new(reader.session(), &options)).save().unwrap(),
+        &options,
+    );
+    assert_eq!(loaded.unwrap().session().unrecorded, reader.session().unrecorded);
 }

@@ -272,7 +272,7 @@ fn version_3_begins_like_version_1() {
     assert_eq!(lines[1..5], ["# command SENDING", "# npkts 1000", "# pktlen 80", "# proto 17"]);
     assert_eq!(lines[10], "# dscp 0");
     let row = lines.iter().find(|l| l.starts_with("1 ")).unwrap();
-    assert_eq!(*row, "1 1763697001020000000 1 1763697001020070123 0 uk - 4001 64 184 80");
+    assert_eq!(*row, "1 1763697001020000000 1 1763697001020070123 0 uk - 4001 64 184 80 -");
 }
 
 #[test]

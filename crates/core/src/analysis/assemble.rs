@@ -9,9 +9,9 @@ use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
 use crate::metrics::delay::Unconditional;
 use crate::session::Session;
 use crate::summary::{
-    Counts, Display, Duplicates, FarEnd, Header, Inference, IntendedLatency, Interval, Ipdv, Loss, Noise,
-    Periods, Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull, Stalls, Stamps,
-    Summary, Trend, Within, Y1541,
+    Counts, Display, Duplicates, FarEnd, Header, Inference, IntendedLatency, Interval, Ipdv, LocalQueue,
+    Loss, Noise, Periods, Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull,
+    Stalls, Stamps, Summary, Trend, Within, Y1541,
 };
 use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
 use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
@@ -20,9 +20,11 @@ use std::collections::BTreeMap;
 /// What was counted while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// Packets sent, and whether losses after the last arrival may be missing from that.
+    /// Packets sent, and whether more may have been.
     pub sent: u64,
     pub tail_unknown: bool,
+    /// The packets are those with numbers below this one, but for the session's unrecorded ones.
+    pub end: u64,
     pub received: u64,
     pub accepted: u64,
     pub duplicate: u64,
@@ -67,6 +69,7 @@ pub(super) trait Findings {
     fn inference(&self) -> Inference;
     fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter>;
     fn stamps(&self) -> Stamps;
+    fn local_queue(&self) -> Option<LocalQueue>;
     fn far_end(&self) -> FarEnd;
     /// Of metrics without a field of their own.
     fn figures(&self) -> BTreeMap<String, Option<f64>>;
@@ -281,6 +284,7 @@ fn whole(
         objectives: clocks.objectives,
         clock: found.clock().clone(),
         stamps: found.stamps(),
+        local_queue: found.local_queue(),
         far_end: found.far_end(),
         segments: found.segments(),
         intervals: found.intervals(),

@@ -9,21 +9,21 @@ use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
 use crate::metrics::delay::Unconditional;
 use crate::metrics::entry::Stream;
 use crate::metrics::ipdv::ipdv;
-use crate::metrics::loss::loss;
+use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Line, Moments};
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::reordering;
 use crate::metrics::schedule_error::Errors;
-use crate::metrics::seqset::absent;
+use crate::metrics::seqset::{absent, without};
 use crate::metrics::series::Series;
 use crate::metrics::trend::Evidence;
 use crate::metrics::{self, METRICS, OnePass, bootstrap, confidence, gilbert_elliott, rfc3550, stalls};
 use crate::session::Session;
 use crate::spec::{Direction, Transport};
 use crate::summary::{
-    Duplicates, FarEnd, Inference, IntendedLatency, Interval, Ipdv, Loss, Periods, Regression, Reordering,
-    Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend, Within,
+    Duplicates, FarEnd, Inference, IntendedLatency, Interval, Ipdv, LocalQueue, Loss, Periods, Regression,
+    Reordering, Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend, Within,
 };
 use crate::time::WallTime;
 use crate::verdict::{self, Judgement, Material, Notes};
@@ -76,8 +76,9 @@ impl<'a> Exact<'a> {
         }
         let extent = verdict::Known::of(session, &classifier.accepted);
         let counted = Counted {
-            sent: extent.sent,
+            sent: extent.sent.max(samples.len() as u64),
             tail_unknown: !extent.complete,
+            end: extent.end,
             received: classifier.received,
             accepted: samples.len() as u64,
             duplicate: copies.len(),
@@ -164,11 +165,16 @@ impl Findings for Exact<'_> {
     }
 
     fn loss(&self) -> Loss {
-        let accepted = &self.gathered.classifier.accepted;
-        let sent = self.known.counted.sent;
-        let mut losses = loss(absent(accepted.runs(), sent), sent, self.known.periods.mean());
+        let Counted { sent, end, .. } = self.known.counted;
+        let lost = || {
+            let absent = absent(self.gathered.classifier.accepted.runs(), end);
+            without(absent, self.known.session.unrecorded_in(0, end))
+        };
+        let mut scan = LossScan::default();
+        lost().for_each(|run| scan.push(run));
+        let mut losses = scan.finish(end, end.saturating_sub(sent), self.known.periods.mean());
         if self.known.options.gilbert_elliott {
-            losses.gilbert_elliott = gilbert_elliott::fit(accepted, sent, &losses.gilbert);
+            losses.gilbert_elliott = gilbert_elliott::fit(lost(), end, &losses.gilbert);
         }
         losses
     }
@@ -213,6 +219,10 @@ impl Findings for Exact<'_> {
         self.gathered.tally.stamps()
     }
 
+    fn local_queue(&self) -> Option<LocalQueue> {
+        self.gathered.tally.local_queue()
+    }
+
     fn far_end(&self) -> FarEnd {
         self.gathered.tally.far_end()
     }
@@ -233,7 +243,7 @@ impl Findings for Exact<'_> {
     }
 
     fn unconditional(&self) -> Option<Unconditional> {
-        let lost = self.known.counted.sent - self.known.counted.accepted;
+        let lost = self.known.counted.sent.saturating_sub(self.known.counted.accepted);
         self.known.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.known.percents))
     }
 
@@ -269,7 +279,7 @@ impl Findings for Exact<'_> {
     fn intervals(&self) -> Vec<Interval> {
         let Some(length) = self.known.options.interval else { return Vec::new() };
         let windows =
-            windows::of(&self.series, self.gathered, self.known.session, self.known.counted.sent, length);
+            windows::of(&self.series, self.gathered, self.known.session, self.known.counted.end, length);
         let summary = |part: &Gathered, session: &Session, options: &Options| {
             let found = Exact::new(part, session, options, self.kind, clock(part, session), 0);
             assemble::summary(&found, self.kind, None, Notes::default())
@@ -280,6 +290,7 @@ impl Findings for Exact<'_> {
             self.known.session,
             self.known.options,
             &self.series,
+            self.known.counted.end,
             summary,
         )
     }

@@ -310,7 +310,8 @@ impl Analyzer {
                 let clock = exact::clock(&gathered, session);
                 let late = gathered.drop_late(&clock, &self.options, &mut notes);
                 let made = make(&Exact::new(&gathered, session, &self.options, kind, clock, late), notes);
-                (made, gathered.samples)
+                let queued = gathered.notes.map(|notes| notes.queued).unwrap_or_default();
+                (made, Samples { queued, ..gathered.samples })
             }
             Mode::Streaming(stream) => {
                 if let Some(wait) = self.options.wait {

@@ -19,15 +19,15 @@ use crate::metrics::moments::{CoMoments, Moments};
 use crate::metrics::one_pass::add_later_counts;
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
-use crate::metrics::seqset::{Run, SeqSet, absent};
+use crate::metrics::seqset::{Run, SeqSet, absent, without};
 use crate::metrics::skew::StreamingHull;
 use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::{Schedule, Transport};
 use crate::summary::{
-    Dejitter, Duplicates, FarEnd, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550,
-    ScheduleError, SkewHull, Stamps,
+    Dejitter, Duplicates, FarEnd, Inference, Ipdv, LocalQueue, Loss, Periods, Regression, Reordering,
+    Rfc3550, ScheduleError, SkewHull, Stamps,
 };
 use crate::verdict;
 use serde::{Deserialize, Serialize};
@@ -350,7 +350,7 @@ impl Head {
 
     /// Whether these can be the first rows of a test of `packets` packets.
     fn is_possible(&self, packets: u32) -> bool {
-        let Samples { seq, sent, delay } = &self.rows;
+        let Samples { seq, sent, delay, queued: _ } = &self.rows;
         let columns = seq.len() <= HEAD && seq.len() == sent.len() && seq.len() == delay.len();
         let of_clock = |(sent, delay): (&i64, &i64)| sent.checked_add(*delay).is_some();
         columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
@@ -378,6 +378,7 @@ impl<'a> Streamed<'a> {
         let counted = Counted {
             sent: extent.sent,
             tail_unknown: !extent.complete,
+            end: extent.end,
             received: stream.classifier.received,
             accepted: stream.moments.n(),
             duplicate: stream.copies.total,
@@ -425,7 +426,14 @@ impl Findings for Streamed<'_> {
     }
 
     fn loss(&self) -> Loss {
-        self.stream.losses.clone().finish(self.known.counted.sent, self.known.periods.mean())
+        let Counted { sent, end, .. } = self.known.counted;
+        let unrecorded = self.known.session.unrecorded_in(0, end);
+        self.stream.losses.clone().finish(
+            end,
+            end.saturating_sub(sent),
+            unrecorded,
+            self.known.periods.mean(),
+        )
     }
 
     fn duplicates(&self) -> Duplicates {
@@ -468,6 +476,10 @@ impl Findings for Streamed<'_> {
         self.stream.tally.stamps()
     }
 
+    fn local_queue(&self) -> Option<LocalQueue> {
+        self.stream.tally.local_queue()
+    }
+
     fn far_end(&self) -> FarEnd {
         self.stream.tally.far_end()
     }
@@ -504,11 +516,19 @@ impl Losses {
         later.max(self.scan.longest())
     }
 
-    fn finish(mut self, n: u64, period: Option<f64>) -> crate::metrics::loss::Loss {
-        if n > self.next {
-            self.scan.push(Run { start: self.next, len: n - self.next });
-        }
-        self.scan.finish(n, period)
+    /// The figures of the packets below `end` that are not `unrecorded`, of which there are `unknown`.
+    fn finish(
+        mut self,
+        end: u64,
+        unknown: u64,
+        unrecorded: impl Iterator<Item = Run> + Clone,
+        period: Option<f64>,
+    ) -> crate::metrics::loss::Loss {
+        // When these runs were counted, it was not known that they are no losses.
+        unrecorded.clone().for_each(|run| self.scan.remove(run));
+        let last = (end > self.next).then(|| Run { start: self.next, len: end - self.next });
+        without(last.into_iter(), unrecorded).for_each(|run| self.scan.push(run));
+        self.scan.finish(end, unknown, period)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is counted row by row as records come in: classes, stamps, what the IP header showed.
 
 use crate::metrics::classify::Packet;
+use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
 use crate::record::{Moment, PacketRecord};
 use crate::summary::{Coverage, FarEnd, Stamps};
 use crate::time::Source;
@@ -28,6 +29,8 @@ pub struct Tally {
     arrived: [u64; 4],
     send_lag: Lag,
     receive_lag: Lag,
+    #[serde(default)]
+    local_queue: LocalQueueTimes,
     /// Accepted packets that waited in the receiving host more than half a period.
     pub waited: Vec<u32>,
 }
@@ -95,6 +98,7 @@ impl Tally {
             arrived: [0; 4],
             send_lag: Lag::default(),
             receive_lag: Lag::default(),
+            local_queue: LocalQueueTimes::default(),
             waited: Vec::new(),
         }
     }
@@ -110,7 +114,9 @@ impl Tally {
         let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
         let lags = [&read.send_lag, &read.receive_lag].map(|lag| u64::try_from(lag.n).unwrap_or(u64::MAX));
         let within = counts.chain(&lags).chain([&read.odd_sizes, &read.rx_time_regressions]);
-        let possible = within.copied().all(|count| count <= rows) && read.waited.len() as u64 <= rows;
+        let possible = within.copied().all(|count| count <= rows)
+            && read.local_queue.is_possible(rows)
+            && read.waited.len() as u64 <= rows;
         possible.then_some(Tally { payload: self.payload, half_period: self.half_period, ..read })
     }
 
@@ -138,6 +144,7 @@ impl Tally {
         if let Some(lag) = record.send_lag() {
             self.send_lag.add(lag.0);
         }
+        self.local_queue.push(record);
         if let Some(lag) = record.receive_lag() {
             self.receive_lag.add(lag.0);
         }
@@ -171,6 +178,7 @@ impl Tally {
         add(&mut self.arrived, &next.arrived);
         self.send_lag.append(next.send_lag);
         self.receive_lag.append(next.receive_lag);
+        self.local_queue.merge(&next.local_queue);
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
@@ -185,6 +193,11 @@ impl Tally {
             receive_lag_mean_ns: self.receive_lag.mean(),
             receive_lag_max_ns: self.receive_lag.max,
         }
+    }
+
+    /// Time spent in the queue of the sending host's interface.
+    pub fn local_queue(&self) -> Option<LocalQueue> {
+        self.local_queue.figures()
     }
 
     /// Where all arrived stamps were taken; `None` where in several places.

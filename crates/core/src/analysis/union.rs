@@ -27,11 +27,11 @@ struct Shift {
 }
 
 impl Analyzer {
-    /// Packets the test sent, as far as that is known.
+    /// The number after the last packet that the test is known to have sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         match &self.mode {
-            Mode::Exact(gathered) => Known::of(session, &gathered.classifier.accepted).sent,
-            Mode::Streaming(stream) => stream.extent(session).sent,
+            Mode::Exact(gathered) => Known::of(session, &gathered.classifier.accepted).end,
+            Mode::Streaming(stream) => stream.extent(session).end,
             Mode::TwoWay(views) => views.round_trip.sent(session),
         }
     }

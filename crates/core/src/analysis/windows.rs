@@ -5,6 +5,7 @@ use super::{Gathered, Options};
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::interval;
+use crate::metrics::seqset::Run;
 use crate::metrics::series::{Samples, Series};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
@@ -22,19 +23,19 @@ struct Window {
     waited: Vec<u32>,
 }
 
-/// The windows of `length` of a stream of `sent` packets, with their counts.
+/// The windows of `length` of the packets below `end`, with their counts.
 pub(super) fn of(
     series: &Series<'_>,
     gathered: &Gathered,
     session: &Session,
-    sent: u64,
+    end: u64,
     length: Span,
 ) -> Vec<Interval> {
     let period = session.period_known.then(|| session.spec.period());
-    interval::windows(series, &gathered.classifier.accepted, &gathered.copies, sent, period, length)
+    interval::windows(series, &gathered.classifier.accepted, &gathered.copies, session, end, period, length)
 }
 
-/// `windows` with the delays of each, and what `summarise` makes of its packets where there are not too many
+/// `windows`, of packets below `end`, with the delays of each, and what `summarise` makes of its packets where there are not too many
 /// windows. Their clocks
 /// are those of the whole test; a window of a Poisson or burst schedule knows no due times.
 pub(super) fn analysed(
@@ -43,6 +44,7 @@ pub(super) fn analysed(
     session: &Session,
     options: &Options,
     series: &Series<'_>,
+    end: u64,
     summarise: impl Fn(&Gathered, &Session, &Options) -> Summary,
 ) -> Vec<Interval> {
     if windows.len() > MOST {
@@ -52,17 +54,22 @@ pub(super) fn analysed(
     let options =
         Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() };
     let parts = split(&windows, gathered);
-    for (window, part) in windows.iter_mut().zip(parts) {
-        let Ok(packets) = u32::try_from(window.sent) else {
+    let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
+    for ((window, part), to) in windows.iter_mut().zip(parts).zip(ends) {
+        let from = window.first_seq;
+        let unrecorded = |run: Run| Run { start: run.start - from, ..run };
+        let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let Ok(packets) = u32::try_from(to - from) else {
             interval::add_delays(window, series);
             continue;
         };
         let session = Session {
-            declared: Some(window.sent),
+            declared: Some(packets.into()),
             sent: Some(packets),
             // Of the numbers of a window everything is known, whatever became of the rest of the test.
             ending: Ending::Complete,
             truncated: false,
+            unrecorded,
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };

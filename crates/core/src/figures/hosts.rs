@@ -132,6 +132,46 @@ pub const NOISE: Metric = Metric::of_fields(&[
     .only(Applies::TESTS),
 ]);
 
+/// Time spent in the queue of the sending host's interface.
+pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
+    Figure::new(
+        "local-queue-median",
+        "local queue median",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
+    )
+    .about("median time in the queue of the sending host's own interface, before the path")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "local-queue-mean",
+        "local queue mean",
+        Unit::Time,
+        Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
+    )
+    .about("mean time in the queue of the sending host's own interface")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "local-queue-p99",
+        "local queue 99%",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
+    )
+    .about("99th percentile of the time in the queue of the sending host's own interface")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Figure::new(
+        "local-queue-max",
+        "local queue max",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
+    )
+    .about("longest time in the queue of the sending host's own interface")
+    .lower_is_better()
+    .only(Applies::TESTS),
+]);
+
 /// Time spent in the hosts.
 pub const STAMPS: Metric = Metric::of_fields(&[
     Figure::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))

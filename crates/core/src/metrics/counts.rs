@@ -34,6 +34,7 @@ pub struct Counts {
     pub out_of_sequence_pct: Option<f64>,
     /// Rows whose receive time precedes the row before: the receiver's clock stepped back.
     pub rx_time_regressions: u64,
-    /// What became of the packets after the last arrival is not known: they count neither as sent nor as lost.
+    /// What became of the packets after the last arrival, or of others that the log does not cover, is not known: they
+    /// count neither as sent nor as lost.
     pub tail_unknown: bool,
 }

@@ -1,7 +1,7 @@
 //! The Gilbert–Elliott loss model by expectation-maximisation (metrics §10), on request.
 
 use super::loss::{Gilbert, GilbertElliott};
-use super::seqset::{SeqSet, absent};
+use super::seqset::Run;
 
 const ITERATIONS: usize = 200;
 /// Number of packets fitted, from the start of the stream; the time is linear in it.
@@ -9,13 +9,13 @@ const LONGEST: u64 = 1 << 18;
 /// Reported only if Akaike's criterion improves by more.
 const IMPROVEMENT: f64 = 2.0;
 
-/// The model of the first `n` packets (at most 262 144), from the deterministic start of metrics §10;
+/// The model of the first `n` packets (at most 262 144), of which those in `runs` were lost, from the deterministic start of metrics §10;
 /// `None` where a parameter leaves its interval or the simple model explains the losses as well.
-pub fn fit(accepted: &SeqSet, n: u64, simple: &Gilbert) -> Option<GilbertElliott> {
+pub fn fit(runs: impl Iterator<Item = Run>, n: u64, simple: &Gilbert) -> Option<GilbertElliott> {
     let n = n.min(LONGEST);
     let mut lost = vec![false; n as usize];
-    for run in absent(accepted.runs(), n) {
-        lost[run.start as usize..(run.start + run.len) as usize].fill(true);
+    for run in runs.take_while(|run| run.start < n) {
+        lost[run.start as usize..(run.start + run.len).min(n) as usize].fill(true);
     }
     let mut model = Model { p: simple.p?, r: simple.q?, h: 0.5, k: 0.999 };
     if ![model.p, model.r].iter().all(|x| *x > 0.0 && *x < 1.0) {
@@ -119,6 +119,7 @@ fn simple_likelihood(lost: &[bool]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::loss::loss;
+    use super::super::seqset::{SeqSet, absent};
     use super::*;
 
     /// Which of `n` packets of the chain (p, r, h, k) arrive.
@@ -139,7 +140,7 @@ mod tests {
     }
 
     fn fitted(accepted: &SeqSet, n: u64) -> Option<GilbertElliott> {
-        fit(accepted, n, &loss(absent(accepted.runs(), n), n, None).gilbert)
+        fit(absent(accepted.runs(), n), n, &loss(absent(accepted.runs(), n), n, None).gilbert)
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
         (0..50).for_each(|seq| {
             accepted.insert(seq);
         });
-        assert_eq!(fit(&accepted, 50, &Gilbert::default()), None);
+        assert_eq!(fit(absent(accepted.runs(), 50), 50, &Gilbert::default()), None);
     }
 
     #[test]
@@ -217,8 +218,10 @@ mod tests {
     #[test]
     fn the_start_lies_inside() {
         let accepted = arrived(600, [0.05, 0.2, 0.4, 0.97]);
-        let from =
-            |p, q| fit(&accepted, 600, &Gilbert { p: Some(p), q: Some(q), ..Gilbert::default() }).is_some();
+        let from = |p, q| {
+            fit(absent(accepted.runs(), 600), 600, &Gilbert { p: Some(p), q: Some(q), ..Gilbert::default() })
+                .is_some()
+        };
         assert!(from(0.1, 0.5));
         for (p, q) in [(0.0, 0.5), (1.0, 0.5), (0.1, 0.0), (0.1, 1.0), (f64::NAN, 0.5), (0.1, f64::NAN)] {
             assert!(!from(p, q), "{p} {q}");

@@ -2,8 +2,9 @@
 
 use super::duplicate::Copies;
 use super::moments::Moments;
-use super::seqset::{Run, SeqSet, absent};
+use super::seqset::{Run, SeqSet, absent, without};
 use super::series::Series;
+use crate::Session;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::summary::{Interval, Summary};
@@ -12,7 +13,7 @@ use crate::time::Span;
 /// Most windows listed in a summary.
 pub const MOST: u64 = 100_000;
 
-/// The windows of `length` of a stream of `sent` packets, with their counts. A packet belongs to the window in which it was
+/// The windows of `length` of the packets of `session` below `end`, with their counts. A packet belongs to the window in which it was
 /// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
 /// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
 /// before it. Empty where there would be more than [`MOST`].
@@ -20,21 +21,23 @@ pub fn windows(
     series: &Series<'_>,
     accepted: &SeqSet,
     copies: &Copies,
-    sent: u64,
+    session: &Session,
+    end: u64,
     period: Option<Span>,
     length: Span,
 ) -> Vec<Interval> {
     let length = length.0.max(1);
     let bounds = match period {
-        Some(period) => due(period.0.max(1), length, sent),
-        None => sent_in(series, length, sent),
+        Some(period) => due(period.0.max(1), length, end),
+        None => sent_in(series, length, end),
     };
     let windows = bounds.len() as u64;
-    let first_seq = |w: u64| bounds.get(w as usize).copied().unwrap_or(sent);
+    let first_seq = |w: u64| bounds.get(w as usize).copied().unwrap_or(end);
     let length = length as u128;
     let copies = copies.by_number();
     let reordered = overtaken(series);
-    let mut losses = absent(accepted.runs(), sent).peekable();
+    let lost = without(absent(accepted.runs(), end), session.unrecorded_in(0, end));
+    let mut losses = lost.peekable();
     let mut cursor = 0;
     (0..windows)
         .map(|w| {
@@ -51,13 +54,15 @@ pub fn windows(
             let low = reordered.partition_point(|s| u64::from(*s) < from);
             let overtaken = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
             let part = start..cursor;
+            let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
+            let sent = (to - from).saturating_sub(unrecorded);
             Interval {
                 start_ns: i64::try_from(u128::from(w) * length).unwrap_or(i64::MAX),
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),
                 first_seq: from,
-                sent: to - from,
+                sent,
                 accepted: part.len() as u64,
-                lost: to - from - part.len() as u64,
+                lost: sent.saturating_sub(part.len() as u64),
                 loss_runs,
                 longest_loss: longest,
                 duplicate,
@@ -156,7 +161,12 @@ mod tests {
     use super::super::classify::Packet;
     use super::super::series::Samples;
     use super::*;
+    use crate::spec::TestSpec;
     use proptest::prelude::*;
+
+    fn session() -> Session {
+        Session::new(TestSpec::default())
+    }
 
     proptest! {
         #[test]
@@ -182,7 +192,7 @@ mod tests {
             let series = Series::new(&samples, &accepted);
             let length = Span::millis(length);
             for period in [Some(Span::millis(20)), None] {
-            let mut windows = windows(&series, &accepted, &copies, sent, period, length);
+            let mut windows = windows(&series, &accepted, &copies, &session(), sent, period, length);
             windows.iter_mut().for_each(|w| add_delays(w, &series));
             if windows.is_empty() && samples.is_empty() {
                 continue;
@@ -215,7 +225,7 @@ mod tests {
         copies.push(1, None);
         let series = Series::new(&samples, &accepted);
         let period = Some(Span::millis(20));
-        let mut windows = windows(&series, &accepted, &copies, 10, period, Span::millis(50));
+        let mut windows = windows(&series, &accepted, &copies, &session(), 10, period, Span::millis(50));
         windows.iter_mut().for_each(|w| add_delays(w, &series));
         let counts = |w: &Interval| {
             [
@@ -270,7 +280,7 @@ mod tests {
             accepted.insert(seq);
         }
         let series = Series::new(&samples, &accepted);
-        let windows = windows(&series, &accepted, &Copies::default(), 4, None, Span::seconds(1));
+        let windows = windows(&series, &accepted, &Copies::default(), &session(), 4, None, Span::seconds(1));
         let counts: Vec<_> = windows.iter().map(|w| (w.first_seq, w.sent, w.lost)).collect();
         assert_eq!(counts, [(0, 3, 1), (3, 0, 0), (3, 1, 0)]);
     }
@@ -280,8 +290,15 @@ mod tests {
         let (samples, accepted) = (Samples::default(), SeqSet::default());
         let series = Series::new(&samples, &accepted);
         for period in [Some(Span::millis(20)), None] {
-            let windows =
-                windows(&series, &accepted, &Copies::default(), u64::from(u32::MAX), period, Span(1));
+            let windows = windows(
+                &series,
+                &accepted,
+                &Copies::default(),
+                &session(),
+                u64::from(u32::MAX),
+                period,
+                Span(1),
+            );
             assert_eq!(windows, []);
         }
     }

@@ -232,9 +232,24 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// The figures for `n` packets sent every `period` ns.
-    pub fn finish(self, n: u64, period: Option<f64>) -> Loss {
-        let to_end = self.last.is_some_and(|run| run.start + run.len >= n);
+    /// Takes out a run that turned out to be none. Distances from it to others remain, and so does its part in bursts.
+    pub(crate) fn remove(&mut self, run: Run) {
+        let Some(runs) = self.lengths.get_mut(&run.len) else { return };
+        *runs -= 1;
+        if *runs == 0 {
+            self.lengths.remove(&run.len);
+        }
+        self.lost -= run.len;
+        self.runs -= 1;
+        self.from_start &= run.start > 0;
+        self.first_runs.retain(|first| first[0] != run.start);
+    }
+
+    /// The figures of the packets below `end`, sent every `period` ns. Of `unrecorded` of them nothing is known: they
+    /// are no packets here, and what came before and after them are neighbours.
+    pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
+        let n = end.saturating_sub(unrecorded).max(self.lost);
+        let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
         let gilbert = Gilbert::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
         let ratio = gilbert.ulp;
@@ -250,7 +265,7 @@ impl LossScan {
             gilbert1960: gilbert1960(&gilbert, n, self.lost, self.triples),
             gilbert,
             gilbert_elliott: None,
-            burst_gap_gmin16: self.segmenter.finish(n, period),
+            burst_gap_gmin16: self.segmenter.finish(end, period),
             wilson95: stat::wilson95(self.lost, n),
             wilson95_correlated: widened(self.lost, n, lag1.unwrap_or(0.0)),
             lag1,
@@ -265,7 +280,7 @@ impl LossScan {
 pub fn loss(runs: impl Iterator<Item = Run>, n: u64, period: Option<f64>) -> Loss {
     let mut scan = LossScan::default();
     runs.for_each(|run| scan.push(run));
-    scan.finish(n, period)
+    scan.finish(n, 0, period)
 }
 
 fn over(part: u64, whole: u64) -> Option<f64> {

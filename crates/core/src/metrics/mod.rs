@@ -23,6 +23,7 @@ pub mod gilbert_elliott;
 pub mod hull;
 pub mod interval;
 pub mod ipdv;
+pub mod local_queue;
 pub mod loss;
 pub mod mapdv2;
 pub mod moments;
@@ -70,5 +71,6 @@ pub const METRICS: &[Metric] = &[
     crate::figures::hosts::STALLS,
     crate::figures::hosts::NOISE,
     crate::figures::hosts::STAMPS,
+    crate::figures::hosts::LOCAL_QUEUE,
     crate::figures::round_trips::METRIC,
 ];

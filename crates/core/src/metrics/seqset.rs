@@ -200,6 +200,7 @@ impl Ranks<'_> {
 
 /// A stretch of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// The first number.
     pub start: u64,
@@ -251,6 +252,26 @@ pub fn absent(present: impl Iterator<Item = Run>, n: u64) -> impl Iterator<Item 
         let lost = Run { start: next, len: run.start.saturating_sub(next) };
         next = run.start + run.len;
         (lost.len > 0).then_some(lost)
+    })
+}
+
+/// What `cut` leaves of `runs`; both ascending, the runs of each apart from each other.
+pub fn without(runs: impl Iterator<Item = Run>, cut: impl Iterator<Item = Run>) -> impl Iterator<Item = Run> {
+    let end = |run: &Run| run.start.saturating_add(run.len);
+    let (mut runs, mut cut) = (runs, cut.peekable());
+    let mut rest: Option<Run> = None;
+    core::iter::from_fn(move || {
+        loop {
+            let run = rest.take().or_else(|| runs.next())?;
+            while cut.next_if(|c| end(c) <= run.start).is_some() {}
+            let Some(c) = cut.peek().filter(|c| c.start < end(&run)) else { return Some(run) };
+            if end(c) < end(&run) {
+                rest = Some(Run { start: end(c), len: end(&run) - end(c) });
+            }
+            if run.start < c.start {
+                return Some(Run { start: run.start, len: c.start - run.start });
+            }
+        }
     })
 }
 

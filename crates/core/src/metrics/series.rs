@@ -17,6 +17,10 @@ pub struct Samples {
     /// Raw delays, in ns.
     #[serde(with = "steps")]
     pub delay: Vec<i64>,
+    /// Packets that the kernel saw spend a millisecond or longer in the queue of the sending host's interface: number, ns,
+    /// in order of arrival. Known at the end of an analysis.
+    #[serde(skip)]
+    pub queued: Vec<(u32, i64)>,
 }
 
 /// A column as its first value and the differences that follow, which are small and take few bytes.
@@ -372,13 +376,20 @@ mod tests {
         SHUFFLED.iter().for_each(|&(seq, sent, delay)| samples.push(Packet { seq, sent, delay }));
         assert!(!samples.is_empty());
         samples.retain(|p| p.seq % 2 == 1 && p.delay < 6);
-        assert_eq!(samples, Samples { seq: vec![1, 3], sent: vec![200, 300], delay: vec![-9, 5] });
+        assert_eq!(
+            samples,
+            Samples { seq: vec![1, 3], sent: vec![200, 300], delay: vec![-9, 5], ..Samples::default() }
+        );
     }
 
     #[test]
     fn columns_are_stored_as_differences() {
-        let samples =
-            Samples { seq: vec![7, 3, u32::MAX], sent: vec![i64::MAX, i64::MIN, 5], delay: vec![-1, 1, 0] };
+        let samples = Samples {
+            seq: vec![7, 3, u32::MAX],
+            sent: vec![i64::MAX, i64::MIN, 5],
+            delay: vec![-1, 1, 0],
+            ..Samples::default()
+        };
         let stored = serde_json::to_value(&samples).unwrap();
         assert_eq!(stored["seq"], serde_json::json!([7, -4, u64::from(u32::MAX) - 3]));
         assert_eq!(serde_json::from_value::<Samples>(stored.clone()).unwrap(), samples);

@@ -45,6 +45,11 @@ impl Prefix {
         self.network
     }
 
+    /// How many bits its addresses share, of those of IPv6.
+    pub fn length(&self) -> u8 {
+        self.mask.leading_ones() as u8
+    }
+
     /// The address, if it contains just one.
     pub fn address(&self) -> Option<IpAddr> {
         let a = Ipv6Addr::from_bits(self.network);

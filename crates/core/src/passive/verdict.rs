@@ -128,8 +128,8 @@ impl PassiveResult {
         }
         if matched == 0 {
             notes.push(format!(
-                "no packet was matched within {} s; {}",
-                self.window.as_seconds(),
+                "no packet was matched within {}; {}",
+                units::duration(self.window),
                 if self.plan.common == 0 {
                     "the captures have none in common under this rule"
                 } else {

@@ -44,6 +44,7 @@ pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {
     seen.set(Moment::Arrived, end);
     if view != View::Down {
         seen.set_send_lag(record.send_lag());
+        seen.set_entry_lag(record.entry_lag());
     }
     if view != View::Up {
         seen.set_receive_lag(record.receive_lag());

@@ -272,6 +272,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_alone_say_whether_anything_arrives() {
+        let none = Answer::of_counts(100, 0);
+        assert_eq!(none.severity, Severity::Bad);
+        assert!(none.headline.starts_with("Bad: nothing arrived"));
+        let some = Answer::of_counts(100, 60);
+        assert_eq!(some.severity, Severity::Unknown);
+        assert!(some.headline.starts_with("Unknown: the far host reports 60 of 100 packets and 40 lost"));
+    }
+
+    #[test]
     fn names_are_those_of_the_json() {
         for id in CauseId::ALL {
             assert_eq!(serde_json::to_value(id).unwrap(), id.name());

@@ -11,7 +11,7 @@ use super::schedule::{self, Late};
 use super::severity::{Experience, Waits};
 use super::steps::{self, Reason};
 use crate::distribution::sample::Sample;
-use crate::metrics::seqset::{Run, absent};
+use crate::metrics::seqset::{Run, absent, without};
 use crate::spec::Transport;
 
 /// Everything the rules use.
@@ -89,12 +89,13 @@ impl<'a> Case<'a> {
         }
         let late = Late::new(&delays, material);
         let departures = Departures::new(&delays, session);
-        let mut runs: Vec<Run> = absent(accepted.runs(), known.sent).collect();
+        let lost = without(absent(accepted.runs(), known.end), session.unrecorded_in(0, known.end));
+        let mut runs: Vec<Run> = lost.collect();
         without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
-        let losses = Losses::new(runs, known.sent, |r| departures.length(r));
+        let losses = Losses::new(runs, known.end, |r| departures.length(r));
         let duration = departures
-            .of(known.sent.saturating_sub(1))
+            .of(known.end.saturating_sub(1))
             .max(delays.len().checked_sub(1).map_or(0, |k| delays.time(k)));
         let mut case = Case {
             material,
@@ -121,15 +122,14 @@ impl<'a> Case<'a> {
     fn sort_losses(&mut self) {
         let others = self.losses.others();
         let local = self.late.height();
-        if self.episodes.queues.is_empty() && local.is_none() || others.runs.is_empty() {
+        if self.episodes.queues.is_empty() && local.is_none() {
             self.scattered = others;
             return;
         }
         // Lost where a queue was nearly full: the packet before or the one after waited for most of what any did.
         let full = |run: &Run| {
             let after = self.delays.series().place_of(run.start);
-            let near = [after.checked_sub(1), Some(after).filter(|k| *k < self.delays.len())];
-            near.iter().flatten().any(|&k| {
+            [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
                 let queue = self.episodes.queues.iter().find(|q| (q.from..q.to).contains(&k));
                 queue.is_some_and(|q| self.delays.excess(k) as f64 >= 0.55 * q.height as f64)
                     || local.is_some_and(|height| self.late.of(k) as f64 >= 0.55 * height as f64)
@@ -310,3 +310,6 @@ fn without_refused(runs: &mut Vec<Run>, refused: u64) {
         runs.remove(k);
     }
 }
+
+#[cfg(test)]
+mod tests;

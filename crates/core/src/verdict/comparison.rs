@@ -139,3 +139,6 @@ pub fn of_load(c: &Comparison) -> (Level, String) {
     };
     (level, format!("{text}: {}.", c.because))
 }
+
+#[cfg(test)]
+mod tests;

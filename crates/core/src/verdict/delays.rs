@@ -128,11 +128,6 @@ impl<'a> Delays<'a> {
         self.series.len()
     }
 
-    /// Whether there are no packets.
-    pub fn is_empty(&self) -> bool {
-        self.series.is_empty()
-    }
-
     /// The series itself.
     pub fn series(&self) -> &'a Series<'a> {
         self.series
@@ -299,7 +294,7 @@ impl<'a> Delays<'a> {
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
-        while at + size <= n || at == 0 && n > 0 {
+        while at + size <= n || at == 0 {
             // The last block takes what is left over.
             let end = if at + 2 * size > n { n } else { at + size };
             let Some((low, high)) = self.extremes(at..end) else { break };
@@ -358,3 +353,6 @@ impl Blocks {
         (groups.collect(), each)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,7 +88,7 @@ impl Episodes {
             e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
             let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
             let whole = delays.time(n - 1).max(1);
-            let long = lasts >= 400_000_000 || lasts >= 50_000_000 && lasts / 50 >= whole / 1000;
+            let long = lasts >= 400_000_000 || lasts / 50 >= whole / 1000;
             e.to - e.from >= 2 * blocks.size && e.height >= LEAST_QUEUE && long
         });
         // Holds at the end of a queue are how it drains.
@@ -114,14 +114,8 @@ fn widen(delays: &Delays<'_>, range: core::ops::Range<usize>, floor: i64, limit:
     {
         from -= 1;
     }
-    while from < range.start && !above(from) {
-        from += 1;
-    }
     while to < delays.len() && (above(to) || to + 2 < delays.len() && above(to + 1) && above(to + 2)) {
         to += 1;
-    }
-    while to > range.end && !above(to - 1) {
-        to -= 1;
     }
     (from, to)
 }
@@ -152,7 +146,7 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
     let mut k = 1;
     while k + 1 < n {
         let block = (k / blocks.size).min(blocks.len() - 1);
-        if blocks.max[block] <= threshold && blocks.max[(block + 1).min(blocks.len() - 1)] <= threshold {
+        if blocks.max[block] <= threshold {
             k = ((block + 1) * blocks.size).max(k + 1);
             continue;
         }
@@ -219,3 +213,6 @@ fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]
     }
     highest.into_iter().rfind(|h| *h > i64::MIN).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

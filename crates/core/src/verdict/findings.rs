@@ -198,40 +198,4 @@ fn class(s: &Summary) -> Option<Verdict> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::session::Session;
-    use crate::spec::TestSpec;
-    use crate::{Options, PacketRecord, Span, WallTime, analyze};
-
-    /// Of a test over a path of `delay` ns, between clocks that are known to be `bound` ns apart at most.
-    fn of_path(delay: i64, bound: i64) -> Vec<Verdict> {
-        let session = Session {
-            classic_offset: Some(Span(0)),
-            classic_rtt: Some(Span(2 * bound)),
-            ..Session::new(TestSpec::default())
-        };
-        let record = |seq: i64| {
-            let sent = seq * 20_000_000;
-            PacketRecord::one_way(seq, WallTime(sent), WallTime(sent + delay + seq * 7919 % 1000))
-        };
-        analyze(&session, (0..1000).map(record), &Options::default()).verdicts
-    }
-
-    #[test]
-    fn a_summary_says_how_long_packets_take_and_what_class_that_is() {
-        let of = |code: &str, found: &[Verdict]| found.iter().find(|v| v.code == code).cloned().unwrap();
-        let near = of_path(5_000_000, 800);
-        let delay = of("delay", &near);
-        assert_eq!(delay.level, Level::Good);
-        let text = "One-way delay averages 5.000 ms after correction of the clocks, +/- 800 ns at worst.";
-        assert_eq!(delay.text, text);
-        let class = of("class", &near);
-        assert_eq!(class.level, Level::Good);
-        assert!(class.text.starts_with("Meets ITU-T Y.1541 class 6 (interactive"), "{}", class.text);
-        let far = of_path(410_000_000, 800);
-        assert_eq!(of("delay", &far).level, Level::Poor);
-        assert!(of("delay", &far).text.ends_with("from mouth to ear."));
-        assert_eq!(of("class", &far).level, Level::Note);
-    }
-}
+mod tests;

@@ -24,7 +24,7 @@ pub fn headline(answer: &Answer, known: Known, [received, lost]: [u64; 2], felt:
             ),
         }
     };
-    let what = if received == 0 && known.complete {
+    let what = if received == 0 && known.complete && known.sent > 0 {
         "Bad: nothing arrived: there is no path for this traffic, or a firewall in it.".to_owned()
     } else if severity == Severity::Unknown {
         few(known.sent, lost)
@@ -118,3 +118,6 @@ fn sentence(c: &Cause) -> String {
 fn size_of(because: &str) -> &str {
     because.split(": ").nth(1).unwrap_or("the long ones")
 }
+
+#[cfg(test)]
+mod tests;

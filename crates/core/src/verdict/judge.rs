@@ -55,14 +55,9 @@ pub fn judge(material: &Material<'_>) -> Judgement {
     };
     let received = material.series.len() as u64;
     let severity = match &played {
-        _ if !enough => Severity::Unknown,
-        _ if received == 0 => {
-            if case.known.complete {
-                Severity::Bad
-            } else {
-                Severity::Unknown
-            }
-        }
+        // However few were sent.
+        _ if received == 0 && case.known.complete && case.known.sent > 0 => Severity::Bad,
+        _ if !enough || received == 0 => Severity::Unknown,
         Some(p) => p.severity.max(gone).max(felt_besides(&found)),
         None => Severity::Unknown,
     };
@@ -107,3 +102,6 @@ fn sort(found: &mut [Found]) {
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
 }
+
+#[cfg(test)]
+mod tests;

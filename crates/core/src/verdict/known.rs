@@ -6,10 +6,14 @@ use crate::session::{Ending, Session};
 /// How much of a test is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Number of packets whose fate is known: those from 0 up to this number.
+    /// Number of packets whose fate is known.
     pub sent: u64,
-    /// Packets after them that may or may not have been sent and received.
+    /// They are those with numbers below this one, but for the session's unrecorded ones.
+    pub end: u64,
+    /// Packets that may or may not have been sent and received: unrecorded ones, and those from `end` on.
     pub unknown: u64,
+    /// Those of them from `end` on.
+    pub tail: u64,
     /// Everything that was sent is accounted for.
     pub complete: bool,
 }
@@ -24,10 +28,26 @@ impl Known {
     /// The same, of packets of which `highest` is the highest number; `longest` gives the length of the longest run of
     /// losses below a number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> Known {
+        let Known { end, tail, complete, .. } = Known::but_for_the_unrecorded(session, highest, longest);
+        let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
+        Known {
+            sent: end.saturating_sub(unrecorded),
+            end,
+            unknown: tail + unrecorded,
+            tail,
+            complete: complete && unrecorded == 0,
+        }
+    }
+
+    fn but_for_the_unrecorded(
+        session: &Session,
+        highest: Option<u32>,
+        longest: impl FnOnce(u64) -> u64,
+    ) -> Known {
         let asked = session.declared.unwrap_or(session.spec.packets().into());
         let met = highest.map_or(0, |seq| u64::from(seq) + 1);
-        let all = |sent: u64| Known { sent: sent.max(met), unknown: 0, complete: true };
-        let cut = Known { sent: met, unknown: asked.saturating_sub(met), complete: false };
+        let all = |sent: u64| Known::below(sent.max(met), 0, true);
+        let cut = Known::below(met, asked.saturating_sub(met), false);
         if session.truncated || session.ending == Ending::StorageFailed {
             return cut;
         }
@@ -36,7 +56,7 @@ impl Known {
             // The sender sent everything, and the receiver has said what came until it gave up.
             (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
             (Some(sent), Ending::PeerLost) => {
-                Known { sent: sent.max(met), unknown: asked.saturating_sub(sent.max(met)), complete: false }
+                Known::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
             }
             (Some(sent), Ending::Unknown) if !session.has_end_lines() => all(sent.min(asked)),
             (None, Ending::Complete) => all(asked),
@@ -56,9 +76,108 @@ impl Known {
         let much = time >= 500_000_000 || missing >= asked / 100;
         // A header alone is what a test leaves that was killed before its rows came.
         if met == 0 || (missing >= 10 && missing > 3 * longest && much) {
-            Known { sent: met, unknown: missing, complete: false }
+            Known::below(met, missing, false)
         } else {
-            Known { sent: asked, unknown: 0, complete: true }
+            Known::below(asked, 0, true)
         }
+    }
+
+    /// Everything is known of the packets below `end`, nothing of the `tail` after them.
+    fn below(end: u64, tail: u64, complete: bool) -> Known {
+        Known { sent: end, end, unknown: tail, tail, complete }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Direction, Schedule, TestSpec, Transport};
+    use crate::time::Span;
+    use crate::verdict::testing::{MS, first, known, run};
+
+    const WHOLE: fn(u64) -> Known = |sent| known(sent, 0, true);
+    const CUT: fn(u64, u64) -> Known = |sent, unknown| known(sent, unknown, false);
+
+    /// A log of this version of a test of 100 packets.
+    fn session(version: u8, sent: Option<u32>, ending: Ending) -> Session {
+        Session { version, sent, ending, declared: Some(100), ..Session::new(TestSpec::default()) }
+    }
+
+    #[test]
+    fn the_end_of_the_record_says_how_much_is_known() {
+        let of = |version, sent, ending, highest| {
+            Known::up_to(&session(version, sent, ending), Some(highest), |_| 0)
+        };
+        use Ending::{Complete, Interrupted, PeerLost, StorageFailed, Unknown};
+        // Ending, packets sent, highest number met: of logs of version 3.
+        let table = [
+            (Complete, Some(100), 89, WHOLE(100)),
+            (Complete, None, 89, WHOLE(100)),
+            (Interrupted, Some(60), 49, WHOLE(60)),
+            // A number above those that were sent counts too; no more than the test has are believed.
+            (Interrupted, Some(40), 49, WHOLE(50)),
+            (Interrupted, Some(160), 49, WHOLE(100)),
+            (Interrupted, None, 49, CUT(50, 50)),
+            (PeerLost, Some(100), 49, WHOLE(100)),
+            (PeerLost, Some(99), 49, CUT(99, 1)),
+            (PeerLost, Some(40), 49, CUT(50, 50)),
+            (PeerLost, None, 49, CUT(50, 50)),
+            (StorageFailed, Some(100), 49, CUT(50, 50)),
+            (Unknown, Some(100), 49, CUT(50, 50)),
+            (Unknown, None, 99, CUT(100, 0)),
+        ];
+        for (ending, sent, highest, known) in table {
+            assert_eq!(of(3, sent, ending, highest), known, "{ending:?} of {sent:?}");
+        }
+        // Older logs have no end to say more.
+        assert_eq!(of(2, Some(60), Unknown, 49), WHOLE(60));
+        assert_eq!(of(2, None, Unknown, 95), WHOLE(100));
+        let truncated = Session { truncated: true, ..session(3, Some(100), Complete) };
+        assert_eq!(Known::up_to(&truncated, Some(49), |_| 0), CUT(50, 50));
+        assert_eq!(Known::up_to(&truncated, None, |_| 0), CUT(0, 100));
+    }
+
+    #[test]
+    fn an_old_log_is_cut_where_far_more_is_missing_at_its_end_than_elsewhere() {
+        let of = |packets: u64, period: i64, longest: u64, missing: u64| {
+            let direction = (Direction::Up, Transport::Udp);
+            let spec = TestSpec::new(direction.0, direction.1, packets, 80, Span(period), Schedule::Periodic)
+                .unwrap();
+            let session = Session { version: 2, declared: None, ..Session::new(spec) };
+            Known::up_to(&session, (packets - missing).checked_sub(1).map(|seq| seq as u32), |_| longest)
+        };
+        let fewest = |packets, period, longest| {
+            first(0..=packets as i64 - 1, |missing| !of(packets, period, longest, missing as u64).complete)
+        };
+        assert_eq!(fewest(500, 100 * MS, 0), 10, "ten packets");
+        assert_eq!(fewest(100_000, 10 * MS, 0), 50, "half a second");
+        assert_eq!(fewest(5000, MS, 0), 50, "1 %");
+        assert_eq!(fewest(500, 100 * MS, 20), 61, "more than three times the longest loss");
+        assert_eq!(of(500, 100 * MS, 0, 10), CUT(490, 10));
+        assert_eq!(of(500, 100 * MS, 0, 9), WHOLE(500));
+        assert_eq!(of(5, MS, 0, 5), CUT(0, 5), "a header alone");
+    }
+
+    #[test]
+    fn rows_that_are_missing_within_the_log_are_unknown() {
+        let mut session = session(3, Some(100), Ending::Complete);
+        session.unrecorded = vec![run(10, 5), run(90, 20)];
+        let whole = Known::up_to(&session, Some(99), |_| 0);
+        assert_eq!(whole, Known { sent: 85, end: 100, unknown: 15, tail: 0, complete: false });
+        session.ending = Ending::StorageFailed;
+        let cut = Known::up_to(&session, Some(49), |_| 0);
+        assert_eq!(cut, Known { sent: 45, end: 50, unknown: 55, tail: 50, complete: false });
+    }
+
+    #[test]
+    fn losses_are_runs_between_packets_that_came() {
+        let mut accepted = SeqSet::default();
+        // 20 lost in the middle, 61 at the end.
+        (0..300).chain(320..439).for_each(|seq| assert!(accepted.insert(seq)));
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, Span(100 * MS), Schedule::Periodic);
+        let session = Session { version: 2, ..Session::new(spec.unwrap()) };
+        assert_eq!(Known::of(&session, &accepted), CUT(439, 61));
+        accepted.insert(439);
+        assert_eq!(Known::of(&session, &accepted), WHOLE(500));
     }
 }

@@ -27,8 +27,6 @@ pub struct LossLaw {
     pub manner: Manner,
     /// Loss ratio among all packets.
     pub ratio: f64,
-    /// Its 95 % interval.
-    pub interval: [f64; 2],
     /// Number of lost packets.
     pub lost: u64,
     /// First and last of them where they are confined to a part of the test, first and last packet where they are not.
@@ -69,22 +67,14 @@ impl LossLaw {
         let (manner, confidence) = manner(material, known, delays, &part, pattern);
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
-        let end = known.sent.saturating_sub(1);
-        let begins_late = manner == Manner::Policed && first > known.sent / 100;
+        let end = known.end.saturating_sub(1);
+        let begins_late = manner == Manner::Policed && first > known.end / 100;
         let packets = match stretch {
             Some(_) => [first, last],
             None if begins_late => [first, end],
             None => [0, end],
         };
-        Some(LossLaw {
-            manner,
-            ratio: all.ratio(),
-            interval: all.interval(),
-            lost,
-            packets,
-            pattern,
-            confidence,
-        })
+        Some(LossLaw { manner, ratio: all.ratio(), lost, packets, pattern, confidence })
     }
 }
 
@@ -173,7 +163,7 @@ fn by_size(material: &Material<'_>, known: Known, part: &Scattered) -> Option<u1
     let sizes = &notes.sizes;
     // A turn of which nothing ever came has the size the test declares.
     let declared = material.session.payload()?;
-    let one = notes.only_size().filter(|size| *size < declared);
+    let one = notes.only_size();
     if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
         return None;
     }
@@ -203,7 +193,7 @@ fn by_size(material: &Material<'_>, known: Known, part: &Scattered) -> Option<u1
         (run.start..run.start + run.len.min(100_000))
             .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
     }
-    let each = (known.sent / u64::from(cycle)).max(1);
+    let each = (known.end / u64::from(cycle)).max(1);
     let all: u64 = lost.iter().sum();
     let size = |k: usize| turn[k].unwrap_or(declared);
     let largest = (0..cycle as usize).filter(|k| lost[*k] * 5 > each).map(size).min()?;
@@ -215,3 +205,6 @@ fn by_size(material: &Material<'_>, known: Known, part: &Scattered) -> Option<u1
     );
     (turns < u64::from(cycle) && long * 10 >= all * 9 && in_long > 8.0 * in_short).then_some(largest)
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,7 +144,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> 
     let groups = Groups::of(blocks, n)?;
     // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
     let time: Vec<f64> =
-        (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n).min(n - 1)) as f64).collect();
+        (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
     let min: Vec<f64> = groups.min.iter().map(|m| *m as f64).collect();
     let k = min.len();
     let duration = time[k - 1] - time[0];
@@ -244,3 +244,6 @@ fn spread(values: &[f64]) -> f64 {
     let n = sorted.len();
     sorted[n - 1 - n / 10] - sorted[n / 10]
 }
+
+#[cfg(test)]
+mod tests;

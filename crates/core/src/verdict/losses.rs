@@ -134,7 +134,7 @@ impl Scattered {
             for to in from + 1..=PARTS {
                 let inside = (parts[to] - parts[from]) as f64;
                 let expected = each * (to - from) as f64;
-                if inside <= expected || to - from == PARTS {
+                if inside <= expected {
                     continue;
                 }
                 let gain = part(inside, expected) + part(all - inside, all - expected);
@@ -172,11 +172,7 @@ impl Scattered {
         let observed = 2.0 * runs + 1.0 - edges;
         let expected = 2.0 * lost * kept / n + 1.0;
         let variance = (expected - 1.0) * (expected - 2.0) / (n - 1.0).max(1.0);
-        let z = if lost >= 10.0 && kept >= 10.0 && variance > 0.0 {
-            Some((observed - expected) / variance.sqrt())
-        } else {
-            None
-        };
+        let z = (lost >= 10.0 && kept >= 10.0).then(|| (observed - expected) / variance.sqrt());
         Pattern { z, burst_ratio: lost / runs.max(1.0) * (kept / n.max(1.0)), spacing: self.spacing() }
     }
 
@@ -221,7 +217,7 @@ impl<'a, 'b> Departures<'a, 'b> {
             (_, Pace::Bursts(size)) => size.max(1) as u64,
             _ => 1,
         };
-        Departures { delays, period: session.period().map(|p| bounded(p.0)).filter(|p| *p > 0), burst }
+        Departures { delays, period: session.period().map(|p| bounded(p.0)), burst }
     }
 
     /// When packet `seq` was sent, or would have been.
@@ -265,3 +261,6 @@ impl<'a, 'b> Departures<'a, 'b> {
         self.of(run.start + run.len).saturating_sub(self.of(run.start))
     }
 }
+
+#[cfg(test)]
+mod tests;

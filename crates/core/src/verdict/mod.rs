@@ -30,6 +30,8 @@ mod profiles;
 mod schedule;
 pub mod severity;
 mod steps;
+#[cfg(test)]
+mod testing;
 mod two_way;
 mod warnings;
 
@@ -40,6 +42,7 @@ pub use findings::findings;
 pub use judge::{Judgement, judge};
 pub(crate) use known::Known;
 pub use material::{Material, RowNotes};
+pub use numbers::time;
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use two_way::{Losses as WayLosses, two_way};

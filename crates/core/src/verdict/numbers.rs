@@ -51,4 +51,18 @@ mod tests {
         assert_eq!(times, ["3.0 s", "97 ms", "320 us", "15 ns", "1.2 ms", "10 min", "10 ms"]);
         assert_eq!([0.027, 0.0014, 0.31, 0.0].map(percent), ["2.7 %", "0.14 %", "31 %", "0.00 %"]);
     }
+
+    #[test]
+    fn each_unit_begins_at_its_border() {
+        let times = [999.0, 1e3, 999e3, 1e6, 999e6, 1e9, 119e9, 120e9, 7199e9, 7200e9, 36e12].map(time);
+        let text = [
+            "999 ns", "1.0 us", "999 us", "1.0 ms", "999 ms", "1.0 s", "119 s", "2.0 min", "120 min",
+            "2.0 h", "10 h",
+        ];
+        assert_eq!(times, text);
+        assert_eq!([9.94e3, 9.95e3, -3e9].map(time), ["9.9 us", "10 us", "-3.0 s"]);
+        assert_eq!([999.0, 1000.0, -97.21e6].map(precise_time), ["999 ns", "1.000 us", "-97.21 ms"]);
+        assert_eq!([99.94, 100.0].map(moment), ["99.9 s", "100 s"]);
+        assert_eq!([0, 1, 2].map(|n| count(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
+    }
 }

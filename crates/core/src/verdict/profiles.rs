@@ -245,6 +245,9 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distribution::sample::Sample;
+    use crate::verdict::severity::Waits;
+    use crate::verdict::testing::{MS, SECOND, first};
 
     #[test]
     fn what_cannot_be_a_profile_is_named() {
@@ -262,5 +265,184 @@ mod tests {
         assert_eq!(fault(|p| p.delay_ms = [2.0, 1.0, 3.0]), "delay_ms");
         assert_eq!(fault(|p| p.missing = [0.1, 0.2, 1.5]), "delay_ms");
         assert_eq!(fault(|p| p.own_ms = -1.0), "own_ms");
+    }
+
+    #[test]
+    fn each_limit_of_a_profile_may_be_met() {
+        let is_fine = |change: &dyn Fn(&mut Profile)| {
+            let mut profile = PROFILES[0].clone();
+            change(&mut profile);
+            profile.fault().is_none()
+        };
+        assert!(is_fine(&|p| p.payload = 12));
+        for (ms, fine) in [(0.0009, false), (0.001, true), (60_000.0, true), (60_000.1, false)] {
+            assert_eq!(is_fine(&|p| p.period_ms = ms), fine, "{ms} ms");
+        }
+        for (s, fine) in [(0.9, false), (1.0, true), (86_400.0, true), (86_401.0, false)] {
+            assert_eq!(is_fine(&|p| p.duration_s = s), fine, "{s} s");
+        }
+        assert!(is_fine(&|p| p.dscp = 63));
+        assert!(is_fine(&|p| p.delay_ms = [0.0, 0.0, 0.0]) && !is_fine(&|p| p.delay_ms = [-1.0, 0.0, 1.0]));
+        assert!(!is_fine(&|p| p.delay_ms = [0.0, 0.0, f64::INFINITY]));
+        assert!(is_fine(&|p| p.missing = [0.0, 0.5, 1.0]) && !is_fine(&|p| p.missing = [0.5, 0.4, 1.0]));
+        assert!(!is_fine(&|p| p.missing = [0.0, 0.5, 1.01]));
+        for (ms, fine) in [(0.0, true), (60_000.0, true), (60_001.0, false)] {
+            assert_eq!(is_fine(&|p| p.own_ms = ms), fine, "{ms} ms");
+        }
+        assert!(!is_fine(&|p| p.name = "a\u{7}".into()));
+        let read: Profile = serde_json::from_str(
+            r#"{"name":"x","about":"","payload":80,"period_ms":20,"delay_ms":[1,2,3],"missing":[0,0,0],"source":""}"#,
+        )
+        .unwrap();
+        assert_eq!((read.duration_s, read.own_ms, read.dscp, read.speech), (30.0, 0.0, 0, false));
+    }
+
+    /// A use that bears 50, 100 and 200 ms and 1, 3 and 10 % missing.
+    fn game() -> Profile {
+        let limits = ([50.0, 100.0, 200.0], [0.01, 0.03, 0.1]);
+        Profile {
+            delay_ms: limits.0,
+            missing: limits.1,
+            own_ms: 10.0,
+            payload: 100,
+            period_ms: 16.0,
+            ..PROFILES[2].clone()
+        }
+    }
+
+    /// Packets that wait so long, one by one, of a path of so many ns; so many lost.
+    fn lived(base_ns: Option<f64>, waits: &[i64], lost: u64) -> Experience {
+        let sample = Sample::new(waits.iter().copied());
+        Experience {
+            waits: Waits::exact(&sample),
+            sent: waits.len() as u64 + lost,
+            lost,
+            burst_ratio: 1.0,
+            base_ns,
+        }
+    }
+
+    const AS_SENT: Sent = Sent { payload: Some(100), period_ms: Some(16.0) };
+
+    fn judged(lived: &Experience, outages: Severity) -> Suitability {
+        game().judge(lived, None, outages, AS_SENT).unwrap()
+    }
+
+    #[test]
+    fn a_use_bears_its_delay_exactly() {
+        let of = |ns: i64| judged(&lived(Some(ns as f64), &[0; 1000], 0), Severity::Good);
+        let border = |level| first(0..=SECOND, |ns| of(ns).severity >= level);
+        // 10 ms of them are its own.
+        assert_eq!(
+            [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
+            [40 * MS + 1, 90 * MS + 1, 190 * MS + 1]
+        );
+        let good = of(40 * MS);
+        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(0), 0.0));
+        assert_eq!(good.because, "50 ms one way with the buffer, 0.00 % missing");
+        assert_eq!(of(60 * MS).because, "70 ms one way with the buffer");
+        assert_eq!((good.mos, good.limits), (None, None));
+        assert_eq!(of(-60 * MS).delay_ns, Some(10 * MS), "a delay below 0 is none");
+    }
+
+    #[test]
+    fn a_use_bears_what_is_missing() {
+        let of = |lost: i64| {
+            judged(&lived(Some(0.0), &vec![0; 100_000 - lost as usize], lost as u64), Severity::Good)
+        };
+        let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
+        assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
+        assert_eq!(of(2000).because, "2.0 % missing");
+        // Of fifty packets not before the lower end of the interval reaches half the limit.
+        let of =
+            |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
+        let low = |share: f64| {
+            let is_above = |k: i64| 2.0 * wilson95(k as u64, 50).unwrap()[0] > share;
+            first(0..=49, is_above).max(first(0..=49, |k| k as f64 / 50.0 > share))
+        };
+        let border = |level| first(0..=49, |lost| of(lost).severity >= level);
+        let borders = [Severity::Fair, Severity::Poor, Severity::Bad].map(border);
+        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 3][..]));
+    }
+
+    #[test]
+    fn what_is_unknown_is_left_out_and_said() {
+        let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
+        let of = judged(&lived(None, &waits, 0), Severity::Good);
+        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Fair, None, Some(60 * MS)));
+        assert_eq!(of.because, "60 ms of waiting alone");
+        assert_eq!(of.limits.unwrap(), "the path's own delay is unknown and left out");
+        let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
+        assert_eq!(of.because, "a buffer of 0 ns, 0.00 % missing");
+    }
+
+    #[test]
+    fn outages_are_named_where_they_are_worse() {
+        let quiet = lived(Some(0.0), &[0; 1000], 0);
+        let of = judged(&quiet, Severity::Poor);
+        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "the path is gone at times"));
+        // Not where the delay alone is as bad.
+        let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
+        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
+    }
+
+    #[test]
+    fn the_smallest_buffer_that_loses_hardly_more_than_the_best() {
+        // Hardly more is a tenth of what it bears: 1/64, or 16 of 1024 that come too late without a buffer.
+        let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
+        let buffer = |late: i64| {
+            let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
+            game.judge(&lived(Some(0.0), &waits, 0), None, Severity::Good, AS_SENT).unwrap().buffer_ns
+        };
+        assert_eq!([16, 17].map(buffer), [Some(0), Some(20 * MS)]);
+    }
+
+    #[test]
+    fn speech_takes_the_buffer_of_the_answer_where_it_does_as_well() {
+        let waits: Vec<i64> = (0..1000).map(|k| i64::from(k >= 992) * 20 * MS).collect();
+        let lived = lived(Some(0.0), &waits, 0);
+        let voice = &PROFILES[0];
+        let of = |buffer_ns, profile: &Profile| {
+            let played = Played { buffer_ns, missing: 0.0, rating: 90.0, severity: Severity::Good };
+            profile.judge(&lived, Some(&played), Severity::Good, AS_SENT).unwrap().buffer_ns
+        };
+        assert_eq!(of(0, voice), Some(0));
+        assert_eq!(of(20 * MS, voice), Some(20 * MS));
+        assert_eq!(of(7 * MS, voice), Some(20 * MS), "none of those looked at");
+        assert_eq!(of(0, &game()), Some(20 * MS), "of speech only");
+    }
+
+    #[test]
+    fn speech_is_rated_too() {
+        let voice = Profile { delay_ms: [1e4, 1e4, 1e4], ..PROFILES[0].clone() };
+        let of = |ms: i64| {
+            voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, Severity::Good, AS_SENT)
+        };
+        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(0, 0.0);
+        let below = |limit: f64| first(0..=3000, |ms| rating(ms) < limit);
+        let border = |level| first(0..=3000, |ms| of(ms).unwrap().severity >= level);
+        assert_eq!(
+            [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
+            [80.0, 70.0, 60.0].map(below)
+        );
+        assert_eq!(of(100).unwrap().mos, Some(emodel::mos(rating(100))));
+    }
+
+    #[test]
+    fn a_test_unlike_the_use_is_said_from_six_times_on() {
+        let quiet = lived(Some(0.0), &[0; 1000], 0);
+        let is_said = |payload: i64, period_ms: f64| {
+            let sent = Sent { payload: Some(payload as u16), period_ms: Some(period_ms) };
+            game().judge(&quiet, None, Severity::Good, sent).unwrap().limits.is_some()
+        };
+        assert_eq!(first(100..=2000, |payload| is_said(payload, 16.0)), 601);
+        assert_eq!(first(-100..=-1, |payload| is_said(-payload, 16.0)), -16);
+        assert_eq!(first(16..=1000, |ms| is_said(100, ms as f64)), 97);
+        assert!(!is_said(100, 16.0 / 6.0) && is_said(100, 2.66));
+        let other = Sent { payload: Some(1200), period_ms: Some(1.0) };
+        assert_eq!(
+            game().judge(&quiet, None, Severity::Good, other).unwrap().limits.unwrap(),
+            "measured with 1200 bytes every 1.0 ms; this use sends 100 every 16 ms"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
 
-use super::delays::{Delays, Noise, Pace, bounded};
+use super::delays::{Delays, Noise, Pace};
+use super::episodes::Hold;
 use super::levels::Step;
 use super::material::Material;
 use crate::spec::Schedule;
@@ -22,13 +23,8 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Material<'_>, noise: Noise) -
     if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
         return found;
     }
-    let Some(period) = session
-        .period()
-        .map(|p| bounded(p.0))
-        .filter(|p| *p > 0 && session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even)
-    else {
-        return found;
-    };
+    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even;
+    let Some(period) = material.period().filter(|_| is_even) else { return found };
     let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
     let mut before = 0;
     delays.each_off_schedule(period, |k, here| {
@@ -45,7 +41,7 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Material<'_>, noise: Noise) -
 fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i64) -> Option<Step> {
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
-    if left.saturating_abs() > margin || jump.abs() < 2 * margin && margin > jump.abs() / 8 {
+    if left.saturating_abs() > margin || jump.abs() < 2 * margin {
         return None;
     }
     let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
@@ -76,13 +72,37 @@ fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i6
     queued.iter().copied().filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || beside(*k)).collect()
 }
 
+/// So many packets that a host let go at once were not in a queue.
+const HELD: usize = 3;
+/// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
+/// IPv4), in ns. Where the kernel does not tell what was in the queue, shorter waits count as a queue's.
+const RETRY: i64 = 900_000_000;
+
+/// `waits` in groups of packets that left at once: each handed over ten times as long after the one before as it left
+/// after it.
+fn let_go_at_once<'a>(
+    delays: &'a Delays<'_>,
+    waits: &'a [(usize, i64)],
+) -> impl Iterator<Item = &'a [(usize, i64)]> {
+    waits.chunk_by(|a, b| {
+        let apart = delays.time(b.0).saturating_sub(delays.time(a.0));
+        let handed_over = apart.saturating_add(a.1).saturating_sub(b.1);
+        b.0 == a.0 + 1 && apart < handed_over / 10
+    })
+}
+
 /// What the sending host itself added: packets its program sent late, packets that waited in its interface.
 #[derive(Clone, Debug, Default)]
 pub struct Late {
     /// The stalls of the program.
     pub stalls: Vec<Stall>,
-    /// Times spent in the host's interface, by place in send order.
+    /// Times spent in the queue of the host's interface, by place in send order.
     pub queued: Vec<(usize, i64)>,
+    /// The same of packets that waited in the host after the program had handed them over, for whatever reason.
+    handed_over: Vec<(usize, i64)>,
+    /// Packets that the host held, in no queue, and let go at once: it did not know the address of the next hop, as where
+    /// the path is interrupted.
+    pub holds: Vec<Hold>,
     packets: usize,
 }
 
@@ -101,22 +121,43 @@ impl Late {
     /// Of the sender of `delays`.
     pub fn new(delays: &Delays<'_>, material: &Material<'_>) -> Late {
         let mut late = Late { packets: delays.len(), ..Late::default() };
-        let queued =
-            material.notes.sent_late.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
-        late.queued = queued.filter(|(k, _)| *k < delays.len()).collect();
-        late.queued.sort_unstable();
-        late.queued = behind_others(delays, &late.queued);
-        let spec = &material.session.spec;
-        let Some(period) = material
-            .session
-            .period()
-            .map(|p| bounded(p.0))
-            .filter(|p| *p > 0 && spec.schedule() == Schedule::Periodic)
-        else {
-            return late;
+        let places = |noted: &[(u32, i64)]| {
+            let places = noted.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
+            let mut places: Vec<_> = places.filter(|(k, _)| *k < delays.len()).collect();
+            places.sort_unstable();
+            places
         };
-        late.find_stalls(delays, period, material);
+        late.handed_over = behind_others(delays, &places(&material.notes.sent_late));
+        late.queued = match material.notes.entries {
+            true => places(&material.notes.queued),
+            false => late.handed_over.clone(),
+        };
+        late.find_holds(delays, material.notes.entries);
+        if material.session.spec.schedule() == Schedule::Periodic
+            && let Some(period) = material.period()
+        {
+            late.find_stalls(delays, period, material);
+        }
         late
+    }
+
+    /// Takes what was held and let go at once out of what waited in a queue; `measured`: the kernel says what was in it.
+    fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
+        let queued = std::mem::take(&mut self.queued);
+        let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
+        for group in let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= HELD) {
+            let ((first, length), last) = (group[0], group[group.len() - 1].0);
+            // In a queue others leave meanwhile.
+            let nothing_left =
+                first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
+            // What the kernel saw in the queue was there.
+            let elsewhere = if measured { in_queue(first) < length / 2 } else { length >= RETRY };
+            if nothing_left && elsewhere {
+                self.holds.push(Hold { from: first, to: last + 1, length });
+            }
+        }
+        let is_held = |k: usize| self.holds.iter().any(|h| (h.from..h.to).contains(&k));
+        self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
     }
 
     /// Packets sent late, and those after them that had to be caught up with.
@@ -130,7 +171,7 @@ impl Late {
             return;
         }
         usual.sort_unstable();
-        let at = |share: usize| usual[(usual.len() * share / 100).min(usual.len() - 1)];
+        let at = |share: usize| usual[usual.len() * share / 100];
         let anchor = at(10);
         let spread = at(70).saturating_sub(anchor);
         // Eight times what is usual: no drift from the schedule adds up to that.
@@ -143,7 +184,7 @@ impl Late {
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }
-        let mut waiting = self.queued.iter().peekable();
+        let mut waiting = self.handed_over.iter().peekable();
         let mut stalled: Option<Stall> = None;
         let stalls = &mut self.stalls;
         delays.each_off_schedule(period, |k, late| {
@@ -187,3 +228,8 @@ impl Late {
 
 /// A shorter stay in an interface is no queue: 5 ms.
 pub const WORTH: i64 = 5_000_000;
+
+#[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
+mod tests;

@@ -163,6 +163,7 @@ impl Experience {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::testing::{MS, SECOND, first};
 
     #[test]
     fn a_level_needs_more_than_a_count() {
@@ -201,5 +202,132 @@ mod tests {
         let queued: Vec<i64> = (0..1000).map(|i| i / 500 * 200 * ms).collect();
         assert_eq!(of(&queued, 0).best().unwrap().severity, Severity::Poor);
         assert_eq!(of(&[], 10).best(), None);
+    }
+
+    /// The first number from which on `of` gives each level, above good.
+    fn borders(range: core::ops::RangeInclusive<i64>, of: impl Fn(i64) -> Severity) -> [i64; 3] {
+        [Severity::Fair, Severity::Poor, Severity::Bad].map(|level| first(range.clone(), |x| of(x) >= level))
+    }
+
+    #[test]
+    fn a_limit_that_is_met_exactly_is_kept() {
+        assert_eq!(borders(0..=SECOND, of_wait), [50 * MS + 1, 100 * MS + 1, 300 * MS + 1]);
+        // Of a million packets, so that the interval is narrow.
+        let of_parts = |n: i64| of_missing(n as f64 / 1e6, 1_000_000, 1_000_000);
+        assert_eq!(borders(0..=1_000_000, of_parts), [10_001, 30_001, 100_001]);
+        let of_length = |ms: i64| of_outage(ms as f64 / 1e3, 1e3, 1e3);
+        assert_eq!(borders(0..=10_000, of_length), [1, 201, 2001]);
+        let of_total = |ms: i64| of_outage(10.0, ms as f64 / 1e3, 100.0);
+        assert_eq!(borders(0..=10_000, of_total), [11, 101, 1001]);
+        // All that is known of the test was an outage.
+        assert_eq!(of_outage(3.0, 3.0, 0.0), Severity::Bad);
+    }
+
+    #[test]
+    fn the_lower_end_of_the_interval_reaches_half_the_limit() {
+        let low = |share: f64| first(0..=1000, |k| 2.0 * wilson95(k as u64, 1000).unwrap()[0] > share);
+        let of = |events: i64| of_missing(1.0, events as u64, 1000);
+        assert_eq!(borders(0..=1000, of), [low(0.01), low(0.03), low(0.1)]);
+        assert_eq!(of_missing(1.0, 1001, 1000), Severity::Bad);
+        assert_eq!(of_missing(1.0, 0, 0), Severity::Good);
+    }
+
+    #[test]
+    fn what_a_program_did_is_fair_at_worst() {
+        assert_eq!(
+            [Severity::Good, Severity::Fair, Severity::Bad].map(of_host),
+            [Severity::Good, Severity::Fair, Severity::Fair]
+        );
+    }
+
+    /// 1000 packets of which these shares (in thousandths) wait so long, the others not at all; 20 lost.
+    fn lived(shares: &[(i64, i64)]) -> Experience {
+        let mut waits = vec![0; 1000];
+        let mut end = 1000;
+        for (count, wait) in shares {
+            waits[end - *count as usize..end].fill(*wait);
+            end -= *count as usize;
+        }
+        Experience {
+            waits: Waits::exact(&Sample::new(waits.iter().map(|w| w + 5 * MS))),
+            sent: 1020,
+            lost: 20,
+            burst_ratio: 1.0,
+            base_ns: Some(20e6),
+        }
+    }
+
+    #[test]
+    fn a_buffer_leaves_out_the_lost_and_the_late() {
+        let lived = lived(&[(10, 300 * MS), (240, 40 * MS)]);
+        let buffers: Vec<(i64, f64)> = lived.buffers().collect();
+        // The median, three quarters, …, all of those that came.
+        assert_eq!(buffers.len(), SHARES.len());
+        for (k, wait, missing) in [(0, 0, 20.0 + 250.0), (2, 40 * MS, 20.0 + 10.0), (12, 300 * MS, 20.0)] {
+            assert_eq!(buffers[k].0, wait);
+            assert!((buffers[k].1 - missing / 1020.0).abs() < 1e-12, "{:?}", buffers[k]);
+        }
+    }
+
+    #[test]
+    fn speech_is_rated_by_delay_and_by_what_is_missing() {
+        let of = |base_ns, buffer, missing| Experience { base_ns, ..lived(&[]) }.rating(buffer, missing);
+        let model = DelayModel::Idd;
+        let expected = |ms: f64, missing: f64| {
+            model.base() - model.impairment(ms) - emodel::equipment(0.0, 25.1, missing, 1.0)
+        };
+        // The path, 20 ms of the codec, the buffer.
+        assert_eq!(of(Some(150e6), 80 * MS, 0.0), expected(250.0, 0.0));
+        assert_eq!(of(Some(150e6), 80 * MS, 0.02), expected(250.0, 0.02));
+        assert!(expected(250.0, 0.02) < expected(250.0, 0.0) && expected(250.0, 0.0) < expected(240.0, 0.0));
+        assert_eq!(of(Some(-150e6), 230 * MS, 0.0), expected(250.0, 0.0));
+        assert_eq!(of(None, 230 * MS, 0.0), expected(250.0, 0.0));
+    }
+
+    #[test]
+    fn the_worst_effect_decides() {
+        let best = |base_ms: i64, lost, shares: &[(i64, i64)]| {
+            let sent = 1000 + lost;
+            let base_ns = Some(base_ms as f64 * 1e6);
+            Experience { base_ns, sent, lost, ..lived(shares) }.best().unwrap().severity
+        };
+        // Nothing waits, nothing is missing: the delay alone, by the rating of speech.
+        let rating = |ms: i64| {
+            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }.rating(0, 0.0)
+        };
+        let falls_below = |limit: f64| first(0..=2000, |ms| rating(ms) < limit);
+        assert_eq!(
+            borders(0..=2000, |ms| best(ms, 0, &[])),
+            [falls_below(80.0), falls_below(70.0), falls_below(60.0)]
+        );
+        assert_eq!(best(0, 40, &[]), Severity::Poor);
+        // One of fifty may be chance.
+        let few = Experience { sent: 50, lost: 1, ..lived(&[]) };
+        assert_eq!(few.best().unwrap().severity, Severity::Good);
+        assert_eq!(best(0, 0, &[(500, 120 * MS)]), Severity::Poor);
+    }
+
+    #[test]
+    fn of_buffers_that_do_as_well_the_smallest_within_a_point_of_the_best() {
+        // A later buffer loses less and delays more; what each is rated decides.
+        for wait in (1..40).map(|k| k * MS) {
+            let lived = Experience { lost: 0, sent: 1000, ..lived(&[(2, wait), (60, wait / 2)]) };
+            let rated: Vec<(i64, f64)> =
+                lived.buffers().map(|(b, missing)| (b, lived.rating(b, missing))).collect();
+            let best = lived.best().unwrap();
+            assert_eq!(best.severity, Severity::Good);
+            let top = rated.iter().map(|r| r.1).fold(f64::MIN, f64::max);
+            let smallest = rated.iter().find(|r| r.1 >= top - 1.0).unwrap();
+            assert_eq!((best.buffer_ns, best.rating), *smallest);
+        }
+    }
+
+    #[test]
+    fn what_is_played_says_what_it_costs() {
+        let of = |buffer_ns, missing| Played { buffer_ns, missing, rating: 90.0, severity: Severity::Good };
+        assert_eq!(of(100 * MS, 0.0).of_wait(), Severity::Fair);
+        let missing = |share, sent| of(0, share).of_missing(sent);
+        assert_eq!(missing(0.02, 10_000), Severity::Fair);
+        assert_eq!(missing(0.02, 50), Severity::Good, "one packet of fifty may be chance");
     }
 }

@@ -188,3 +188,6 @@ pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Material<'_>) -> b
     let precision = clock.rtt_spread_ns.unwrap_or(0.0) + 50_000.0;
     (moved - drift).abs() <= 0.5 * drift.abs() + 2.0 * precision
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,3 +87,6 @@ fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

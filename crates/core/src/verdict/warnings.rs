@@ -63,9 +63,13 @@ impl Notes {
             }
         }
         if s.counts.tail_unknown {
+            let which = match session.unrecorded.is_empty() {
+                true => "the packets after the last arrival",
+                false => "some packets, of which the log has no rows,",
+            };
             self.warn(
                 "tail_unknown",
-                "what became of the packets after the last arrival is not known: they count neither as sent nor as lost",
+                format!("what became of {which} is not known: they count neither as sent nor as lost"),
             );
         }
         if s.counts.received == 0 {
@@ -287,3 +291,6 @@ fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_TIME as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use crate::one_way::OneWay;
 use crate::stop::Stop;
 use jitlat_core::analysis::Options;
 use jitlat_core::observer::Event;
-use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec};
+use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;
 use jitlat_proto::jitlat::Key;
 use serde::Serialize;
@@ -116,7 +116,7 @@ impl Load {
                 return Err(Error::Load(if stop.is_requested() {
                     "stopped before the load had begun".to_owned()
                 } else {
-                    format!("the load did not begin within {} s", BEGIN.as_seconds())
+                    format!("the load did not begin within {}", units::duration(BEGIN))
                 }));
             };
             if early && !stop.is_requested() {

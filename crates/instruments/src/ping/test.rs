@@ -72,13 +72,14 @@ impl<'a> Test<'a> {
 
     /// Turns a finished measurement into a result.
     pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (PingResult, P) {
-        let Measured { mut outcome, local, host, ending, unsent, refused, .. } = measured;
+        let Measured { mut outcome, local, host, ending, unsent, refused, prohibited, .. } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
             block.iter_mut().for_each(|r| outcome.sent.join(r));
             records.extend(block);
         }
-        let mut session = self.settings.session(&self.plan, self.link.to);
+        let plan = Plan { spec: outcome.spec, ..self.plan.clone() };
+        let mut session = self.settings.session(&plan, self.link.to);
         session.spec.src_port = local.port();
         session.created = Some(self.created);
         session.src = Some(local.ip());
@@ -99,6 +100,18 @@ impl<'a> Test<'a> {
             let broken = "the far host restarted its answer counter during the test: losses are not counted by \
                           direction";
             facts.remarks.push(broken.to_owned());
+        }
+        if refused > 0 && ending != Ending::PeerLost {
+            facts.remarks.push(format!(
+                "{refused} messages of the far host that nothing listened there, and answers after them: requests in \
+                 between count as lost"
+            ));
+        }
+        if prohibited > 0 {
+            facts.remarks.push(format!(
+                "{prohibited} messages that a filter or policy prohibits these packets: requests without an \
+                 answer count as lost"
+            ));
         }
         let found = PingResult { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
         (found, outcome.protocol)

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::compare::{Key, Run};
+use jitlat_store::json::{self, ReadError};
 use jitlat_store::log::LogReader;
-use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -113,32 +113,16 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
 }
 
 fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
-    let mut input = input.take(LARGEST_JSON);
-    let document: Value =
-        serde_json::from_reader(&mut input).with_context(|| format!("reading {name} as JSON"))?;
-    let summaries = match document {
-        Value::Array(all) => all,
-        Value::Object(mut object) => {
-            match ["directions", "runs"].into_iter().find_map(|k| object.remove(k)) {
-                Some(Value::Array(all)) => all,
-                _ => vec![Value::Object(object)],
-            }
-        }
-        _ => Vec::new(),
-    };
-    if summaries.is_empty() {
-        return Err(anyhow!("{name} holds no summary"));
-    }
-    let run = |value: Value| {
-        let summary = serde_json::from_value(value).map_err(|e| {
-            anyhow!(
-                "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` \
-                 or `analyze`"
-            )
-        })?;
-        Ok(Run { source: name.to_owned(), summary, ..Run::default() })
-    };
-    summaries.into_iter().map(run).collect()
+    let summaries = json::read(input.take(LARGEST_JSON)).map_err(|e| match e {
+        ReadError::Empty => anyhow!("{name} holds no summary"),
+        ReadError::Json(e) => anyhow!(e).context(format!("reading {name} as JSON")),
+        ReadError::Summary(e) => anyhow!(
+            "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
+             `analyze`"
+        ),
+    })?;
+    let run = |summary| Run { source: name.to_owned(), summary, ..Run::default() };
+    Ok(summaries.into_iter().map(run).collect())
 }
 
 #[cfg(test)]

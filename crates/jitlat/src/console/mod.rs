@@ -31,6 +31,13 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// The columns of the terminal: as COLUMNS says, or as it is; 80 in a pipe.
+pub fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let actual = || terminal_size::terminal_size_of(io::stdout()).map(|(columns, _)| usize::from(columns.0));
+    said.filter(|columns| *columns > 0).or_else(actual).unwrap_or(80)
+}
+
 /// Whether characters beyond ASCII can be printed: the locale is UTF-8 and the terminal is not dumb.
 pub fn shows_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -6,6 +6,7 @@ use jitlat_core::twoway::round_trip;
 use jitlat_instruments::{Event, Observer, StreamProgress};
 use jitlat_report::text;
 use std::io::{self, IsTerminal, Write};
+use tracing::warn;
 
 /// A line that is overwritten repeatedly.
 pub struct ProgressLine {
@@ -26,6 +27,12 @@ impl ProgressLine {
             let _ =
                 write!(io::stderr(), "\r\x1b[K\x1b[?7l  {text}\x1b[?7h").and_then(|()| io::stderr().flush());
         }
+    }
+
+    /// Makes room for a line of text, whichever line is shown.
+    pub fn clear_terminal(&mut self) {
+        self.shown = self.on;
+        self.clear();
     }
 
     /// Removes the line.
@@ -92,6 +99,10 @@ impl Observer for Progress {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Connecting(address) => self.line.show(&format!("connecting to {address}")),
+            Event::Unanswered(address) => {
+                self.line.clear();
+                warn!("{address} does not answer yet; it is tried for some seconds more");
+            }
             Event::Connected(_) => {
                 self.line.clear();
                 if let Some(server) = &self.server {

@@ -45,8 +45,17 @@ impl OneWayArgs {
     pub fn settings(&self, host: &str) -> Result<OneWay> {
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
-        let streams: Vec<TestSpec> = self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
+        let mut streams: Vec<TestSpec> =
+            self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
         let link = &self.host_args;
+        // Classic servers need a number, and so does the filter of a capture that begins before the test.
+        if self.stream.dst_port.is_none() && !link.classic && self.capture.is_none() {
+            streams.iter_mut().for_each(|spec| match spec.direction() {
+                Direction::Up => spec.dst_port = 0,
+                Direction::Down if self.stream.both => spec.src_port = 0,
+                Direction::Down => {}
+            });
+        }
         let priority = link.priority.priority();
         if priority.is_some() && self.stream.reverse {
             bail!("--priority and --ac are of what this host sends: with -R give them to `jitlat serve`");
@@ -137,9 +146,9 @@ pub struct StreamArgs {
     /// Source port of the test stream; 0 lets the sender's system choose
     #[arg(short = 's', value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
-    /// Destination port of the test stream
-    #[arg(short = 'd', value_name = "PORT", default_value_t = TEST_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    pub dst_port: u16,
+    /// Destination port of the test stream (default: the test port of the server, 2667 unless it has another)
+    #[arg(short = 'd', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub dst_port: Option<u16>,
     /// When packets are sent: periodic (RFC 3432), poisson (RFC 2330), or burst
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: ScheduleLaw,
@@ -180,7 +189,7 @@ impl StreamArgs {
         let mut spec = spec.map_err(|e: SpecError| e.to_string())?;
         spec.dscp = self.dscp;
         spec.src_port = self.src_port;
-        spec.dst_port = self.dst_port;
+        spec.dst_port = self.dst_port.unwrap_or(TEST_PORT);
         Ok(if self.both { vec![spec.clone(), spec.reversed()] } else { vec![spec] })
     }
 }

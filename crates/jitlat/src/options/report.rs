@@ -1,11 +1,13 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
+use crate::output::screen::{self, Origin};
 use crate::output::text::{self, PageOptions};
 use crate::output::{Outputs, Part, Run};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
+use jitlat_report::text::windows;
 
 /// How figures are computed and shown, for live tests and saved logs.
 #[derive(Clone, Debug, Args)]
@@ -22,8 +24,12 @@ pub struct ReportArgs {
     /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<Condition>,
-    /// Draw small plots of latency and jitter in characters below the report, and name the command for the others
-    #[arg(short = 'v', long, visible_alias = "verbose")]
+    /// Print the full report, the classic one first, in place of one screen
+    #[arg(short = 'v', long, visible_alias = "classic-report")]
+    pub verbose: bool,
+    /// Print the full report with small plots of latency and jitter in characters below it, and name the command for the
+    /// others
+    #[arg(long)]
     pub text_plots: bool,
     #[command(flatten)]
     pub analysis: AnalysisArgs,
@@ -36,7 +42,7 @@ pub struct ReportArgs {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct QuietArgs {
     /// Print the answer alone, in one line
-    #[arg(short = 'q', long, conflicts_with = "text_plots", help_heading = "Report")]
+    #[arg(short = 'q', long, conflicts_with_all = ["verbose", "text_plots"], help_heading = "Report")]
     pub quiet: bool,
 }
 
@@ -48,13 +54,43 @@ impl ReportArgs {
         options
     }
 
-    /// The console report of `runs`, with the text `below` it.
-    pub fn page(&self, runs: &[Run], below: &str) -> String {
+    /// The console report of `runs` from `origin`; `explained` is what an instrument adds to it.
+    pub fn page(&self, runs: &[Run], origin: Origin<'_>, explained: &str) -> String {
         if self.quiet {
             return text::line(runs);
         }
+        if !self.is_full() {
+            return self.beside(runs, explained) + &screen::page(runs, origin, &self.outputs);
+        }
         let options = PageOptions { corrected: self.corrected, plots: self.text_plots };
-        text::page(runs, options) + below + &text::figures_line(runs, &self.outputs, self.text_plots)
+        text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
+    }
+
+    /// What was asked for besides the screen, to come before it: the screen stays in sight.
+    fn beside(&self, runs: &[Run], explained: &str) -> String {
+        let windows = |run: &Run| {
+            let windows = windows(&run.summary, &run.shown_windows, &screen::options());
+            match (windows.is_empty(), runs.len()) {
+                (true, _) => windows,
+                (false, 1) => windows + "\n",
+                (false, _) => format!("== {}\n{windows}\n", run.label),
+            }
+        };
+        let windows: String = runs.iter().map(windows).collect();
+        match explained {
+            "" => windows,
+            text => format!("{windows}{}\n", text.trim_start()),
+        }
+    }
+
+    /// Whether the report is the full one, and not one screen.
+    pub fn is_full(&self) -> bool {
+        self.verbose || self.text_plots
+    }
+
+    /// Whether one screen is printed.
+    pub fn shows_screen(&self) -> bool {
+        !self.is_silent() && !self.is_full()
     }
 
     /// Whether nothing but one output, or one line, is for standard output.
@@ -64,7 +100,7 @@ impl ReportArgs {
 
     /// Whether an output needs the single packets after the analysis.
     pub fn keeps_packets(&self) -> bool {
-        self.outputs.keeps_packets() || self.text_plots
+        self.outputs.keeps_packets() || self.text_plots || self.shows_screen()
     }
 }
 

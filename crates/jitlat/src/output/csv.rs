@@ -3,6 +3,7 @@
 use super::format::{Output, Part, Place, write_each, write_file};
 use super::report::Run;
 use anyhow::{Context, Result};
+use jitlat_core::PacketRecord;
 use jitlat_store::csv;
 use jitlat_store::log::LogReader;
 use std::io::{self, Write};
@@ -30,6 +31,16 @@ fn write_packets(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         return run.records.iter().zip(&run.tcp).try_for_each(|(r, sample)| rows.write_tcp(r, Some(sample)));
     }
     copy_from_log(run, out).map_err(io::Error::other)
+}
+
+/// The packets of `run`, from memory or from its log.
+pub(super) fn records(run: &Run) -> Result<Vec<PacketRecord>> {
+    let Some(log) = run.log.as_ref().filter(|_| run.records.is_empty()) else {
+        return Ok(run.records.clone());
+    };
+    let mut failure = None;
+    let records = LogReader::open(log)?.records(&mut failure).collect();
+    failure.map_or(Ok(records), |e| Err(e.into()))
 }
 
 fn copy_from_log(run: &Run, out: &mut dyn Write) -> Result<()> {

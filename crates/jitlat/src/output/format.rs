@@ -25,6 +25,8 @@ pub struct Output {
     pub conflicts: Option<&'static str>,
     /// Whether it needs the single packets.
     pub keeps_packets: bool,
+    /// Whether it is of round trips only.
+    pub two_way: bool,
     /// Sets the options of the analysis that it needs.
     pub asks: fn(&mut Options),
     /// Writes the report to a path.
@@ -47,6 +49,7 @@ impl Output {
             requires: None,
             conflicts: None,
             keeps_packets: false,
+            two_way: false,
             asks: |_| {},
             write,
         }

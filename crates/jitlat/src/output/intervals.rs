@@ -1,7 +1,10 @@
 //! `--intervals`: one JSON line per window.
 
 use super::format::{Output, Part, Place, not_written, write_file};
+use super::report::Run;
+use super::running::is_stream;
 use jitlat_store::json;
+use std::io::{self, Write};
 
 pub static OUTPUT: Output = Output {
     needs: Part::STREAMS,
@@ -16,8 +19,18 @@ pub static OUTPUT: Output = Output {
                 return Ok(());
             }
             write_file(path, |out| {
-                report.streams().iter().try_for_each(|run| json::write_intervals(out, &run.summary))
+                report.streams().iter().try_for_each(|run| match is_stream(path) {
+                    false => json::write_intervals(out, &run.summary),
+                    // The others are there already.
+                    true => write_rest(out, run),
+                })
             })
         },
     )
 };
+
+fn write_rest(out: &mut dyn Write, run: &Run) -> io::Result<()> {
+    let summary = &run.summary;
+    let rest = summary.intervals.iter().filter(|window| !run.shown_windows.contains(&window.start_ns));
+    rest.into_iter().try_for_each(|window| json::write_interval(out, window, summary.session.direction))
+}

@@ -4,7 +4,8 @@
 //! * [`report`] – [`Report`], the result of a command, as formats read it
 //! * [`args`] – the options made from the list
 //! * [`wanted`] – [`Wanted`](wanted::Wanted), the requested formats: checked before the measurement, written afterwards
-//! * [`text`] – the console report
+//! * [`running`] – the windows of a test while it runs
+//! * [`screen`] – the console report on one screen; [`text`] – the full one
 //!
 //! A format is a file in this folder that exports its entry, and a line in the list. Every command offers the formats
 //! whose [needs](Output::needs) its report meets.
@@ -15,10 +16,13 @@ pub mod format;
 mod hdr;
 mod html;
 mod intervals;
+mod irtt;
 mod json;
 mod openmetrics;
 mod plots;
 pub mod report;
+pub mod running;
+pub mod screen;
 mod summary_csv;
 pub mod text;
 pub mod wanted;
@@ -36,6 +40,7 @@ pub const OUTPUTS: &[&Output] = &[
     &openmetrics::OUTPUT,
     &intervals::OUTPUT,
     &hdr::OUTPUT,
+    &irtt::OUTPUT,
     &html::OUTPUT,
     &plots::OUTPUT,
 ];

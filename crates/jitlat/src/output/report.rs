@@ -81,6 +81,8 @@ pub struct Run {
     pub label: String,
     /// Whether plots show its latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
+    /// The windows that were written while it ran, by their beginning in ns.
+    pub shown_windows: Vec<i64>,
     /// The suffix of its own files if there are two runs: `up`.
     pub file_ending: String,
 }
@@ -220,7 +222,7 @@ pub fn slug(label: &str) -> String {
 }
 
 /// The command line, quoted for a shell.
-fn command_line(arguments: impl Iterator<Item = String>) -> String {
+pub fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let quoted = arguments.enumerate().map(|(k, argument)| match k {
         0 => "jitlat".to_owned(),
         _ => shell_word(Path::new(&argument)),

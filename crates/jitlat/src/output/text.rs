@@ -1,4 +1,4 @@
-//! The console report of streams, and the check of thresholds.
+//! The full console report of streams, the answer in one line, and the check of thresholds.
 
 use super::report::{Run, shell_word};
 use super::wanted::Wanted;
@@ -79,7 +79,7 @@ pub fn page(runs: &[Run], chosen: PageOptions) -> String {
 }
 
 /// Whether these are the two directions of one test, and not two logs that were read together.
-fn are_one_test(up: &Run, down: &Run) -> bool {
+pub(super) fn are_one_test(up: &Run, down: &Run) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]
         && up.session.id.is_some()

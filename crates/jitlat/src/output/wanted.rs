@@ -18,8 +18,12 @@ pub struct Wanted(pub Vec<(&'static Output, PathBuf)>);
 impl Wanted {
     /// Where the output `name` is written; `None` if it is not wanted, or written to standard output.
     pub fn path(&self, name: &str) -> Option<&Path> {
-        let (_, path) = self.0.iter().find(|(output, _)| output.name == name)?;
-        (!is_stdout(path)).then_some(path)
+        self.place(name).filter(|path| !is_stdout(path))
+    }
+
+    /// Where the output `name` is written, standard output as `-`; `None` if it is not wanted.
+    pub fn place(&self, name: &str) -> Option<&Path> {
+        self.0.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
     }
 
     /// Whether there is none.
@@ -77,6 +81,9 @@ impl Wanted {
             if output.place == Place::FileEach && streams > 2 {
                 bail!("--{} writes one stream: analyse the logs one at a time", output.name);
             }
+            if output.two_way && streams > 1 {
+                bail!("--{} holds one two-way test: analyse the logs one at a time", output.name);
+            }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
                 bail!("--{}: {} is to be written by something else too", output.name, path.display());
             }
@@ -90,6 +97,14 @@ impl Wanted {
             checked.with_context(|| format!("--{}", output.name))?;
         }
         Ok(())
+    }
+
+    /// Rejects, before a one-way measurement, formats of round trips.
+    pub fn check_one_way(&self) -> Result<()> {
+        match self.0.iter().find(|(output, _)| output.two_way) {
+            Some((output, _)) => bail!("--{} is of round trips: jitlat ping", output.name),
+            None => Ok(()),
+        }
     }
 
     /// Prints `text`, unless standard output is used by a format, and writes every format. A failure does not affect

@@ -9,6 +9,8 @@ use crate::exit::{Status, explain};
 use crate::journal::Journals;
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
+use crate::output::running::RunningWindows;
+use crate::output::screen::Origin;
 use crate::output::{Run, text};
 use crate::{doctor, interrupt, load, path};
 use anyhow::Result;
@@ -55,8 +57,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = Progress::new();
-    let mut observers: [&mut dyn Observer; 5] =
-        [&mut logs, &mut streams, &mut analyses, &mut records, &mut progress];
+    let mut windows = RunningWindows::new(&args.report);
+    let mut observers: [&mut dyn Observer; 6] =
+        [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress];
     let measured = ping.run(&stop, &mut observers);
     progress.clear();
     let requests = measured?.sessions.first().and_then(|s| s.sent).unwrap_or(0);
@@ -68,6 +71,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     }
     let log = closed.as_ref().and_then(|l| l.log.clone());
     let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
+    let mut shown_windows = windows.written();
     let mut runs: Vec<Run> = Vec::new();
     for analysed in analyses.finish() {
         runs.push(Run {
@@ -80,11 +84,12 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             log: log.clone(),
             records: records.records.pop().unwrap_or_default(),
             tcp: records.tcp.pop().unwrap_or_default(),
+            shown_windows: shown_windows.pop().unwrap_or_default(),
             file_ending: "round-trip".to_owned(),
         });
     }
     let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval };
-    let whole = args.report.outputs.write(&report, || args.report.page(&runs, ""));
+    let whole = args.report.outputs.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
         troubles.extend(late.finish(run, streams).iter().map(explain));
@@ -92,7 +97,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     for trouble in &troubles {
         error!("{trouble}");
     }
-    for run in runs.iter().filter(|run| run.session.ending == Ending::PeerLost) {
+    // The screen says both that it ended early and that nothing was answered.
+    let said = args.report.shows_screen();
+    for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));
     }
     if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(Run::is_cut_off) {
@@ -101,7 +108,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let status = text::status(&runs, &args.report.fail_if);
     let answered = runs.iter().any(|run| run.summary.counts.received > 0);
     if !answered && ping.client.expects_answers() && status == Status::Measured {
-        error!("{}: none of {requests} requests was answered", args.host);
+        if !said {
+            error!("{}: none of {requests} requests was answered", args.host);
+        }
         return Ok(Status::NotMeasured);
     }
     Ok(status)

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets of a synopsis, not links")]
 #[derive(Clone, Debug, Args)]
 // -v is the CAIA tool's verbosity.
-#[command(mut_arg("text_plots", |plots| plots.short(None)))]
+#[command(mut_arg("verbose", |verbose| verbose.short(None)))]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input
     #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
@@ -310,6 +310,7 @@ impl SppArgs {
             bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
+        outputs.check_one_way()?;
         outputs.check(if names > 0 { 1 } else { 2 }, &others)
     }
 }

@@ -20,6 +20,7 @@ use jitlat_core::passive::{LinkQuestion, Plan};
 use jitlat_instruments::passive::CaptureSource;
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
+use jitlat_report::text::screen::Course;
 use lines::Lines;
 use tracing::info;
 use ways::WayRecorder;
@@ -50,7 +51,9 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     };
     let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
     let mut progress = Progress { quiet: args.quiet || !live };
-    let observer: &mut [&mut dyn Observer; 4] = &mut [&mut lines, &mut ways, &mut trace, &mut progress];
+    let mut course = Course::default();
+    let observer: &mut [&mut dyn Observer; 5] =
+        &mut [&mut lines, &mut ways, &mut trace, &mut course, &mut progress];
     let stop = interrupt::stop()?;
     let outcome = match live {
         true => passive.follow_live(args.live.points()?, &args.live.settings()?, &stop, observer)?,
@@ -63,7 +66,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
     failures.extend(lines.finish());
     let recorded = ways.map(WayRecorder::finish).unwrap_or_default();
-    show::show(args, outcome.result, recorded, trace, failures)
+    show::show(args, outcome.result, recorded, (trace, course), failures)
 }
 
 /// Prints the state of live points to standard error.

@@ -4,13 +4,15 @@ use super::args::SppArgs;
 use super::ways::Recorded;
 use crate::console;
 use crate::exit::Status;
-use crate::output::{self, Report, Run, log_failures};
+use crate::output::report::shell_word;
+use crate::output::{self, Report, Run, log_failures, screen};
 use anyhow::Result;
 use jitlat_core::passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Spread, explain_levels};
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_report::figure::{PassiveRun, PassiveTrace};
 use jitlat_report::html::Section;
-use jitlat_report::text::PassiveExtras;
+use jitlat_report::text::screen::{Course, Screen};
+use jitlat_report::text::{PassiveExtras, Style};
 use jitlat_report::{html, text};
 use jitlat_store::passive::{read_pings, spp_document, write_sizes};
 use serde_json::Value;
@@ -20,7 +22,7 @@ pub fn show(
     args: &SppArgs,
     mut result: PassiveResult,
     recorded: Recorded,
-    mut trace: Option<PassiveTrace>,
+    (mut trace, course): (Option<PassiveTrace>, Course),
     mut failures: Vec<anyhow::Error>,
 ) -> Result<Status> {
     let report = &args.report;
@@ -74,8 +76,28 @@ pub fn show(
         failures.extend(output::write_file(path, |out| write_sizes(out, &result.sizes, link)).err());
     }
     let ways: Vec<_> = runs.iter().map(|r| (r.heading.as_str(), &r.summary)).collect();
-    let page =
-        text::passive(&result, &PassiveExtras { ping, link, ways: &ways, top: args.top, notes: &notes });
+    let extras = PassiveExtras { ping, link, ways: &ways, top: args.top, notes: &notes };
+    let page = match report.is_full() {
+        true => text::passive(&result, &extras),
+        false => {
+            // What was asked for comes before the screen, which stays in sight.
+            let tables = text::asked_tables(&result, &extras);
+            let tables = if tables.is_empty() { tables } else { tables + "\n" };
+            let judged = match &runs[..] {
+                [out, back] => Some([&out.summary, &back.summary]),
+                _ => None,
+            };
+            let logs: Vec<String> =
+                runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
+            // Standard error may be no terminal where standard output is one.
+            let style = if args.summary { console::style() } else { Style::Plain };
+            let options = text::Options { style, ..screen::options() };
+            let screen = Screen::of_captures(&result, judged, course, &notes)
+                .logged_to(&logs)
+                .followed_by(&screen::again(), screen::EVERYTHING);
+            tables + &screen.show(&options)
+        }
+    };
     if args.summary && !args.writes_to_output() {
         failures.extend(console::print(&page).err());
     } else if !args.quiet {

@@ -107,6 +107,7 @@ impl WayRecorder {
                 heading: format!("== {label}\n"),
                 label: label.to_owned(),
                 corrected: false,
+                shown_windows: Vec::new(),
                 file_ending,
             });
         }

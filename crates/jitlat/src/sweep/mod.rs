@@ -7,7 +7,6 @@
 //! * [`show`] – table, CSV, JSON, figures
 
 mod lists;
-mod plan;
 pub mod show;
 mod state;
 mod test_options;
@@ -28,8 +27,8 @@ use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, Run};
 use jitlat_instruments::sweep::{SweepEvent, sweep};
 use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
+use jitlat_store::sweep::{FORMAT, LoadLink, Plan};
 use lists::Levels;
-use plan::{FORMAT, LoadLink, Plan};
 use show::SweepReport;
 use state::{Named, State};
 use std::path::PathBuf;

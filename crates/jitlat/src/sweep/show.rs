@@ -1,6 +1,5 @@
 //! The results of a sweep as a table, CSV, JSON and figures.
 
-use super::plan::{FORMAT, Plan};
 use super::state::State;
 use crate::console;
 use crate::output::{Report, Table};
@@ -10,10 +9,11 @@ use jitlat_core::figures::{FIGURES, Figure, Number, Selector, selectors};
 use jitlat_core::sweep::{
     Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
 };
-use jitlat_core::units::{bit_rate, eng4_f64};
+use jitlat_core::units::{bit_rate, eng3, eng4_f64};
 use jitlat_report::figure::{CellPackets, Sweep, of_sweep};
 use jitlat_report::html::Section;
 use jitlat_report::text::{Options, Page};
+use jitlat_store::sweep::{FORMAT, Plan};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -215,36 +215,40 @@ impl Classes {
     }
 }
 
-/// A page with one line per combination.
+/// Most columns of a combination's name beside its figures; a longer one has a line of its own.
+const NAME: usize = 26;
+
+/// A page with one line per combination, of at most 80 columns.
 pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &Options) -> Page {
     let mut page = Page::new(options);
     let name = |p: &Point| grid.name(p.cell, None);
-    let width = points.iter().map(|p| name(p).chars().count()).max().unwrap_or(0).max(12);
+    let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= NAME);
+    let width = names.max().unwrap_or(0).max(12);
     page.heading(&format!(
-        "{:<width$} {:>4} {:>10} {:>23} {:>10} {:>10} {:>10} {:>7}",
+        "{:<width$} {:>4} {:>7} {:>15} {:>8} {:>7} {:>7}",
         "",
         "runs",
         "mean",
         format!("{confidence} % between"),
         "smallest",
         "99 %",
-        "std dev",
         "lost"
     ));
-    let mean = |e: Option<&Estimate>| e.map_or_else(|| "-".to_owned(), |e| eng4_f64(e.mean));
+    let mean = |e: Option<&Estimate>| e.map_or_else(|| "-".to_owned(), |e| eng3(e.mean));
     for p in points {
         let between = p.get("latency-mean").and_then(|e| e.interval);
-        let between =
-            between.map_or_else(|| "-".to_owned(), |[a, b]| format!("{} {}", eng4_f64(a), eng4_f64(b)));
+        let between = between.map_or_else(|| "-".to_owned(), |[a, b]| format!("{} {}", eng3(a), eng3(b)));
         let loss = p.get("loss").map_or_else(|| "-".to_owned(), |e| format!("{:.2}%", e.mean * 100.0));
+        let mut name = name(p);
+        if name.chars().count() > NAME {
+            page.line(&std::mem::take(&mut name));
+        }
         page.line(&format!(
-            "{:<width$} {:>4} {:>10} {between:>23} {:>10} {:>10} {:>10} {loss:>7}",
-            name(p),
+            "{name:<width$} {:>4} {:>7} {between:>15} {:>8} {:>7} {loss:>7}",
             p.runs,
             mean(p.get("latency-mean")),
-            p.get("latency-min").map_or_else(|| "-".to_owned(), |e| eng4_f64(e.min)),
+            p.get("latency-min").map_or_else(|| "-".to_owned(), |e| eng3(e.min)),
             mean(p.get("latency-p99")),
-            mean(p.get("latency-stddev")),
         ));
     }
     page

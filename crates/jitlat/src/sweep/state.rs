@@ -1,12 +1,10 @@
-//! The file of a sweep: its parameters in the first line, then a line for each finished run, so that an interruption or
-//! a crash costs at most one run.
+//! [`State`]: the file of a sweep, which grows by a line with each finished run.
 
-use super::plan::{Plan, READABLE};
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
 use jitlat_core::sweep::{Outcome, Run};
 use jitlat_net::random;
-use serde::{Deserialize, Serialize};
+use jitlat_store::sweep::{Contents, Plan, plan_line, read, run_line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,19 +20,7 @@ pub enum Named {
 pub struct State {
     path: PathBuf,
     file: File,
-    plan: Plan,
-    outcomes: Vec<Outcome>,
-    packets: Vec<Samples>,
-}
-
-/// A finished run as a line.
-#[derive(Serialize, Deserialize)]
-struct Line<Outcome, Packets> {
-    #[serde(flatten)]
-    outcome: Outcome,
-    /// Its accepted packets; absent from files of older programs.
-    #[serde(default)]
-    packets: Packets,
+    contents: Contents,
 }
 
 /// Largest file, in bytes.
@@ -49,8 +35,9 @@ impl State {
             }
             Named::Random => create_random()?,
         };
-        let mut state = State { path, file, plan, outcomes: Vec::new(), packets: Vec::new() };
-        let line = serde_json::to_string(&state.plan)?;
+        let line = plan_line(&plan)?;
+        let contents = Contents { plan, outcomes: Vec::new(), packets: Vec::new(), whole: line.len() };
+        let mut state = State { path, file, contents };
         state.write(&line)?;
         Ok(state)
     }
@@ -69,60 +56,42 @@ impl State {
         let mut text = String::new();
         io::Read::read_to_string(&mut file, &mut text)
             .with_context(|| format!("reading the sweep {name}"))?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let mut lines = text[..whole].lines();
-        let first = lines.next().unwrap_or_default();
-        let plan: Plan =
-            serde_json::from_str(first).with_context(|| format!("{name} is not the file of a sweep"))?;
-        if !READABLE.contains(&plan.format.as_str()) {
-            bail!("{name} is of format '{}', which this program does not know", plan.format);
-        }
-        let (mut outcomes, mut packets): (Vec<Outcome>, Vec<Samples>) = Default::default();
-        let cells = plan.grid.cells().unwrap_or(0);
-        for (number, line) in lines.enumerate() {
-            let Line { outcome, packets: own } = serde_json::from_str::<Line<Outcome, Samples>>(line)
-                .with_context(|| format!("{name}, line {}", number + 2))?;
-            if outcome.run.cell >= cells || outcomes.iter().any(|o| o.run == outcome.run) {
-                bail!("{name}, line {}: this run is not one of the plan's, or is there twice", number + 2);
-            }
-            outcomes.push(outcome);
-            packets.push(own);
-        }
-        file.set_len(whole as u64)?;
+        let contents = read(&text).with_context(|| format!("reading the sweep {name}"))?;
+        file.set_len(contents.whole as u64)?;
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        Ok(State { path: path.to_owned(), file, plan, outcomes, packets })
+        Ok(State { path: path.to_owned(), file, contents })
     }
 
     /// Appends a finished run with its accepted packets.
     pub fn add(&mut self, outcome: Outcome, packets: Samples) -> Result<()> {
-        let line = serde_json::to_string(&Line { outcome: &outcome, packets: &packets })?;
+        let line = run_line(&outcome, &packets)?;
         self.write(&line)?;
-        self.outcomes.push(outcome);
-        self.packets.push(packets);
+        self.contents.whole += line.len();
+        self.contents.outcomes.push(outcome);
+        self.contents.packets.push(packets);
         Ok(())
     }
 
     fn write(&mut self, line: &str) -> Result<()> {
-        let whole = format!("{line}\n");
-        self.file.write_all(whole.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
+        self.file.write_all(line.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
     }
 
     /// Whether this run is finished.
     pub fn has(&self, run: Run) -> bool {
-        self.outcomes.iter().any(|o| o.run == run)
+        self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.contents.plan
     }
 
     pub fn outcomes(&self) -> &[Outcome] {
-        &self.outcomes
+        &self.contents.outcomes
     }
 
     /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
     pub fn packets(&self) -> &[Samples] {
-        &self.packets
+        &self.contents.packets
     }
 
     pub fn path(&self) -> &Path {
@@ -152,26 +121,13 @@ fn create_random() -> Result<(PathBuf, File)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::{FORMAT, LoadLink};
     use super::*;
-    use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level};
-    use jitlat_core::{Span, WallTime};
+    use jitlat_core::WallTime;
+    use jitlat_core::sweep::{Axis, Factor, Figures, Grid, Level};
 
     fn plan() -> Plan {
         let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
-        Plan {
-            format: FORMAT.to_owned(),
-            host: "192.0.2.1".to_owned(),
-            one_way: false,
-            grid: Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] },
-            packets: 10,
-            repetitions: 2,
-            pause: Span::ZERO,
-            seed: Some(1),
-            confidence: Confidence::default(),
-            load: LoadLink { host: None, port: 2666, key_file: None, settle: Span::seconds(1) },
-            options: Vec::new(),
-        }
+        Plan::new("192.0.2.1", Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] })
     }
 
     fn outcome(cell: usize, repetition: u32) -> Outcome {
@@ -187,7 +143,12 @@ mod tests {
     }
 
     fn packets() -> Samples {
-        Samples { seq: vec![0, 2, 1], sent: vec![1_000, 3_000, 2_000], delay: vec![7, -9, 8] }
+        Samples {
+            seq: vec![0, 2, 1],
+            sent: vec![1_000, 3_000, 2_000],
+            delay: vec![7, -9, 8],
+            ..Samples::default()
+        }
     }
 
     #[test]
@@ -209,25 +170,5 @@ mod tests {
         state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    }
-
-    #[test]
-    fn what_is_no_sweep_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let first = serde_json::to_string(&plan()).unwrap();
-        let run = serde_json::to_string(&outcome(0, 0)).unwrap();
-        let far = serde_json::to_string(&outcome(2, 0)).unwrap();
-        let other = first.replace(FORMAT, "jitlat sweep 9");
-        for bad in [
-            "",
-            "x\n",
-            &format!("{other}\n"),
-            &format!("{first}\n{run}\n{run}\n"),
-            &format!("{first}\n{far}\n"),
-        ] {
-            std::fs::write(&path, bad).unwrap();
-            assert!(State::resume(&path).is_err(), "{bad}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! [`TestOptions`]: the test's options after `--`, and how a combination of conditions changes them.
 
-use super::plan::Plan;
+use crate::options::load::LoadArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use anyhow::{Context, Result, anyhow, bail};
@@ -13,6 +13,7 @@ use jitlat_instruments::load::{Load, LoadSpec};
 use jitlat_instruments::ping::Protocol;
 use jitlat_instruments::sweep::CellTest;
 use jitlat_net::stamp::Stamps;
+use jitlat_store::sweep::Plan;
 
 /// The options of the test, without conditions.
 pub enum TestOptions {
@@ -52,7 +53,7 @@ impl TestOptions {
             .map(|(_, level)| level.text.parse::<LoadSpec>())
             .collect::<Result<_, _>>()?;
         let instrument = self.under(&conditions, plan.packets)?;
-        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..plan.load()? }) };
+        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..load(plan)? }) };
         Ok(CellTest { instrument, load })
     }
 
@@ -164,4 +165,16 @@ fn span(level: &Level) -> Result<Span> {
 
 fn dscp(level: &Level) -> Result<jitlat_core::Dscp> {
     level.text.parse().map_err(|e| anyhow!("{e}"))
+}
+
+/// The server that takes the load of `plan`, and how long it settles; without any load yet.
+fn load(plan: &Plan) -> Result<Load> {
+    let args = LoadArgs {
+        load: Vec::new(),
+        load_settle: plan.load.settle,
+        load_host: plan.load.host.clone(),
+        load_port: plan.load.port,
+        load_key_file: plan.load.key_file.clone(),
+    };
+    args.settings(&plan.host, None)
 }

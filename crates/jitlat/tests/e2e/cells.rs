@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use jitlat_core::impair::Scenario;
-use jitlat_net::emulator::{Lab, Numbering, lab::Namespace};
+use jitlat_net::emulator::{Lab, Numbering};
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,21 +22,6 @@ fn line(encapsulation: &str) -> Scenario {
     text.parse().unwrap()
 }
 
-/// tcpdump at a device, into a file.
-fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Running {
-    let mut command = place.command("tcpdump");
-    command.args(["-q", "-U", "-n", "-s", "80", "-B", "4096", "-i", device, "-w"]).arg(file);
-    command.args(filter.split_whitespace());
-    let tcpdump = Running::start(command);
-    let started = Instant::now();
-    // It writes the file's header when it listens.
-    while !std::fs::metadata(file).is_ok_and(|m| m.len() > 0) {
-        assert!(started.elapsed() < PATIENCE, "tcpdump does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    tcpdump
-}
-
 fn end(captures: [Running; 2]) {
     std::thread::sleep(Duration::from_millis(500));
     captures.iter().for_each(|c| c.signal(Signal::SIGTERM));
@@ -50,14 +35,6 @@ fn keep(files: [&Path; 2], name: &str) {
     for (file, point) in files.into_iter().zip(["ref", "mon"]) {
         std::fs::copy(file, Path::new(&folder).join(format!("{name}.{point}.pcap"))).unwrap();
     }
-}
-
-fn has_tcpdump(test: &str) -> bool {
-    let found = Command::new("tcpdump").arg("--version").output().is_ok();
-    if !found {
-        let _ = writeln!(std::io::stderr(), "skipped: {test} needs tcpdump");
-    }
-    found
 }
 
 /// A host behind the client, which hides it: a namespace of its own, 10.5.0.2.

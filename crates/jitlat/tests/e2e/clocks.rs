@@ -45,11 +45,11 @@ fn a_version_2_log_read_back_says_what_the_console_said() {
         for case in cases {
             s.spawn(move || {
                 let folder = tempfile::tempdir().unwrap();
-                let said = measured(folder.path(), &format!("--log-version 2 -o log {case}"));
+                let said = measured(folder.path(), &format!("--log-version 2 -o log -v {case}"));
                 let logs: &[&str] = if case == "-b" { &["log.up", "log.down"] } else { &["log"] };
                 let read: Vec<String> = logs
                     .iter()
-                    .flat_map(|log| clock_lines(&analysed(folder.path(), &format!("-C -f {log}"))))
+                    .flat_map(|log| clock_lines(&analysed(folder.path(), &format!("-C -v -f {log}"))))
                     .collect();
                 assert_eq!(read, clock_lines(&said), "{case}");
                 assert_eq!(read.len(), LINES.len() * logs.len(), "{case}: {read:?}");
@@ -74,7 +74,7 @@ fn a_version_2_log_read_back_says_what_the_console_said() {
 #[test]
 fn classic_tests_have_the_median_and_name_the_other_estimate() {
     let folder = tempfile::tempdir().unwrap();
-    let said = measured(folder.path(), "--classic -o log --json report.json");
+    let said = measured(folder.path(), "--classic -o log --json report.json -v");
     let report = std::fs::read(folder.path().join("report.json")).unwrap();
     let report = Report(serde_json::from_slice(&report).unwrap());
     let [offset, median] = ["offset_ns", "offset_median_ns"].map(|k| report.number(&format!("/clock/{k}")));
@@ -90,7 +90,7 @@ fn classic_tests_have_the_median_and_name_the_other_estimate() {
         assert!(said_on_one_line.contains(phrase), "{phrase} is not in {said}");
     }
     assert_eq!(
-        clock_lines(&analysed(folder.path(), "-C -f log")),
+        clock_lines(&analysed(folder.path(), "-C -v -f log")),
         clock_lines(&said),
         "version 3 keeps it, too"
     );

@@ -95,3 +95,28 @@ fn decisions_are_json_lines() {
         "{log}"
     );
 }
+
+#[test]
+fn every_service_has_a_line_for_each_test_it_accepts() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
+    // Ports of an address that is this test's own.
+    let ports = [("stamp", 8620), ("twamp", 8621), ("lamp", 8622), ("tcp", 8623)];
+    let options: String = ports.map(|(name, port)| format!(" --{name}-port {port}")).concat();
+    let server = server(folder.path(), host, &format!("--log-format json{options}"));
+    for (name, port) in ports {
+        let line = format!("ping {host} --proto {name} --{name}-port {port} -n 20 -p 1ms --json -");
+        assert_eq!(
+            Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE).code(),
+            0,
+            "{name}"
+        );
+    }
+    let log = stopped(server).stderr;
+    let accepted: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let accepted: Vec<&Value> = accepted.iter().filter(|l| l["decision"] == "accepted").collect();
+    for (name, _) in ports {
+        let lines: Vec<&&Value> = accepted.iter().filter(|l| l["service"] == name).collect();
+        assert_eq!(lines.len(), 1, "{name}: {log}");
+        assert!(lines[0]["peer"].as_str().unwrap().starts_with("127."), "{}", lines[0]);
+    }
+}

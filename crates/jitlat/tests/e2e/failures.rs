@@ -145,7 +145,8 @@ fn interrupt(options: &str) {
     let line = format!("{host} --bind {from} -n 6000 -p 5ms -o cut.log --json - {options}");
     let running = client(folder.path(), &line);
     // The classic dialect first makes its five probes, a second apart.
-    std::thread::sleep(Duration::from_millis(if options == "--classic" { 7000 } else { 2000 }));
+    let begun = if options == "--classic" { 10 } else { 5 };
+    std::thread::sleep(Duration::from_secs(begun));
     running.signal(Signal::SIGINT);
     let report = running.finish(2 * PATIENCE).report();
     let both = options == "-b";
@@ -235,6 +236,64 @@ fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
         assert!((10..6000).contains(&received), "{proto}: {received} received");
         assert_eq!(report.text("/two_way/protocol"), proto);
         client(folder.path(), &line).finish(PATIENCE).refused(&["will not write over"]);
+    }
+}
+
+/// The JSON lines of a file, the last of which may be cut.
+fn windows(file: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn a_killed_test_leaves_the_windows_that_had_ended() {
+    let (folder, host, _server) = start("");
+    for test in ["ping {} --proto stamp", "{} --no-log -R", "ping {} --proto tcp"] {
+        let line = test.replace("{}", &host.to_string());
+        let line = format!("{line} -n 30000 -p 2ms --interval 200ms --intervals windows");
+        let file = folder.path().join("windows");
+        let running = client(folder.path(), &line);
+        let begun = std::time::Instant::now();
+        while windows(&file).len() < 3 {
+            assert!(begun.elapsed() < PATIENCE, "{test}: no windows while it runs");
+            a_while();
+        }
+        running.signal(Signal::SIGKILL);
+        drop(running);
+        let found = windows(&file);
+        for (k, window) in found.iter().take(3).enumerate() {
+            assert_eq!(window["length_ns"], 200_000_000, "{test}");
+            let start = window["start_ns"].as_u64().unwrap();
+            assert!(start >= 200_000_000 * k as u64 && start % 200_000_000 == 0, "{test}: {start}");
+            assert_eq!(
+                (&window["sent"], window["first_seq"].as_u64()),
+                (&100.into(), Some(start / 2_000_000))
+            );
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn windows_are_printed_once_each_as_they_end() {
+    let (folder, host, _server) = start("");
+    for test in ["ping {} --proto stamp", "{} --no-log -R", "{} --no-log"] {
+        let line = test.replace("{}", &host.to_string()) + " -n 750 -p 2ms --interval 500ms";
+        let lines = client(folder.path(), &format!("{line} --intervals -")).finish(PATIENCE * 2);
+        assert_eq!(lines.code(), 0, "{}", lines.stderr);
+        let starts = lines.stdout.lines().map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["start_ns"].as_u64().unwrap()
+                / 500_000_000
+        });
+        let mut starts: Vec<u64> = starts.collect();
+        starts.sort_unstable();
+        assert_eq!(starts, [0, 1, 2], "{test}: {}", lines.stdout);
+        let page = client(folder.path(), &line).finish(PATIENCE * 2).stdout;
+        let rows = |from: &str| {
+            let row = |line: &&str| line.trim_start().starts_with(from) && line.contains(" 250 ");
+            page.lines().filter(row).count()
+        };
+        assert_eq!(["0.000 s", "500.0 ms", "1.000 s"].map(rows), [1; 3], "{test}: {page}");
     }
 }
 

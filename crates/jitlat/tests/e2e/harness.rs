@@ -126,6 +126,30 @@ impl Running {
     }
 }
 
+/// tcpdump at a device, into a file.
+pub fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Running {
+    let mut command = place.command("tcpdump");
+    command.args(["-q", "-U", "-n", "-s", "80", "-B", "4096", "-i", device, "-w"]).arg(file);
+    command.args(filter.split_whitespace());
+    let tcpdump = Running::start(command);
+    let started = Instant::now();
+    // It writes the file's header when it listens.
+    while !std::fs::metadata(file).is_ok_and(|m| m.len() > 0) {
+        assert!(started.elapsed() < PATIENCE, "tcpdump does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    tcpdump
+}
+
+/// Whether tcpdump is installed; prints that `test` is skipped if not.
+pub fn has_tcpdump(test: &str) -> bool {
+    let found = Command::new("tcpdump").arg("--version").output().is_ok();
+    if !found {
+        let _ = writeln!(std::io::stderr(), "skipped: {test} needs tcpdump");
+    }
+    found
+}
+
 /// Sends `signal` to `child`.
 pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();

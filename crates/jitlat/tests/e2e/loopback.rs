@@ -46,6 +46,46 @@ fn check_clean(report: &Report, packets: u64) {
 }
 
 #[test]
+fn a_servers_own_test_port_needs_no_word_to_the_client() {
+    let pair = Pair::new("--test-port 4711");
+    for transport in ["", "-t"] {
+        let up = pair.measure(&format!("-n 50 -p 2ms {transport}"));
+        check_clean(&up, 50);
+        assert_eq!(up.count("/header/dst_port"), 4711);
+        check_clean(&pair.measure(&format!("-n 50 -p 2ms -R {transport}")), 50);
+        let [up, down] = pair.measure(&format!("-n 50 -p 2ms -b {transport}")).directions();
+        [&up, &down].iter().for_each(|report| check_clean(report, 50));
+        assert_eq!([up.count("/header/dst_port"), down.count("/header/src_port")], [4711; 2]);
+    }
+    // The log has the port, too, and who names another one gets that.
+    let named = pair.measure("-n 50 -p 2ms -d 4712 -o named");
+    assert_eq!(named.count("/header/dst_port"), 4712);
+    pair.run("-n 50 -p 2ms -o open").code();
+    let log = std::fs::read_to_string(pair.folder.path().join("open")).unwrap();
+    assert!(log.contains("4711"), "{}", &log[..log.len().min(500)]);
+}
+
+#[test]
+fn server_and_client_at_one_port_of_one_host_do_not_hear_themselves() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
+    let _server = Server::start(Place::Here, folder.path(), host, "--test-port 4713");
+    for ports in ["-R -d 4713", "-R", "-R -t -d 4713", "-b"] {
+        let line = format!("{host} --bind {host} --no-log --json - -n 50 -p 2ms {ports}");
+        let run = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT);
+        match ports {
+            "-b" => run.report().directions().iter().for_each(|report| check_clean(report, 50)),
+            _ => check_clean(&run.report(), 50),
+        }
+    }
+    // Both ports asked for: one of the two cannot have it.
+    for ports in ["-R -s 4713 -d 4713", "-R -t -s 4713 -d 4713"] {
+        let line = format!("{host} --bind {host} --no-log --json - -n 50 -p 2ms {ports}");
+        let run = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT);
+        assert!(!format!("{run:?}").contains("out of turn"), "{run:?}");
+    }
+}
+
+#[test]
 fn udp_in_all_directions() {
     let pair = Pair::new("");
     check_clean(&pair.measure("-n 200 -p 2ms"), 200);
@@ -171,7 +211,7 @@ fn many_clients_at_once_do_not_disturb_each_other() {
 #[test]
 fn the_console_report_is_the_classic_one() {
     let pair = Pair::new("");
-    let finished = pair.run("-n 100 -p 2ms");
+    let finished = pair.run("-n 100 -p 2ms -v");
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     for line in [
         "payload = 80 bytes per packet.",
@@ -186,6 +226,20 @@ fn the_console_report_is_the_classic_one() {
         assert!(finished.stdout.contains(line), "'{line}' is not in:\n{}", finished.stdout);
     }
     assert_eq!(logs(pair.folder.path()).len(), 1);
+}
+
+#[test]
+fn both_directions_stay_in_sight() {
+    let pair = Pair::new("");
+    let finished = pair.run("-b -n 150 -p 2ms");
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    // The three lines before the test may scroll away.
+    let screen: Vec<&str> = finished.stdout.lines().skip(3).collect();
+    assert!(screen.len() <= 23 && screen.iter().all(|l| l.chars().count() <= 80), "{}", finished.stdout);
+    for begin in ["To the server: ", "To the client: ", "to server", "to client", "Trust", "Log ", "Next "] {
+        assert!(screen.iter().any(|line| line.starts_with(begin)), "{begin}\n{}", finished.stdout);
+    }
+    assert!(finished.stderr.is_empty(), "{}", finished.stderr);
 }
 
 #[test]
@@ -217,7 +271,7 @@ fn a_server_outlives_its_clients() {
 #[test]
 fn demo_ends_in_a_report() {
     let folder = tempfile::tempdir().unwrap();
-    let demo = Running::start(Place::Here.jitlat(folder.path(), "demo -n 400 -p 5ms")).finish(LIMIT);
+    let demo = Running::start(Place::Here.jitlat(folder.path(), "demo -n 400 -p 5ms -v")).finish(LIMIT);
     assert_eq!(demo.code(), 0, "{}", demo.stderr);
     for word in
         ["400 packets sent", "lost", "duplicate", "out of sequence", "min/avg/max latency", "run lengths"]

@@ -19,4 +19,5 @@ mod loopback;
 mod path;
 mod paths;
 mod priority;
+mod queues;
 mod two_way;

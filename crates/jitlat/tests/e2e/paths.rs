@@ -109,7 +109,6 @@ fn an_outage_is_one_long_run() {
 fn queues() {
     std::thread::scope(|s| {
         s.spawn(a_path_narrower_than_the_stream_is_called_overload);
-        s.spawn(a_queue_in_the_sending_host_is_not_taken_for_the_path);
         s.spawn(a_short_queue_drops_the_tail);
     });
 }
@@ -130,24 +129,6 @@ fn a_path_narrower_than_the_stream_is_called_overload() {
     let max = report.ms("/latency/max");
     assert!((1500.0..3500.0).contains(&max), "{max} ms");
     assert!(report.number("/regression_send/m") > 0.3);
-}
-
-fn a_queue_in_the_sending_host_is_not_taken_for_the_path() {
-    let Some(lab) = lab("a_queue_in_the_sending_host_is_not_taken_for_the_path") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    lab.cable().unwrap();
-    lab.client.run(&format!("tc qdisc add dev path {BUCKET}")).unwrap();
-    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
-    let report = run_client(&lab, folder.path(), &lab.server.v4.to_string(), "-n 300 -p 10ms");
-    // The kernel stamps packets as they leave the queue: the path is fast, the host is late.
-    assert_eq!(report.count("/stamps/sent/kernel"), 300);
-    assert!(report.ms("/latency/median") < 100.0);
-    assert!(report.ms("/schedule_error/max") > 500.0 && report.ms("/stamps/send_lag_max_ns") > 500.0);
-    assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
-    assert_eq!(report.text("/answer/causes/0/fault"), "sender");
-    // The program was in time: no stall.
-    let warnings = report.at("/warnings").to_string();
-    assert!(!warnings.contains("sender_late"), "{warnings}");
 }
 
 fn a_short_queue_drops_the_tail() {

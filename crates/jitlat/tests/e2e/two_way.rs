@@ -28,15 +28,39 @@ duplicate = at 75 copies 1
 
 const REQUESTS: u64 = 100;
 
+/// How often a test is made until no process stood still for the whole of it, as happens on a busy machine.
+const ATTEMPTS: usize = 4;
+
+/// Whether a smallest delay of `ms` fits a path of `path` ms.
+fn fits(ms: f64, path: f64) -> bool {
+    (path..path + 10.0).contains(&ms)
+}
+
+/// Whether some answers of the test were not held up by this machine.
+fn is_undisturbed(report: &Report) -> bool {
+    let smallest =
+        |name: &str| report.0.pointer(name).and_then(serde_json::Value::as_f64).map_or(0.0, |ns| ns / 1e6);
+    [("/latency/min", 20.0), ("/two_way/up/latency/min", 15.0), ("/two_way/down/latency/min", 5.0)]
+        .iter()
+        .all(|(name, path)| smallest(name) < path + 10.0)
+}
+
 /// Runs each of `tests` over a path of its own.
 fn across(lab: &Lab, host: IpAddr, tests: &[&str], look: impl Fn(&str, &Report)) {
     let folder = tempfile::tempdir().unwrap();
     for test in tests {
-        let _tun = lab.tun(PATH.parse::<Scenario>().unwrap(), Numbering::Arrival).unwrap();
-        let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
-        let line = format!("ping {host} --json - -n {REQUESTS} -p 10ms --timeout 1s -l 300 {test}");
-        let report =
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+        let measure = || {
+            let _tun = lab.tun(PATH.parse::<Scenario>().unwrap(), Numbering::Arrival).unwrap();
+            let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+            let line = format!("ping {host} --json - -n {REQUESTS} -p 10ms --timeout 1s -l 300 {test}");
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
+        };
+        let mut report = measure();
+        for _ in 1..ATTEMPTS {
+            if !is_undisturbed(&report) {
+                report = measure();
+            }
+        }
         look(test, &report);
     }
 }
@@ -51,7 +75,7 @@ fn round_trips(test: &str, report: &Report) {
     assert_eq!(report.count("/counts/duplicate"), 2, "{test}");
     assert_eq!(report.count("/counts/out_of_sequence"), 1, "{test}");
     let min = report.ms("/latency/min");
-    assert!((20.0..30.0).contains(&min), "{test}: {min}");
+    assert!(fits(min, 20.0), "{test}: {min}");
 }
 
 fn both_families(name: &str, tests: &[&str], look: impl Fn(&str, &Report)) {
@@ -63,7 +87,7 @@ fn both_families(name: &str, tests: &[&str], look: impl Fn(&str, &Report)) {
 
 #[test]
 fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
-    let tests = ["--proto stamp", "--proto twamp --light"];
+    let tests = ["--proto stamp", "--proto twamp --light", "--proto irtt"];
     both_families(
         "a_counting_reflector_tells_loss_duplication_and_order_by_direction",
         &tests,
@@ -75,10 +99,7 @@ fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
             assert_eq!((d("up_reordered"), d("down_reordered")), (1, 0), "{test}");
             // Both namespaces use one clock.
             let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
-            assert!(
-                (15.0..20.0).contains(&up) && (5.0..10.0).contains(&down),
-                "{test}: {up} there, {down} back"
-            );
+            assert!(fits(up, 15.0) && fits(down, 5.0), "{test}: {up} there, {down} back");
             assert_eq!(
                 (report.count("/two_way/up/lost"), report.count("/two_way/down/lost")),
                 (4, 2),
@@ -119,7 +140,7 @@ fn one_way_lamp_is_reported_by_the_server() {
             assert_eq!(report.count("/two_way/far_report/out_of_order"), 1, "{test}");
             assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (4, 97), "{test}");
             let min = report.ms("/latency/min");
-            assert!((15.0..20.0).contains(&min), "{test}: {min}");
+            assert!(fits(min, 15.0), "{test}: {min}");
         },
     );
 }
@@ -129,7 +150,7 @@ fn tcp_repairs_what_is_lost_and_its_kernel_tells() {
     both_families("tcp_repairs_what_is_lost_and_its_kernel_tells", &["--proto tcp"], |test, report| {
         assert_eq!(report.count("/counts/received"), REQUESTS, "{test}");
         let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
-        assert!((15.0..25.0).contains(&up) && (5.0..15.0).contains(&down), "{test}: {up} there, {down} back");
+        assert!(fits(up, 15.0) && fits(down, 5.0), "{test}: {up} there, {down} back");
         assert!(report.count("/two_way/tcp/retransmissions") >= 1, "{test}");
         assert!(report.count("/two_way/tcp/srtt_min_us") >= 15_000, "{test}");
     });
@@ -250,4 +271,29 @@ fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
     let refused = run("--timeout 200ms");
     assert_ne!(refused.code(), 0, "{refused:?}");
     drop(closed);
+}
+
+#[test]
+fn requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nobody_forges() {
+    let Some(lab) =
+        lab("requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nobody_forges")
+    else {
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    for trust in ["", "--stamp-trust 10.9.0.0/24"] {
+        let _server = Server::start(Place::In(&lab.server), folder.path(), host, trust);
+        for size in [14, 38, 41] {
+            let line = format!("ping {host} --proto twamp --light --json - -n 50 -p 5ms -l {size}");
+            let report =
+                Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+            let what = format!("{size} bytes, {trust}");
+            assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{what}");
+            assert_eq!(report.count("/counts/invalid"), 0, "{what}");
+            let whole = size >= 38 || !trust.is_empty();
+            assert_eq!(report.at("/two_way/up/latency/min").is_number(), whole, "{what}");
+        }
+    }
 }

@@ -9,19 +9,24 @@ use jitlat_proto::jitlat::Dialect;
 use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{FlowRequest, Hello, Message, Request, VERSION};
+use jitlat_proto::jitlat::packet::Header;
+use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Connections and requests of the attacker in a second.
 const ATTEMPTS: u32 = 200;
 
 /// Checks that one-way tests of an honest client lose less than 0.1 % and are never refused, while `attempt` is called
-/// again and again. What it returns is held as long as 300 newer ones are not.
+/// again and again. What it returns is held as long as 300 newer ones are not. `client`: the test's options, in addition
+/// to the number and period of packets or with them.
 fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr) -> Option<T> + Sync) {
     let Some(scene) = Scene::new(test) else { return };
+    scene.crowd(CROWD);
     let folder = tempfile::tempdir().unwrap();
     let host = scene.lab.server.v4;
     let _server = Server::start(Place::In(&scene.lab.server), folder.path(), host, arguments);
@@ -39,7 +44,9 @@ fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr)
     let (sent, lost) = std::thread::scope(|scope| {
         scope.spawn(|| scene.lab.client.within(attack).unwrap());
         std::thread::sleep(Duration::from_millis(1500));
-        let line = format!("{host} --json - -n {} -p 5ms --no-log {client}", seconds() * 200);
+        let usual = format!("-n {} -p 5ms {client}", seconds() * 200);
+        let stream = if client.contains("-n ") { client } else { &usual };
+        let line = format!("{host} --json - --no-log {stream}");
         let ended = Running::start(Place::In(&scene.victim).jitlat(folder.path(), &line))
             .finish(Duration::from_secs(60 + seconds()));
         over.store(true, Ordering::Relaxed);
@@ -50,32 +57,100 @@ fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr)
     assert!(sent > 0 && lost * 1000 < sent, "{lost} of {sent} lost");
 }
 
-/// Asks for a session of one packet a day, and is not heard of again.
-fn abandon(host: IpAddr) -> Option<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&(host, CONTROL_PORT).into(), Duration::from_secs(1)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
-    let mut codec =
-        Codec::new(Dialect::V3, Side::Client, stream.local_addr().ok()?, (host, CONTROL_PORT).into());
-    let mut send = |stream: &mut TcpStream, message: &Message| {
+/// The attacker's side of a control connection.
+struct Control {
+    stream: TcpStream,
+    codec: Codec,
+    from: IpAddr,
+    host: IpAddr,
+}
+
+impl Control {
+    /// Connects from the address `from`.
+    fn connect(host: IpAddr, from: IpAddr) -> Option<Control> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).ok()?;
+        socket.bind(&SocketAddr::new(from, 0).into()).ok()?;
+        socket.connect_timeout(&SocketAddr::new(host, CONTROL_PORT).into(), Duration::from_secs(1)).ok()?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
+        let codec =
+            Codec::new(Dialect::V3, Side::Client, stream.local_addr().ok()?, (host, CONTROL_PORT).into());
+        Some(Control { stream, codec, from, host })
+    }
+
+    fn send(&mut self, message: &Message) -> Option<()> {
         let mut bytes = Vec::new();
-        codec.encode(message, &mut bytes);
-        stream.write_all(&bytes).ok()
-    };
-    let hello = Hello {
-        min_version: VERSION,
-        max_version: VERSION,
-        capabilities: 0,
-        nonce: [7; 16],
-        authenticate: false,
-        software: None,
-    };
-    send(&mut stream, &Message::Hello(hello))?;
-    let _ = stream.read(&mut [0; 1024]);
-    let day = Span::seconds(86_400);
-    let spec = TestSpec::new(Direction::Up, Transport::Udp, 1, 12, day, Schedule::Periodic).ok()?;
-    let flows = vec![FlowRequest { spec, stamps: Source::User }];
-    send(&mut stream, &Message::Request(Request { flows, host: Default::default() }))?;
-    Some(stream)
+        self.codec.encode(message, &mut bytes);
+        self.stream.write_all(&bytes).ok()
+    }
+
+    /// The next message; `None` if none comes soon.
+    fn receive(&mut self) -> Option<Message> {
+        let mut buffer = [0; 1024];
+        loop {
+            if let Some(message) = self.codec.decode().ok()? {
+                return Some(message);
+            }
+            match self.stream.read(&mut buffer).ok()? {
+                0 => return None,
+                n => self.codec.feed(&buffer[..n]),
+            }
+        }
+    }
+
+    /// Asks for a session of one packet a day.
+    fn request(&mut self) -> Option<()> {
+        let hello = Hello {
+            min_version: VERSION,
+            max_version: VERSION,
+            capabilities: 0,
+            nonce: [7; 16],
+            authenticate: false,
+            software: None,
+        };
+        self.send(&Message::Hello(hello))?;
+        self.receive()?;
+        let day = Span::seconds(86_400);
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 1, 12, day, Schedule::Periodic).ok()?;
+        let flows = vec![FlowRequest { spec, stamps: Source::User }];
+        self.send(&Message::Request(Request { flows, host: Default::default() }))
+    }
+
+    /// Starts the test, of which no packet will come.
+    fn start(&mut self) -> Option<()> {
+        let Message::Accept(accept) = self.receive()? else { return None };
+        let flow = accept.flows.first()?;
+        let greeting = UdpSocket::bind((self.from, 0)).ok()?;
+        greeting.send_to(&Header::hello(flow.token?).to_bytes(), (self.host, flow.port)).ok()?;
+        self.send(&Message::Start)
+    }
+}
+
+/// The address of the attacker at `10.9.0.1`.
+const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
+
+/// Asks for a session, and is not heard of again.
+fn abandon(host: IpAddr) -> Option<Control> {
+    let mut control = Control::connect(host, ATTACKER)?;
+    control.request()?;
+    Some(control)
+}
+
+/// The same from one address after the other.
+fn ask_as_crowd(host: IpAddr) -> Option<Control> {
+    let mut control = Control::connect(host, next_of_crowd())?;
+    control.request()?;
+    Some(control)
+}
+
+/// Addresses of an attacker who has many: more than there are places.
+const CROWD: Range<u8> = 10..250;
+
+/// The next address of the crowd.
+fn next_of_crowd() -> IpAddr {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let host = CROWD.start + (NEXT.fetch_add(1, Ordering::Relaxed) % CROWD.len()) as u8;
+    Ipv4Addr::new(10, 9, 0, host).into()
 }
 
 #[test]
@@ -96,4 +171,42 @@ fn a_crowd_at_the_test_port_does_not_hold_up_an_honest_client() {
     let connect =
         |host: IpAddr| TcpStream::connect_timeout(&(host, TEST_PORT).into(), Duration::from_secs(1)).ok();
     tested("a_crowd_at_the_test_port_does_not_hold_up_an_honest_client", "", "-t", connect);
+}
+
+#[test]
+fn many_addresses_that_ask_and_say_nothing_leave_room_for_an_honest_client() {
+    tested("many_addresses_that_ask_and_say_nothing_leave_room_for_an_honest_client", "", "", ask_as_crowd);
+}
+
+#[test]
+fn many_addresses_that_start_tests_without_packets_leave_room_for_an_honest_client() {
+    let start = |host: IpAddr| {
+        let mut control = Control::connect(host, next_of_crowd())?;
+        control.request()?;
+        control.start()?;
+        Some(control)
+    };
+    tested(
+        "many_addresses_that_start_tests_without_packets_leave_room_for_an_honest_client",
+        "",
+        "-R",
+        start,
+    );
+}
+
+#[test]
+fn many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client() {
+    let connect = |host: IpAddr| Control::connect(host, next_of_crowd());
+    tested("many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client", "", "", connect);
+}
+
+#[test]
+fn a_slow_stream_keeps_its_place_among_many_addresses_that_say_nothing() {
+    // Without a packet for longer than a place is kept for a client of which nothing is heard.
+    tested(
+        "a_slow_stream_keeps_its_place_among_many_addresses_that_say_nothing",
+        "",
+        "-n 3 -p 4s",
+        ask_as_crowd,
+    );
 }

@@ -2,10 +2,11 @@
 
 use crate::harness::*;
 use jitlat_net::emulator::Lab;
-use jitlat_net::emulator::lab::Namespace;
+use jitlat_net::emulator::lab::{DEVICE, Namespace};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -30,6 +31,13 @@ impl Scene {
         let victim = lab.switch().unwrap();
         victim.run(&format!("ip address add {VICTIM}/24 dev bridge")).unwrap();
         Some(Scene { lab, victim })
+    }
+
+    /// Gives the attacker the addresses 10.9.0.x for each x in `hosts`.
+    pub fn crowd(&self, hosts: Range<u8>) {
+        for host in hosts {
+            self.lab.client.run(&format!("ip address add 10.9.0.{host}/24 dev {DEVICE}")).unwrap();
+        }
     }
 
     /// A socket of the attacker that sends with the victim's address.

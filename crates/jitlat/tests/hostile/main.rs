@@ -13,6 +13,7 @@ mod control;
 mod forged;
 mod groups;
 mod honest;
+mod irtt;
 mod lamp;
 mod stamp;
 mod tcp;

@@ -244,7 +244,7 @@ impl Conversation<'_> {
                     ExporterEvent::Listen(ask, salt) => match self.open(&ask, salt) {
                         Ok(interface) => {
                             audit::accepted(DIGESTS, peer, format_args!("digests at {interface}"));
-                            self.grant.set_busy(true, clock::steady());
+                            self.grant.set_busy();
                             self.exporter.handle(tick(), ExporterInput::Listening(interface));
                         }
                         Err((why, message)) => {
@@ -315,7 +315,7 @@ impl Conversation<'_> {
             .gate
             .admit(DIGESTS, self.peer.ip(), Ask::session(MEMORY), clock::steady())
             .map_err(|e| (Refusal::Busy, e.to_string()))?;
-        session.set_busy(true, clock::steady());
+        session.set_busy();
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
         let Some(interface) = allowed else {
             let offered = service.interfaces.join(", ");

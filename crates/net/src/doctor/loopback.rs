@@ -11,8 +11,8 @@ use crate::twoway::client::{Link, Measured, PingError};
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
-use jitlat_proto::access::Access;
 use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_proto::policy::Policy;
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::Plan;
 use std::io;
@@ -104,7 +104,7 @@ pub fn two_way(
     stamps: Stamps,
     stop: &AtomicBool,
 ) -> Result<Vec<PacketRecord>, LoopbackError> {
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut reflectors = Reflectors::new(Policy::default());
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[HERE.into()]);
     let Some((_, to)) = reflectors.listening().first().copied() else {
         let why: Vec<String> = reflectors.failures().iter().map(ToString::to_string).collect();

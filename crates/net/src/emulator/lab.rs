@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The name of the path's device in both namespaces.
-pub(crate) const DEVICE: &str = "path";
+pub const DEVICE: &str = "path";
 
 /// Why a lab could not be set up.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use crate::pace::Pacing;
 use crate::ring;
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span};
-use jitlat_proto::jitlat::flow::{FlowReport, Opening};
+use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Opening};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,12 +83,19 @@ impl Context {
     }
 
     /// The address to bind the flow's socket to. If both programs run on one host, a receiving client avoids the usual
-    /// port: the server's sender uses it, and each would send to itself.
+    /// port, which the server's sender uses.
     pub(super) fn local(&self) -> SocketAddr {
         let (opening, mut local) = (&self.opening, self.settings.local);
-        let same_host = opening.peer.to_canonical() == local.ip().to_canonical();
-        let avoided = same_host && opening.any_port_will_do && opening.bind_port == TEST_PORT;
+        let avoided = self.is_alone() && opening.bind_port == TEST_PORT;
         local.set_port(if avoided { 0 } else { opening.bind_port });
         local
+    }
+
+    /// Whether the port of the flow's socket must not be that of another socket: both programs run on one host, and a
+    /// client at the port of the server's sender would send to itself.
+    pub(super) fn is_alone(&self) -> bool {
+        let opening = &self.opening;
+        let same_host = opening.peer.to_canonical() == self.settings.local.ip().to_canonical();
+        same_host && opening.any_port_will_do && opening.meeting == Meeting::Dial
     }
 }

@@ -1,7 +1,7 @@
 //! [`FlowError`]: why a flow cannot begin.
 
 use crate::privilege::{Capability::NetBindService, explain};
-use jitlat_core::{Span, Transport};
+use jitlat_core::{Span, Transport, units};
 use std::io;
 use std::net::SocketAddr;
 
@@ -23,9 +23,9 @@ pub enum FlowError {
     Connect { transport: Transport, peer: SocketAddr, source: io::Error },
     /// The peer did not answer greetings in time.
     #[error(
-        "UDP {peer} does not answer: {} for {} s; is a firewall between the hosts, or is the port taken?",
+        "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?",
         if *.refused { "the far host says that nothing listens there" } else { "nothing came back" },
-        .patience.as_seconds()
+        units::duration(*.patience)
     )]
     Silent { peer: SocketAddr, refused: bool, patience: Span },
     /// The greeting of a TCP connection failed.

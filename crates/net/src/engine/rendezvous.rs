@@ -9,7 +9,9 @@ use super::waker::Waker;
 use crate::accept::Listener;
 use crate::clock::steady;
 use crate::{audit, sockets};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_core::Transport;
+use jitlat_proto::jitlat::packet::HEADER_LEN;
+use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
 use jitlat_proto::policy::{Ask, Gate, Grant, TEST_PORT};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
@@ -25,15 +27,6 @@ const ROUND: usize = 256;
 /// Longest wait before the thread checks its state.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
-/// The peer that a waiting flow expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// A peer whose greeting has this token.
-    Token(u64),
-    /// Any TCP connection that does not begin with a greeting.
-    AnyConnection,
-}
-
 /// Called with the source address of a UDP greeting.
 pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
 /// Called with a TCP connection and the bytes already read from it.
@@ -45,6 +38,15 @@ pub(crate) enum Notify {
     Greeting(OnGreeting),
     /// A TCP connection.
     Connection(OnConnection),
+}
+
+impl Notify {
+    fn transport(&self) -> Transport {
+        match self {
+            Notify::Greeting(_) => Transport::Udp,
+            Notify::Connection(_) => Transport::Tcp,
+        }
+    }
 }
 
 /// Shared ports at which flows wait for their peers; see the module's documentation.
@@ -62,8 +64,7 @@ struct Registrations {
     ports: Vec<Arc<Port>>,
     /// Ports that no flow waits at any more: open until the thread lets go of them.
     closing: Vec<Weak<Port>>,
-    waiting: Vec<Waiting>,
-    next: u64,
+    waiting: WaitingFlows<Notify>,
     running: bool,
 }
 
@@ -76,16 +77,6 @@ struct Port {
 enum PortSocket {
     Udp(UdpSocket),
     Tcp(Listener),
-}
-
-/// A flow that waits.
-struct Waiting {
-    number: u64,
-    local: SocketAddr,
-    udp: bool,
-    peer: IpAddr,
-    expected: Expected,
-    notify: Notify,
 }
 
 /// The registration of a waiting flow; dropping it withdraws it.
@@ -116,20 +107,18 @@ impl Rendezvous {
         expected: Expected,
         notify: Notify,
     ) -> io::Result<Registration> {
-        let udp = matches!(notify, Notify::Greeting(_));
+        let transport = notify.transport();
         let mut state = self.state();
-        let local = match state.open_port(local, udp) {
+        let local = match state.open_port(local, transport) {
             Some(local) => local,
             None => {
-                let port = Port::open(local, udp)?;
+                let port = Port::open(local, transport)?;
                 let local = port.local;
                 state.ports.push(Arc::new(port));
                 local
             }
         };
-        state.next += 1;
-        let number = state.next;
-        state.waiting.push(Waiting { number, local, udp, peer: peer.to_canonical(), expected, notify });
+        let number = state.waiting.add(local, transport, peer, expected, notify);
         if !state.running {
             let me = self.me.clone();
             let waker = self.waker.clone();
@@ -144,8 +133,8 @@ impl Rendezvous {
 
 impl Registrations {
     /// The address of an open port; one that is about to be closed stays open.
-    fn open_port(&mut self, local: SocketAddr, udp: bool) -> Option<SocketAddr> {
-        let same = |p: &Arc<Port>| p.local == local && p.is_udp() == udp;
+    fn open_port(&mut self, local: SocketAddr, transport: Transport) -> Option<SocketAddr> {
+        let same = |p: &Arc<Port>| p.local == local && p.transport() == transport;
         if !self.ports.iter().any(same) {
             let port = self.closing.iter().filter_map(Weak::upgrade).find(same)?;
             self.ports.push(port);
@@ -158,44 +147,18 @@ impl Registrations {
         let Registrations { ports, closing, waiting, .. } = self;
         closing.retain(|p| p.strong_count() > 0);
         ports.retain(|p| {
-            let used = waiting.iter().any(|w| w.local == p.local && w.udp == p.is_udp());
+            let used = waiting.waits_at(p.local, p.transport());
             if !used {
                 closing.push(Arc::downgrade(p));
             }
             used
         });
     }
-
-    /// Notifies the flow that waits for a greeting with `token` at `local`.
-    fn hand_over_greeting(&self, local: SocketAddr, from: SocketAddr, token: u64) {
-        let waiting = self.waiting.iter().find(|w| {
-            w.udp
-                && w.local == local
-                && w.expected == Expected::Token(token)
-                && w.peer == from.ip().to_canonical()
-        });
-        if let Some(Waiting { notify: Notify::Greeting(notify), .. }) = waiting {
-            notify(from);
-        }
-    }
-
-    /// Passes a TCP connection that began with `head` to the flow that waits for it, and withdraws its registration.
-    fn hand_over_connection(&mut self, local: SocketAddr, stream: TcpStream, head: Vec<u8>) {
-        let Ok(from) = stream.peer_addr() else { return };
-        let token = Header::parse(&head).and_then(|h| h.hello_token());
-        let expected = token.map_or(Expected::AnyConnection, Expected::Token);
-        let found = self.waiting.iter().position(|w| {
-            !w.udp && w.local == local && w.expected == expected && w.peer == from.ip().to_canonical()
-        });
-        if let Some(Notify::Connection(notify)) = found.map(|i| self.waiting.remove(i).notify) {
-            notify(stream, head);
-        }
-    }
 }
 
 impl Port {
-    fn open(local: SocketAddr, udp: bool) -> io::Result<Port> {
-        if udp {
+    fn open(local: SocketAddr, transport: Transport) -> io::Result<Port> {
+        if transport == Transport::Udp {
             let socket = sockets::bind_udp(local)?;
             // Set after binding, so that a port chosen by the system is not shared.
             socket2::SockRef::from(&socket).set_reuse_address(true)?;
@@ -207,15 +170,18 @@ impl Port {
         }
     }
 
-    fn is_udp(&self) -> bool {
-        matches!(self.socket, PortSocket::Udp(_))
+    fn transport(&self) -> Transport {
+        match self.socket {
+            PortSocket::Udp(_) => Transport::Udp,
+            PortSocket::Tcp(_) => Transport::Tcp,
+        }
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = self.rendezvous.state();
-        state.waiting.retain(|w| w.number != self.number);
+        state.waiting.remove(self.number);
         state.close_unused();
         drop(state);
         self.rendezvous.waker.wake();
@@ -282,8 +248,10 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
     for _ in 0..ROUND {
         match socket.recv_from(&mut packet) {
             Ok((HEADER_LEN, from)) => {
-                if let Some(token) = Header::parse(&packet).and_then(|h| h.hello_token()) {
-                    rendezvous.state().hand_over_greeting(local, from, token);
+                if let Some(Notify::Greeting(notify)) =
+                    rendezvous.state().waiting.greeted(local, from, &packet)
+                {
+                    notify(from);
                 }
             }
             Ok(_) => {}
@@ -324,7 +292,11 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
             Err(_) => continue,
         }
         if peer.head.len() == HEADER_LEN {
-            rendezvous.state().hand_over_connection(peer.local, peer.stream, peer.head);
+            let Ok(from) = peer.stream.peer_addr() else { continue };
+            let mut state = rendezvous.state();
+            if let Some(Notify::Connection(notify)) = state.waiting.connected(peer.local, from, &peer.head) {
+                notify(peer.stream, peer.head);
+            }
         } else if now < peer.until && !peer.grant.is_evicted() {
             unidentified.push(peer);
         }
@@ -334,6 +306,7 @@ fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_proto::jitlat::packet::Header;
     use jitlat_proto::policy::{Policy, Scope};
     use std::io::Write;
     use std::net::Ipv4Addr;

@@ -135,7 +135,12 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
         if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
-            times.collect(socket);
+            // Two entries a packet: as many as one call can have sent.
+            for _ in 0..2 {
+                if times.collect(socket) < BATCH {
+                    break;
+                }
+            }
         }
     }
     stream.report_end();

@@ -1,5 +1,6 @@
 //! [`SentTimes`]: the send times of a stream's packets, from the best stamps available.
 
+use crate::cmsg::Passage;
 use crate::departures::{Departures, UNDER_WAY};
 use crate::stamp::{Stamps, Ways, flags};
 use jitlat_core::{Source, Stamp, WallTime};
@@ -24,10 +25,11 @@ struct Times {
 }
 
 impl Times {
-    fn set(&mut self, seq: u32, stamp: Stamp) {
-        match stamp.source {
-            Source::Hardware => self.hardware.set(seq, stamp.at),
-            _ => self.kernel.set(seq, stamp.at),
+    fn set(&mut self, seq: u32, passage: Passage, stamp: Stamp) {
+        match (passage, stamp.source) {
+            (Passage::Queued, _) => self.kernel.set_entry(seq, stamp.at),
+            (Passage::Left, Source::Hardware) => self.hardware.set(seq, stamp.at),
+            (Passage::Left, _) => self.kernel.set(seq, stamp.at),
         }
     }
 }
@@ -40,6 +42,7 @@ impl SentTimes {
         let reserved = packets.min(RESERVED) as usize;
         if want != Stamps::User {
             times.kernel.reserve(reserved);
+            times.kernel.reserve_entries(reserved);
         }
         if want == Stamps::Hardware {
             times.hardware.reserve(reserved);
@@ -53,8 +56,8 @@ impl SentTimes {
         if self.want != Stamps::User {
             let flags = flags(self.want, Ways::SENT);
             let restarted = self.departures.restart(socket, flags, |seq, stamp| {
-                if let Some(stamp) = stamp {
-                    self.times.set(seq, stamp);
+                if let Some((passage, stamp)) = stamp {
+                    self.times.set(seq, passage, stamp);
                 }
             });
             self.working = restarted.is_ok();
@@ -77,7 +80,8 @@ impl SentTimes {
 
     /// Reads one batch of stamps, without blocking; returns the number of entries in the queue.
     pub fn collect(&mut self, socket: impl AsFd) -> usize {
-        let count = self.departures.collect(&socket, |seq, stamp| self.times.set(seq, stamp));
+        let count =
+            self.departures.collect(&socket, |seq, passage, stamp| self.times.set(seq, passage, stamp));
         if self.departures.is_suspect() {
             self.restart(socket);
         }
@@ -87,9 +91,10 @@ impl SentTimes {
     /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's. The note says what
     /// could not be done as requested.
     pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
-        let Times { kernel, hardware } = self.times;
+        let Times { mut kernel, mut hardware } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());
         if by_hardware > 0 && by_hardware >= by_kernel {
+            hardware.take_entries(&mut kernel);
             return (Some(hardware), None);
         }
         let note = (self.want == Stamps::Hardware && by_kernel > 0).then(|| {

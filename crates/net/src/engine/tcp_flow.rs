@@ -3,7 +3,7 @@
 use super::context::{Context, Instruction};
 use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
-use super::rendezvous::{Expected, Notify, Registration};
+use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::sockets::{self, PatientStream};
@@ -11,6 +11,7 @@ use jitlat_core::Transport::Tcp;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_proto::jitlat::rendezvous::Expected;
 use socket2::Socket;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -110,8 +111,9 @@ fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entranc
         Meeting::Greeting(token) => Some(Expected::Token(token)),
         Meeting::Listen => Some(Expected::AnyConnection),
     };
+    let bind = if context.is_alone() { sockets::bind_tcp_alone } else { sockets::bind_tcp };
     let attempt = |local: SocketAddr| match expected {
-        None => sockets::bind_tcp(local).and_then(|socket| {
+        None => bind(local).and_then(|socket| {
             let bound = socket.local_addr()?.as_socket().unwrap_or(local);
             Ok((Entrance::Socket(socket), bound))
         }),

@@ -3,7 +3,7 @@
 use super::context::{Context, Instruction};
 use super::error::FlowError;
 use super::idle::{LOOK_AROUND, Woken};
-use super::rendezvous::{Expected, Notify, Registration};
+use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::sockets;
@@ -12,6 +12,7 @@ use jitlat_core::Span;
 use jitlat_core::Transport::Udp;
 use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
+use jitlat_proto::jitlat::rendezvous::Expected;
 use jitlat_proto::jitlat::stream::Greeter;
 use nix::sys::socket::{MsgFlags, recv};
 use std::io;
@@ -105,6 +106,7 @@ fn open(context: &Context) -> Result<Entrance, FlowError> {
             let registered = rendezvous.wait(local, opening.peer, Expected::Token(token), notify);
             registered.map(Entrance::Rendezvous)
         }
+        Meeting::Dial if context.is_alone() => sockets::bind_udp_alone(local).map(Entrance::Socket),
         Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(Entrance::Socket),
     };
     match attempt(local) {

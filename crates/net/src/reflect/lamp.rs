@@ -2,13 +2,14 @@
 
 use super::udp::{AnsweringSocket, Departure, LARGEST};
 use super::{Opened, Reflector, Shared, at_port};
+use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::random;
 use jitlat_core::passive::Prefix;
 use jitlat_core::{Source, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
-use jitlat_proto::policy::{self, Service};
+use jitlat_proto::policy::{self, Service, Table};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -72,18 +73,31 @@ pub(super) fn secret() -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
+/// Room for the sessions of a server with the rules of `shared`, and these rules.
+pub(super) fn table<R: Copy>(rules: ServerRules, shared: &Shared) -> (ServerRules, Table) {
+    let size = lamp::Server::<R>::BYTES_PER_SESSION;
+    let table = shared.gate.reserve_table(policy::LAMP, rules.sessions, size, clock::steady());
+    (ServerRules { sessions: table.entries, sessions_per_client: table.per_client, ..rules }, table)
+}
+
 fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<Prefix>, shared: &Shared) {
     let send_stamps = if socket.stamps_answers() { Source::Kernel } else { Source::User };
     let rules =
         ServerRules { receive_stamps: Source::Kernel, send_stamps, trusted, ..ServerRules::default() };
+    let (rules, _table) = table::<Option<LocalAddress>>(rules, shared);
     let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
     let mut answer = Vec::with_capacity(LARGEST);
+    let mut tests = BegunTests::new(policy::LAMP);
     while !shared.is_stopping() {
         socket.receive(|out, request, arrival, local| {
             answer.clear();
             let dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
             let now = clock::tick();
-            match server.handle(request, arrival, local, now, &mut answer) {
+            let reaction = server.handle(request, arrival, local, now, &mut answer);
+            if let Some(begun) = server.take_begun() {
+                tests.began(arrival.from, begun);
+            }
+            match reaction {
                 Ok(Reaction::Taken) => {}
                 Ok(Reaction::Counted { last }) => shared.keep(request, arrival, last),
                 Ok(Reaction::Answer) => out.push(&answer, arrival.from, local, dscp),
@@ -121,6 +135,7 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
         });
         answer.clear();
         let now = clock::tick();
+        tests.write(now.steady);
         while let Some((to, from)) = server.poll_transmit(now, &mut answer) {
             if shared.take(to.ip(), answer.len(), now.steady).is_ok() {
                 socket.send(&answer, to, from);

@@ -1,9 +1,10 @@
 //! LaMP in whole Ethernet frames: over IPv4 and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
 //! its own.
 
-use super::lamp::secret as lamp_secret;
+use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::LARGEST;
 use super::{LOOK_AROUND, Opened, Reflector, Shared};
+use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
 use crate::frame::{self, Ends, Mac};
@@ -235,9 +236,11 @@ impl<B: Beneath> Frames<B> {
     /// Answers until the server stops.
     fn serve(mut self, secret: [u8; 32], trusted: Vec<Prefix>) {
         let rules = ServerRules { receive_stamps: Source::Kernel, trusted, ..ServerRules::default() };
+        let (rules, _table) = lamp_table::<B::Way>(rules, &self.shared);
         let mut server = lamp::Server::<B::Way>::new(rules, secret);
         let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
+        let mut tests = BegunTests::new(policy::LAMP);
         while !self.shared.is_stopping() {
             if inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
                 for datagram in inbox.datagrams() {
@@ -249,11 +252,15 @@ impl<B: Beneath> Frames<B> {
                             ReceivedInfo::parse(datagram.control),
                             &mut answer,
                         );
+                        if let Some(begun) = server.take_begun() {
+                            tests.began(request.from, begun);
+                        }
                     }
                 }
             }
             answer.clear();
             let now = clock::tick();
+            tests.write(now.steady);
             while let Some((to, way)) = server.poll_transmit(now, &mut answer) {
                 if self.shared.take(to.ip(), answer.len(), now.steady).is_ok() {
                     self.send(&way, &answer);

@@ -2,9 +2,9 @@
 //!
 //! ```no_run
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
-//! use jitlat_proto::access::Access;
+//! use jitlat_proto::policy::Policy;
 //!
-//! let mut reflectors = Reflectors::new(Access::default());
+//! let mut reflectors = Reflectors::new(Policy::default());
 //! reflectors.start(&StampReflector::default(), &["::1".parse().unwrap()]);
 //! for (name, address) in reflectors.listening() {
 //!     println!("answering {name} on {address}");
@@ -12,6 +12,7 @@
 //! // They answer until `reflectors` is dropped.
 //! ```
 
+mod irtt;
 mod lamp;
 mod lamp_frames;
 mod stamp;
@@ -19,6 +20,7 @@ mod tcp;
 mod twamp;
 mod udp;
 
+pub use irtt::IrttReflector;
 pub use lamp::LampReflector;
 pub use lamp_frames::{LampEthernetReflector, LampFrameReflector};
 pub use stamp::StampReflector;
@@ -29,6 +31,7 @@ use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::passive::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
 use jitlat_proto::accounts::Accounts;
@@ -38,7 +41,7 @@ use jitlat_proto::policy::{Gate, Meters, Networks, Policy, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,7 +86,7 @@ pub struct Opened {
 /// What all reflectors of a server share, with the rules of one service. Clones share the same state.
 #[derive(Clone)]
 pub struct Shared {
-    /// Whoever may connect, and hold sessions.
+    /// Who may connect, and hold sessions.
     pub(crate) gate: Gate,
     /// The networks of all services, and of this one.
     networks: Arc<[Networks]>,
@@ -237,8 +240,8 @@ pub struct Reflectors {
 
 impl Reflectors {
     /// Without reflectors; those started later will answer the clients that `policy` allows.
-    pub fn new(policy: impl Into<Policy>) -> Reflectors {
-        Reflectors::sharing(Gate::new(policy.into()))
+    pub fn new(policy: Policy) -> Reflectors {
+        Reflectors::sharing(Gate::new(policy))
     }
 
     /// The same, beside other services whose clients `gate` admits, too.
@@ -319,6 +322,12 @@ impl Drop for Reflectors {
             }
         }
     }
+}
+
+/// The networks of this host's loopback interface: their addresses come from no network.
+fn loopback() -> impl Iterator<Item = Prefix> {
+    let networks = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
+    networks.into_iter().filter_map(|(address, length)| Prefix::new(address, length))
 }
 
 /// `port` at each of `ips`.

@@ -1,11 +1,14 @@
 //! The STAMP and TWAMP Light reflector.
 
 use super::udp::{AnsweringSocket, Departure, LARGEST};
-use super::{ClockError, Opened, Reflector, Shared, at_port};
+use super::{ClockError, Opened, Reflector, Shared, at_port, loopback};
+use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::Source;
-use jitlat_proto::policy::{self, Service};
+use jitlat_core::passive::Prefix;
+use jitlat_proto::policy::{self, Service, Table};
 use jitlat_proto::stamp::{self, Rules};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,13 +19,24 @@ pub struct StampReflector {
     pub port: u16,
     /// The key of the authenticated mode; with a key, unsigned requests are not answered.
     pub key: Option<stamp::auth::Key>,
+    /// Keys of networks, instead of `key`.
+    pub keys: Vec<(Prefix, stamp::auth::Key)>,
     /// Number of sessions whose answers are counted; 0 = stateless.
     pub sessions: usize,
+    /// Networks whose source addresses nobody can forge, in addition to the loopback interface's: requests from there
+    /// that are shorter than an answer get a whole one.
+    pub trusted: Vec<Prefix>,
 }
 
 impl Default for StampReflector {
     fn default() -> StampReflector {
-        StampReflector { port: stamp::PORT, key: None, sessions: Rules::default().sessions }
+        StampReflector {
+            port: stamp::PORT,
+            key: None,
+            keys: Vec::new(),
+            sessions: Rules::default().sessions,
+            trusted: Vec::new(),
+        }
     }
 }
 
@@ -32,6 +46,15 @@ struct Answered {
     to: SocketAddr,
     ssid: u16,
     seq: u32,
+}
+
+/// A session, by its identifier; 0 of a client without one.
+struct Session(u16);
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {}", self.0)
+    }
 }
 
 impl Reflector for StampReflector {
@@ -44,7 +67,7 @@ impl Reflector for StampReflector {
     }
 
     fn authenticates(&self) -> bool {
-        self.key.is_some()
+        self.key.is_some() || !self.keys.is_empty()
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
@@ -53,21 +76,28 @@ impl Reflector for StampReflector {
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
         let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let size = stamp::Reflector::BYTES_PER_SESSION;
+        let table = shared.gate.reserve_table(policy::STAMP, self.sessions, size, clock::steady());
         let rules = Rules {
             key: self.key.clone(),
-            sessions: self.sessions,
+            keys: self.keys.clone(),
+            sessions: table.entries,
+            sessions_per_client: table.per_client,
             stamps: Source::Kernel,
+            trusted: self.trusted.iter().copied().chain(loopback()).collect(),
             ..Rules::default()
         };
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || reflect(socket, rules, &shared)) })
+        Ok(Opened { address, run: Box::new(move || reflect(socket, rules, &table, &shared)) })
     }
 }
 
-fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, shared: &Shared) {
+/// Answers until the server stops; the sessions are those of the `table`.
+fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, shared: &Shared) {
     let mut reflector = stamp::Reflector::new(rules);
     let mut answer = vec![0; LARGEST];
     let mut error = ClockError::read();
+    let mut tests = BegunTests::new(policy::STAMP);
     while !shared.is_stopping() {
         let stamps = socket.stamps_answers();
         let error = error.at(clock::steady());
@@ -78,10 +108,14 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, shared: &Shared)
                     // Only sessions that ask when answers left get stamped answers.
                     let stamped = r.follow_up && stamps;
                     out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, which, stamped);
+                    if r.first {
+                        tests.began(arrival.from, Session(r.ssid));
+                    }
                 }
                 Err(why) => out.silent(why),
             }
         });
+        tests.write(clock::steady());
         socket.take_departed(|_, departed| {
             let Answered { to, ssid, seq } = departed.which;
             match departed.departure {

@@ -2,9 +2,10 @@
 
 use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
 use crate::accept::{Acceptor, ConnectionService, Listener};
-use crate::clock;
 use crate::sockets::PatientStream;
-use jitlat_core::SteadyTime;
+use crate::{audit, clock};
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::accounts::Allowance;
 use jitlat_proto::policy::{self, Grant, Refusal, Service};
 use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
 use jitlat_proto::twoway::reflect::Silence;
@@ -70,7 +71,7 @@ impl ConnectionService for Responding {
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         // However it ends, the connection is closed.
-        let _ = self.respond(&stream, peer.ip(), grant);
+        let _ = self.respond(&stream, peer, grant);
     }
 
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
@@ -83,7 +84,7 @@ impl ConnectionService for Responding {
 
 impl Responding {
     /// Answers one connection until it ends or falls silent, or the server stops.
-    fn respond(&self, stream: &TcpStream, client: IpAddr, grant: &Grant) -> io::Result<()> {
+    fn respond(&self, stream: &TcpStream, client: SocketAddr, grant: &Grant) -> io::Result<()> {
         stream.set_nodelay(true)?;
         self.shared.prefer(stream);
         let longest = self.shared.policy().duration(policy::TCP);
@@ -95,12 +96,17 @@ impl Responding {
         peer.read_exact(&mut greeting, greeted_within)?;
         let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
         peer.write_all(&greeting, greeted_within)?;
+        let what = format_args!("requests of {} bytes, responses of {}", sizes.request(), sizes.response());
+        audit::accepted(policy::TCP, client, what);
+        let own = Allowance::new(self.shared.policy().connection(policy::TCP));
         let (mut request, mut response) = (vec![0; sizes.request()], vec![0; sizes.response()]);
         while !over() {
             peer.read_exact(&mut request, self.patience)?;
             let arrived = clock::wall();
             grant.touch(clock::steady());
-            self.await_turn(client, sizes.request().max(sizes.response()))?;
+            let bytes = sizes.request().max(sizes.response());
+            self.await_turn(|now| own.take(bytes, now))?;
+            self.await_turn(|now| self.shared.take(client.ip(), bytes, now))?;
             respond(&request, arrived, clock::wall(), &mut response);
             peer.write_all(&response, self.patience)?;
             self.shared.counters.answered(1);
@@ -108,10 +114,10 @@ impl Responding {
         Ok(())
     }
 
-    /// Waits until `client` may be answered once more, with all its connections and other tests: a request over TCP
-    /// cannot be dropped, and while it waits TCP itself holds the client back.
-    fn await_turn(&self, client: IpAddr, bytes: usize) -> io::Result<()> {
-        while let Err(wait) = self.shared.take(client, bytes, clock::steady()) {
+    /// Waits until `take` grants one more answer: a request over TCP cannot be dropped, and while it waits TCP itself holds
+    /// the client back.
+    fn await_turn(&self, take: impl Fn(SteadyTime) -> Result<(), Span>) -> io::Result<()> {
+        while let Err(wait) = take(clock::steady()) {
             if self.shared.is_stopping() {
                 return Err(io::ErrorKind::Interrupted.into());
             }

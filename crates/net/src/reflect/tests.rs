@@ -9,28 +9,26 @@ use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
-use jitlat_proto::access::Access;
-use jitlat_proto::accounts::ClientLimits;
 use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 /// Every reflector, on ports chosen by the system.
-fn all(ip: &str, access: Access) -> Reflectors {
+fn all(ip: &str, policy: Policy) -> Reflectors {
     let reflectors: [&dyn Reflector; 4] = [
         &StampReflector { port: 0, ..StampReflector::default() },
         &LampReflector { port: 0, ..LampReflector::default() },
         &TwampServer { port: 0, ..TwampServer::default() },
         &TcpResponder { port: 0, ..TcpResponder::default() },
     ];
-    let mut running = Reflectors::new(access);
+    let mut running = Reflectors::new(policy);
     reflectors.iter().for_each(|r| running.start(*r, &[ip.parse().unwrap()]));
     running
 }
 
 fn start(ip: &str) -> Reflectors {
-    all(ip, Access::default())
+    all(ip, Policy::default())
 }
 
 fn plan(packets: u64, payload: u64) -> Plan {
@@ -131,7 +129,8 @@ fn request_response_over_tcp() {
 #[test]
 fn hosts_that_are_not_allowed_hear_nothing() {
     let allow = vec!["127.0.0.2".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
-    let reflectors = all("127.0.0.1", Access { allow, ..Access::default() });
+    let networks = Networks { allow, ..Networks::default() };
+    let reflectors = all("127.0.0.1", Policy { networks, ..Policy::default() });
     let to = address(&reflectors, "STAMP");
     let ask = |ip: &str, patience| {
         let mut link = link(to);
@@ -311,7 +310,7 @@ fn there_are_no_raw_frames_to_oneself() {
     let raw = Link { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
     let refused = crate::twoway::prepare(&raw, 24).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("loopback"), "{refused}");
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut reflectors = Reflectors::new(Policy::default());
     let ips = ["0.0.0.0".parse().unwrap()];
     reflectors.start(&LampReflector { port: 0, only_ipv6: true, ..LampReflector::default() }, &ips);
     reflectors.start(&LampFrameReflector { port: 0, interface: "lo".into(), trusted: Vec::new() }, &ips);
@@ -398,7 +397,7 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
 fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    let mut reflectors = Reflectors::new(Access::default());
+    let mut reflectors = Reflectors::new(Policy::default());
     let responder = TcpResponder { port: 0, patience: Duration::from_millis(300) };
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
@@ -431,8 +430,9 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
 /// Four clients of one host ask as often as they can, if it may have 10 answers a second: it gets no more, and at
 /// least so many.
 fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
-    let limits = ClientLimits { packets_per_second: 10, ..Access::default().limits };
-    let mut reflectors = Reflectors::new(Access { limits, ..Access::default() });
+    let mut policy = Policy::default();
+    policy.client.packets = Some(10);
+    let mut reflectors = Reflectors::new(policy);
     for ip in ["127.0.0.1", "127.0.0.2"] {
         let ip = [ip.parse().unwrap()];
         reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &ip);

@@ -298,6 +298,7 @@ impl Connection<'_> {
         let (port, socket) = opened.map_err(|_| Accept::Temporary)?;
         let reflector =
             SessionReflector::new(asked.mode, asked.keys.clone(), self.peer.ip(), asked.sender_port);
+        let socket = socket.with_shortest_answer(reflector.answer_len(0));
         self.answer.resize(self.answer.len().max(room), 0);
         self.opened += 1;
         audit::accepted(policy::TWAMP, self.peer, format_args!("a session on UDP {port}"));
@@ -346,7 +347,10 @@ impl Connection<'_> {
         if !self.over && ready.iter().any(|e| e.data() == CONTROL) {
             let mut buffer = [0; 1024];
             match self.stream.read(&mut buffer) {
-                Ok(n) if n > 0 => self.server.handle(tick(), Input::Bytes(&buffer[..n])),
+                Ok(n) if n > 0 => {
+                    self.grant.touch(now);
+                    self.server.handle(tick(), Input::Bytes(&buffer[..n]));
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 _ => self.server.handle(tick(), Input::Closed),
             }

@@ -35,6 +35,8 @@ pub(crate) struct AnsweringSocket<K> {
     inbox: Inbox,
     shared: Shared,
     answers: Answers<K>,
+    /// What an answer has at least, in bytes: counted for a shorter request.
+    shortest_answer: usize,
 }
 
 /// The fate of an answer.
@@ -83,6 +85,7 @@ impl<K: Copy> AnsweringSocket<K> {
             socket: socket.into(),
             inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, BATCH), slot),
             shared: shared.clone(),
+            shortest_answer: 0,
             answers: Answers {
                 outbox: Outbox::new(BATCH * 1500),
                 tracked: Vec::with_capacity(BATCH),
@@ -94,6 +97,11 @@ impl<K: Copy> AnsweringSocket<K> {
                 departed: Vec::new(),
             },
         })
+    }
+
+    /// Counts answers of `bytes` bytes at least against the limits of a client, whatever its requests have.
+    pub fn with_shortest_answer(self, bytes: usize) -> AnsweringSocket<K> {
+        AnsweringSocket { shortest_answer: bytes, ..self }
     }
 
     /// The socket.
@@ -137,7 +145,8 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::Broadcast);
                 continue;
             }
-            if self.shared.take(from.ip(), datagram.data.len(), now.steady).is_err() {
+            let answer = datagram.data.len().max(self.shortest_answer);
+            if self.shared.take(from.ip(), answer, now.steady).is_err() {
                 self.shared.counters.silent(Silence::Limited);
                 continue;
             }
@@ -166,7 +175,7 @@ impl<K: Copy> AnsweringSocket<K> {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
             let Answers { departures, departed, .. } = answers;
-            departures.collect(&self.socket, |which, stamp| {
+            departures.collect(&self.socket, |which, _, stamp| {
                 departed.push(Departed { which, departure: Departure::Stamped(stamp.at) });
             });
             let patience = clock::wall() - STAMP_PATIENCE;
@@ -305,7 +314,7 @@ impl<K: Copy> Answers<K> {
         if self.stamps {
             let departed = &mut self.departed;
             let restarted = self.departures.restart(socket, stamping(), |which, stamp| {
-                let departure = stamp.map_or(Departure::Unstamped, |s| Departure::Stamped(s.at));
+                let departure = stamp.map_or(Departure::Unstamped, |(_, s)| Departure::Stamped(s.at));
                 departed.push(Departed { which, departure });
             });
             self.stamps = restarted.is_ok();

@@ -1,7 +1,7 @@
 //! Runs one two-way test over datagrams.
 
 use crate::clock::{self, tick};
-use crate::cmsg::ReceivedInfo;
+use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{Departures, UNDER_WAY};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::{Mode, Pacing};
@@ -91,7 +91,10 @@ pub enum PingError {
         hint: String,
     },
     /// No request could be sent.
-    #[error("sending to {to}: {source}")]
+    #[error(
+        "sending to {to}: {source}{}",
+        if source.kind() == io::ErrorKind::AddrNotAvailable { ": --bind takes an address of this host" } else { "" }
+    )]
     Send {
         /// The far host.
         to: SocketAddr,
@@ -135,6 +138,8 @@ pub struct Measured<P> {
     pub unsent: u64,
     /// "Port unreachable" messages received.
     pub refused: u64,
+    /// Messages received that say that a filter or policy prohibits these packets.
+    pub prohibited: u64,
 }
 
 /// The progress of a test.
@@ -203,10 +208,12 @@ pub fn run_on<P: Protocol>(
     let mut inbox = Inbox::new(BATCH, slot.min(1 << 16));
     let mut departures = Departures::new(UNDER_WAY, source);
     // An adapter's stamps come in addition to the kernel's; a record has only one source.
-    let stamped = |pinger: &mut Pinger<P>, request: Option<u32>, stamp: Stamp| {
-        if let Some(seq) = request.filter(|_| stamp.source == source) {
-            pinger.stamped(seq, stamp.at);
-        }
+    let stamped = |pinger: &mut Pinger<P>, request: Option<u32>, passage: Passage, stamp: Stamp| match (
+        request, passage,
+    ) {
+        (Some(seq), Passage::Queued) => pinger.queued(seq, stamp.at),
+        (Some(seq), Passage::Left) if stamp.source == source => pinger.stamped(seq, stamp.at),
+        _ => {}
     };
     let mut pinger = Pinger::new(make(kernel_id), plan, source);
     let mut out = Vec::with_capacity(slot);
@@ -225,8 +232,8 @@ pub fn run_on<P: Protocol>(
         }
         // If it fails no stamps come, and the wait for them is short.
         let _ = departures.restart(&socket, flags(stamps, Ways::BOTH), |request, stamp| {
-            if let Some(stamp) = stamp {
-                stamped(pinger, request, stamp);
+            if let Some((passage, stamp)) = stamp {
+                stamped(pinger, request, passage, stamp);
             }
         });
     };
@@ -234,9 +241,10 @@ pub fn run_on<P: Protocol>(
     loop {
         // Also if none is awaited: entries in the queue would end every wait at once.
         if departures.awaited() > 0 || std::mem::take(&mut queued) {
-            while departures.collect(&socket, |request, stamp| stamped(&mut pinger, request, stamp)) == BATCH
-            {
-            }
+            while departures
+                .collect(&socket, |request, passage, stamp| stamped(&mut pinger, request, passage, stamp))
+                == BATCH
+            {}
         }
         if departures.is_suspect() {
             restart(&mut departures, &mut pinger);
@@ -329,7 +337,10 @@ pub fn run_on<P: Protocol>(
 
     let until = clock::steady() + LAST_STAMPS;
     while departures.awaited() > 0 && clock::steady() < until {
-        if departures.collect(&socket, |request, stamp| stamped(&mut pinger, request, stamp)) == 0 {
+        if departures
+            .collect(&socket, |request, passage, stamp| stamped(&mut pinger, request, passage, stamp))
+            == 0
+        {
             wait(&socket, pause(until, clock::steady(), Mode::Sleep));
         }
     }
@@ -360,7 +371,9 @@ pub fn run_on<P: Protocol>(
         (_, true) => Ending::Interrupted,
         _ => Ending::Complete,
     };
-    Ok(Measured { outcome: pinger.finish_up(), local, stamps, host, ending, unsent, refused })
+    let outcome = pinger.finish_up();
+    unsent += outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
+    Ok(Measured { outcome, local, stamps, host, ending, unsent, refused, prohibited })
 }
 
 /// Whether the system reports so that a host on the way prohibits this traffic (ICMP codes 9, 10 and 13; of ICMPv6, 1).

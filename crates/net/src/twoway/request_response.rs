@@ -127,7 +127,9 @@ pub fn run(
         _ => Ending::Complete,
     };
     let outcome = pinger.finish_up();
-    let measured = Measured { outcome, local, stamps: Stamps::User, host, ending, unsent: 0, refused: 0 };
+    let (unsent, refused, prohibited) = (0, 0, 0);
+    let measured =
+        Measured { outcome, local, stamps: Stamps::User, host, ending, unsent, refused, prohibited };
     Ok((measured, samples))
 }
 

@@ -21,7 +21,7 @@ pub struct Unreadable {
 
 impl Users {
     /// Parses a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal per line. Empty lines
-    /// and lines that begin with `#` are ignored.
+    /// and lines that begin with `#` are ignored; a passphrase of one byte repeated is refused.
     pub fn parse(text: &str) -> Result<Users, Unreadable> {
         let mut users = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -38,6 +38,9 @@ impl Users {
                 return Err(line_fault("the name is longer than 80 bytes"));
             }
             let passphrase = unhex(digits).ok_or(line_fault("the passphrase is not in hexadecimal"))?;
+            if passphrase.iter().all(|byte| *byte == passphrase[0]) {
+                return Err(line_fault("the passphrase is one byte repeated, which anyone can guess"));
+            }
             users.push((name.to_owned(), passphrase));
         }
         Ok(Users(users))
@@ -106,8 +109,17 @@ mod tests {
         assert_eq!(users.of_field(&field("other")), Some(&[0, 255][..]));
         assert_eq!(users.passphrase("nobody"), None);
         assert_eq!(format!("{users:?}"), r#"["tester", "other"]"#, "no passphrase is shown");
-        for (bad, line) in [("a b c", 1), ("ok 00\nx", 2), ("a 0", 1), ("a zz", 1)] {
+        for (bad, line) in [("a b c", 1), ("ok 00ff\nx", 2), ("a 0", 1), ("a zz", 1), ("a 000000", 1)] {
             assert_eq!(Users::parse(bad).unwrap_err().line, line, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_at_most_eighty_bytes() {
+        let line = |length: usize| Users::parse(&format!("{} 00ff", "n".repeat(length))).map(drop);
+        assert!(line(1).is_ok() && line(79).is_ok() && line(80).is_ok());
+        for length in [81, 82, 200] {
+            assert_eq!(line(length).unwrap_err().what, "the name is longer than 80 bytes", "{length}");
         }
     }
 }

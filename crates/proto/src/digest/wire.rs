@@ -468,3 +468,97 @@ impl Entries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        for (text, kept) in [
+            ("a".repeat(200), 200),
+            ("a".repeat(201), 200),
+            ("é".repeat(150), 200),
+            (format!("a{}", "é".repeat(150)), 199),
+            (format!("aa{}", "😀".repeat(60)), 198),
+        ] {
+            let mut bytes = Vec::new();
+            put_text(&mut bytes, &text);
+            assert_eq!((usize::from(bytes[0]), bytes.len()), (kept, kept + 1));
+            assert_eq!(super::text(&mut Reader::new(&bytes)).unwrap(), text[..kept]);
+        }
+    }
+
+    #[test]
+    fn networks_of_both_families_come_back() {
+        let list: Vec<Prefix> = ["192.0.2.0/24", "0.0.0.0/0", "192.0.2.1", "2001:db8::/32", "::/0", "::1"]
+            .iter()
+            .map(|p| p.parse().unwrap())
+            .collect();
+        let mut bytes = Vec::new();
+        put_prefixes(&mut bytes, &list);
+        assert_eq!(prefixes(&mut Reader::new(&bytes)).unwrap(), list);
+        assert_eq!(bytes[1], 24 + 96);
+        // A network of IPv6 that contains all of IPv4.
+        let mut wide = vec![1, 90];
+        wide.extend(bits("192.0.2.1".parse().unwrap()));
+        let wide = prefixes(&mut Reader::new(&wide)).unwrap();
+        assert_eq!(wide[0].parts().1, 90);
+        let mut long = vec![1, 129];
+        long.extend([0; 16]);
+        assert!(prefixes(&mut Reader::new(&long)).is_err(), "no address has 129 bits");
+    }
+
+    #[test]
+    fn times_of_a_message_are_within_two_seconds() {
+        let fits = |base: i64, at: i64| super::fits(WallTime(base), WallTime(at));
+        let (most, least) = (i64::from(i32::MAX), i64::from(i32::MIN));
+        assert!(fits(5, 5) && fits(5, 5 + most) && fits(5, 5 + least));
+        assert!(!fits(5, 6 + most) && !fits(5, 4 + least) && !fits(i64::MIN, i64::MAX));
+    }
+
+    fn digests(times: &[i64]) -> Entries {
+        let digest = |at: &i64| Digest { at: WallTime(*at), way: Way::In, length: 100, id: 7 };
+        Entries::Digests(times.iter().map(digest).collect())
+    }
+
+    #[test]
+    fn entries_begin_with_the_time_of_the_first() {
+        assert!(digests(&[]).is_empty() && !digests(&[1]).is_empty());
+        let mut bytes = Vec::new();
+        digests(&[1000, 1500, 900]).encode(&mut bytes);
+        assert_eq!(Entries::decode(&mut Reader::new(&bytes)).unwrap(), digests(&[1000, 1500, 900]));
+        // The first entry's time, after kind, count and base.
+        let first = 1 + 2 + 8;
+        bytes[first + 3] ^= 1;
+        assert!(Entries::decode(&mut Reader::new(&bytes)).is_err());
+        let many = |count: usize| {
+            let mut bytes = Vec::new();
+            digests(&vec![5; count]).encode(&mut bytes);
+            Entries::decode(&mut Reader::new(&bytes)).is_ok()
+        };
+        assert!(many(MAX_ENTRIES) && !many(MAX_ENTRIES + 1));
+    }
+
+    proptest! {
+        #[test]
+        fn each_switch_of_a_rule_comes_back(
+            switches in any::<[bool; 4]>(),
+            mask in prop::option::of(any::<u32>()),
+        ) {
+            let [addresses, ports, ident, without_echoes] = switches;
+            let fields = mask.map_or(Fields::Full { addresses, ports, ident }, Fields::Mask);
+            let rule = Rule {
+                sides: Sides { reference: Vec::new(), monitor: Vec::new() },
+                identity: IdentityRule { fields, available: 200 },
+                protocols: vec![17],
+                port: None,
+                without_echoes,
+            };
+            let mut bytes = Vec::new();
+            rule.encode(&mut bytes);
+            prop_assert_eq!(Rule::decode(&mut Reader::new(&bytes)).unwrap(), rule);
+        }
+    }
+}

@@ -123,6 +123,12 @@ impl Protocol for Echo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_rfc_792_and_rfc_4443() {
+        let types = |family: Family| (family.request(), family.reply());
+        assert_eq!((types(Family::V4), types(Family::V6)), ((8, 0), (128, 129)));
+    }
     use proptest::prelude::*;
 
     fn exchange(family: Family, seq: u32, payload: usize) -> (Echo, Vec<u8>) {

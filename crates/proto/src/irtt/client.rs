@@ -6,7 +6,7 @@ use super::params::{Clocks, Params, StampAt, Stats, VERSION};
 use crate::machine::Tick;
 use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::spec::MAX_PAYLOAD;
-use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 
 /// How long to wait for the answer to each open request, as irtt does.
 pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
@@ -25,6 +25,8 @@ pub struct Options {
     pub fill: Fill,
     /// Seed of random padding.
     pub seed: u64,
+    /// Make the open request as long as its answer, so that a server that sends nobody more than it got answers at once.
+    pub padded: bool,
     /// How long the answer to each open request is waited for.
     pub open_timeouts: Vec<Span>,
 }
@@ -46,6 +48,7 @@ impl Options {
             loose: false,
             fill: Fill::None,
             seed: 0,
+            padded: true,
             open_timeouts: OPEN_TIMEOUTS.to_vec(),
         }
     }
@@ -261,7 +264,11 @@ impl Protocol for Client {
                 *sent += 1;
                 *due = Some(now.steady + *wait);
                 packet::begin(flag::OPEN, key, out);
-                self.options.params.write(out);
+                if self.options.padded {
+                    self.options.params.write_padded(out);
+                } else {
+                    self.options.params.write(out);
+                }
             }
             _ => return false,
         }
@@ -302,6 +309,25 @@ impl Protocol for Client {
             State::Open => ConversationState::Ready,
             State::Failed(failure) => ConversationState::Failed(failure.to_string()),
         }
+    }
+
+    fn granted_test(&self, planned: &TestSpec) -> Option<TestSpec> {
+        let (asked, granted) = (&self.options.params, &self.granted);
+        let period = if granted.interval > asked.interval { granted.interval } else { planned.period() };
+        let shorter = granted.duration > Span::ZERO && granted.duration < asked.duration;
+        // No request at the end of the duration or after it, as irtt has it.
+        let within = u64::try_from((granted.duration.0 - 1) / period.0.max(1) + 1).unwrap_or(0);
+        let packets = if shorter { within.min(planned.packets().into()) } else { planned.packets().into() };
+        let size = self.size() as u64;
+        if (period, packets, size)
+            == (planned.period(), planned.packets().into(), u64::from(planned.payload()))
+        {
+            return None;
+        }
+        let (direction, transport, schedule) = (planned.direction(), planned.transport(), planned.schedule());
+        let mut spec = TestSpec::new(direction, transport, packets.max(1), size, period, schedule).ok()?;
+        spec.dscp = planned.dscp;
+        Some(spec)
     }
 
     fn far_clock(&self) -> bool {

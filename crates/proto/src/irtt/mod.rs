@@ -6,8 +6,10 @@
 //! * [`fill`] – padding
 //! * [`client`] – opens a session, makes requests, parses answers
 //! * [`server`] – answers any number of sessions within its rules
+//! * `addresses` – which clients have shown that they receive what is sent to them
 //! * [`received`] – the server's statistics of received requests
 
+mod addresses;
 pub mod client;
 pub mod fill;
 pub mod packet;
@@ -19,7 +21,7 @@ pub use client::{Client, Failure, Options};
 pub use fill::Fill;
 pub use packet::Key;
 pub use params::{Clocks, Params, StampAt, Stats};
-pub use server::{AllowStamps, Reaction, Rules, Server};
+pub use server::{AllowStamps, Reaction, Rules, SESSION_BYTES, Server};
 
 /// UDP port of a server.
 pub const PORT: u16 = 2112;

@@ -9,6 +9,8 @@ use md5::Md5;
 
 /// First bytes of every packet.
 pub(crate) const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
+/// Bytes of the shortest packet, without HMAC.
+pub(crate) const SHORTEST: usize = field::HMAC.start();
 /// Bytes of an HMAC.
 pub(crate) const HMAC_LEN: usize = 16;
 /// Bytes of a session's token.

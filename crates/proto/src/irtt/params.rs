@@ -1,7 +1,8 @@
 //! The parameters that client and server negotiate when a session is opened: a list of numbered parameters without
 //! those that are zero. Numbers are varints, signed values zigzag.
 
-use jitlat_core::Span;
+use super::packet::{EchoLayout, Key};
+use jitlat_core::{Span, units};
 
 /// The only version of the protocol.
 pub const VERSION: i64 = 1;
@@ -125,6 +126,8 @@ mod tag {
     pub(crate) const CLOCKS: u64 = 7;
     pub const TOS: u64 = 8;
     pub(crate) const FILL: u64 = 9;
+    /// Unknown to servers, which ignore it.
+    pub(crate) const PADDING: u64 = 100;
 }
 
 /// Why parameters cannot be read.
@@ -232,12 +235,24 @@ impl Params {
         }
     }
 
+    /// Bytes of the shortest packet with the fields that these parameters have, and an HMAC if there is a `key`.
+    pub fn shortest_packet(&self, key: Option<&Key>) -> usize {
+        EchoLayout::new(self).packet_len(key)
+    }
+
+    /// Appends them like [`write`](Params::write), and a parameter that no server knows: the packet that asks for a session
+    /// is then no shorter than its answer.
+    pub(crate) fn write_padded(&self, out: &mut Vec<u8>) {
+        self.write(out);
+        push(tag::PADDING, i64::MIN, out);
+    }
+
     /// Descriptions of what was not granted of `asked`; empty if everything was.
-    pub(crate) fn restrictions(&self, asked: &Params) -> Vec<String> {
+    pub fn restrictions(&self, asked: &Params) -> Vec<String> {
         let changed: [(&str, String, String); 9] = [
             ("protocol version", asked.version.to_string(), self.version.to_string()),
-            ("duration", seconds(asked.duration), seconds(self.duration)),
-            ("interval", seconds(asked.interval), seconds(self.interval)),
+            ("duration", units::duration(asked.duration), units::duration(self.duration)),
+            ("interval", units::duration(asked.interval), units::duration(self.interval)),
             ("length", asked.length.to_string(), self.length.to_string()),
             ("received statistics", format!("{:?}", asked.stats), format!("{:?}", self.stats)),
             ("stamps", format!("{:?}", asked.stamp_at), format!("{:?}", self.stamp_at)),
@@ -248,10 +263,6 @@ impl Params {
         let differs = changed.into_iter().filter(|(_, asked, granted)| asked != granted);
         differs.map(|(name, asked, granted)| format!("{name} {granted} instead of {asked}")).collect()
     }
-}
-
-fn seconds(span: Span) -> String {
-    format!("{} s", span.as_seconds())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than the request has, except for
-//! the token that opens a session.
+//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than the request has; the answer
+//! that opens a session is longer, and an address that may be forged must have sent as many bytes before.
 
+use super::addresses::Addresses;
 use super::fill::{Fill, Filler};
 use super::packet::{self, Echo, EchoLayout, Instant, Key, Packet, TOKEN_LEN, Unreadable, flag};
 use super::params::{Params, StampAt, VERSION};
@@ -11,7 +12,8 @@ use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use hmac::{Hmac, KeyInit, Mac};
-use jitlat_core::{Span, SteadyTime};
+use jitlat_core::passive::Prefix;
+use jitlat_core::{Span, SteadyTime, units};
 use sha2::Sha256;
 use std::collections::{HashMap, VecDeque};
 
@@ -25,9 +27,14 @@ const UNUSED: Span = Span::seconds(30);
 const INTERVALS_IN_TIMEOUT: i64 = 4;
 /// Open requests allowed per address and second, on average, because each answer is a few bytes longer.
 const OPENS: u32 = 100;
-/// How many bytes longer than the request the answer that opens a session may be: the token, and a restricted interval
+/// How long a session is silent, beyond four of its intervals, before it may make room for another client's.
+const IDLE: Span = Span::seconds(5);
+/// How many bytes longer than the request the answer that opens a session can be: the token, and a restricted interval
 /// with more digits.
-pub const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
+pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
+
+/// Bytes of memory that a session takes, at most.
+pub const SESSION_BYTES: u64 = 1024;
 
 /// Which stamps are granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +71,8 @@ pub struct Rules {
     pub fill: Fill,
     /// Names of fills that may be requested; with a `*` at the end, prefixes.
     pub fills: Vec<String>,
+    /// Networks whose source addresses nobody can forge: their clients need not show that they receive.
+    pub trusted: Vec<Prefix>,
     /// Sessions at a time.
     pub sessions: usize,
     /// Sessions of one address (IPv6: of one /64).
@@ -83,8 +92,9 @@ impl Default for Rules {
             tos: true,
             fill: Fill::default(),
             fills: vec!["rand".to_owned()],
-            sessions: 16_384,
-            sessions_per_client: 256,
+            trusted: Vec::new(),
+            sessions: 4096,
+            sessions_per_client: 64,
         }
     }
 }
@@ -151,6 +161,11 @@ impl Session {
         unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
     }
 
+    /// Whether it has been silent for longer than its interval explains.
+    fn is_idle(&self, now: SteadyTime) -> bool {
+        now - self.last > IDLE + self.params.interval.times(INTERVALS_IN_TIMEOUT)
+    }
+
     /// Whether a request may be answered now: a burst, and one more for each interval.
     fn may_ask(&mut self, rules: &Rules, now: SteadyTime) -> bool {
         let (gap, burst) = (rules.interval, rules.interval.times(i64::from(rules.burst.max(1))));
@@ -175,6 +190,25 @@ pub enum Reaction {
     Taken,
 }
 
+/// A test whose first request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// How long it lasts; zero: not stated.
+    pub duration: Span,
+    /// Between two requests; zero: not stated.
+    pub interval: Span,
+}
+
+impl core::fmt::Display for Begun {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let stated = |span: Span| match span {
+            Span::ZERO => "not stated".to_owned(),
+            _ => units::duration(span),
+        };
+        write!(f, "session: duration {}, interval {}", stated(self.duration), stated(self.interval))
+    }
+}
+
 /// The server's side of all sessions.
 #[derive(Debug)]
 pub struct Server {
@@ -188,6 +222,8 @@ pub struct Server {
     /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
     opens: Accounts,
+    addresses: Addresses,
+    begun: Option<Begun>,
     swept: SteadyTime,
 }
 
@@ -198,6 +234,8 @@ impl Server {
         let opens = ClientLimits { packets_per_second: OPENS, bytes_per_second: u64::MAX };
         Server {
             opens: Accounts::new(opens, u64::from_le_bytes(*seed)),
+            addresses: Addresses::new(u64::from_le_bytes(*seed)),
+            begun: None,
             rules,
             secret,
             opened: 0,
@@ -212,6 +250,11 @@ impl Server {
     /// Sessions at the moment.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// The test whose first request was handled since this was asked last.
+    pub fn take_begun(&mut self) -> Option<Begun> {
+        self.begun.take()
     }
 
     /// Handles a datagram received at `arrival`; the answer is appended to `out`.
@@ -241,8 +284,7 @@ impl Server {
             _ => self.echo(datagram, &packet, arrival, now, out),
         }?;
         packet::sign(self.rules.key.as_ref(), &mut out[start..]);
-        let surplus = if packet.flags & flag::OPEN != 0 { OPEN_SURPLUS } else { 0 };
-        if out.len() - start > datagram.len() + surplus {
+        if packet.flags & flag::OPEN == 0 && out.len() - start > datagram.len() {
             out.truncate(start);
             return Err(Silence::Short);
         }
@@ -264,8 +306,15 @@ impl Server {
         if params.len() + TOKEN_LEN > packet.body.len() + OPEN_SURPLUS {
             return Err(Silence::Short);
         }
-        if self.opens.take(access::Client::of(arrival.from.ip()), 0, now.steady).is_err() {
+        let client = access::Client::of(arrival.from.ip());
+        if self.opens.take(client, 0, now.steady).is_err() {
             return Err(Silence::Limited);
+        }
+        let head = usize::from(self.rules.key.is_some()) * packet::HMAC_LEN + packet::SHORTEST;
+        let (received, answer) = (head + packet.body.len(), head + TOKEN_LEN + params.len());
+        let trusted = self.rules.trusted.iter().any(|network| network.contains(arrival.from.ip()));
+        if !trusted && !self.addresses.may_answer(client, received, answer, now.steady) {
+            return Err(Silence::Short);
         }
         let tos = granted.tos as u8;
         let (token, close) = if test { (self.admit(granted, arrival, now)?, 0) } else { (0, flag::CLOSE) };
@@ -275,16 +324,16 @@ impl Server {
         Ok(Reaction::Answer { tos })
     }
 
-    /// Creates a session, replacing one that was never used if necessary. Returns its token.
+    /// Creates a session, replacing one that was never used or is idle if necessary. Returns its token.
     fn admit(&mut self, params: Params, arrival: &Arrival, now: Tick) -> Result<u64, Silence> {
         self.sweep(now.steady);
         let client = access::Client::of(arrival.from.ip());
-        if self.per_client.get(&client).is_some_and(|n| *n >= self.rules.sessions_per_client) {
+        if self.per_client.get(&client).copied().unwrap_or(0) >= self.rules.sessions_per_client {
             // Forged requests in its name must not lock a client out.
-            self.make_room(|s| access::Client::of(s.client.ip()) == client)?;
+            self.remove_unused(|s| access::Client::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
-            self.make_room(|_| true)?;
+            self.remove_unused(|_| true).or_else(|_| self.remove_idle(client, now.steady))?;
         }
         let token = loop {
             let token = self.draw();
@@ -310,13 +359,24 @@ impl Server {
     }
 
     /// Removes the oldest session that was never used, among those for which `meant` is true.
-    fn make_room(&mut self, meant: impl Fn(&Session) -> bool) -> Result<(), Silence> {
+    fn remove_unused(&mut self, meant: impl Fn(&Session) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
         let place = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
         if let Some(token) = self.unused.remove(place) {
             self.remove(token);
         }
+        Ok(())
+    }
+
+    /// Removes the session that has been idle longest, of those whose client holds more than `client`.
+    fn remove_idle(&mut self, client: access::Client, now: SteadyTime) -> Result<(), Silence> {
+        let holds = |client| self.per_client.get(&client).copied().unwrap_or(0);
+        let own = holds(client);
+        let may_go = |s: &Session| s.is_idle(now) && holds(access::Client::of(s.client.ip())) > own;
+        let idle = self.sessions.iter().filter(|(_, s)| may_go(s));
+        let longest = idle.min_by_key(|(_, s)| s.last).map(|(token, _)| *token);
+        self.remove(longest.ok_or(Silence::Limited)?);
         Ok(())
     }
 
@@ -382,6 +442,11 @@ impl Server {
         if !session.may_ask(rules, now.steady) {
             return Err(Silence::Limited);
         }
+        if session.first.is_none() {
+            let Params { duration, interval, .. } = session.params;
+            self.begun = Some(Begun { duration, interval });
+            self.addresses.prove(access::Client::of(arrival.from.ip()), now.steady);
+        }
         let first = *session.first.get_or_insert(now.steady);
         session.last = now.steady;
         let (count, window) = session.received.note(asked.seq);
@@ -424,4 +489,16 @@ fn find<'a>(
     arrival: &Arrival,
 ) -> Result<&'a mut Session, Silence> {
     sessions.get_mut(&token).filter(|s| s.client == arrival.from).ok_or(Silence::NoSession)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_takes_no_more_memory_than_is_counted() {
+        // Its places in three tables, and the fills that its client names.
+        let bytes = size_of::<Session>() + 64 + 2 * super::super::params::FILL_LEN;
+        assert!(2 * bytes as u64 <= SESSION_BYTES, "{bytes}");
+    }
 }

@@ -4,7 +4,7 @@ use crate::policy::{Gate, ONE_WAY, Policy, Scope};
 use core::fmt;
 use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
-use jitlat_core::{Span, TestSpec};
+use jitlat_core::{Span, TestSpec, units};
 
 /// Rates are limited within every window of this length, so that no burst passes a limit.
 pub const WINDOW: Span = Span::millis(100);
@@ -177,7 +177,9 @@ impl Limits {
         }
         let duration = spec.duration();
         if duration > self.duration {
-            return Err(Refusal::new("max-duration", Seconds(self.duration), Seconds(duration)));
+            let texts = [self.duration, duration].map(units::duration);
+            let asked = if texts[0] == texts[1] { "a little more" } else { &texts[1] };
+            return Err(Refusal::new("max-duration", &texts[0], asked));
         }
         let load = self.load(spec);
         // A window holds one packet at least: the mean rate is limited above.
@@ -248,7 +250,6 @@ struct InAWindow(u64, &'static str);
 struct Bytes(u64);
 struct Bits(u64);
 struct PerSecond(u64);
-struct Seconds(Span);
 
 impl fmt::Display for InAWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -271,12 +272,6 @@ impl fmt::Display for Bits {
 impl fmt::Display for PerSecond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} packets/s", self.0)
-    }
-}
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", self.0.as_seconds())
     }
 }
 
@@ -386,5 +381,35 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span(1_000), Schedule::Periodic).unwrap();
         assert_eq!(Limits::record_limit(&spec), 3024);
+    }
+
+    #[test]
+    fn streams_together_may_have_exactly_the_limit() {
+        let limits = Limits { rate: 100, bandwidth: 80_000, ..Limits::default() };
+        let load = |packets, bits| Load { packets, bits };
+        let together = |used, asked| limits.check_together(used, asked).map_err(|r| r.limit);
+        assert_eq!(together(load(4, 100), load(6, 100)), Ok(()));
+        assert_eq!(together(load(4, 100), load(7, 100)), Err("max-rate"));
+        assert_eq!(together(load(1, 5000), load(1, 3000)), Ok(()));
+        assert_eq!(together(load(1, 5000), load(1, 3001)), Err("max-bandwidth"));
+        assert_eq!(together(load(1, 5000), load(1, 9000)), Err("max-bandwidth"));
+        assert_eq!(together(Load::default(), load(900, 90_000)), Ok(()), "one alone was checked before");
+    }
+
+    #[test]
+    fn a_policy_says_bytes_where_a_limit_says_bits() {
+        let mut policy = Policy::default();
+        let mut limits = Limits { bandwidth: 8_000_004, ..Limits::default() };
+        policy.service(ONE_WAY).client.bytes = Some(1_000_000);
+        limits.follow(&policy);
+        assert_eq!(limits.bandwidth, 8_000_004, "the same, but for the rest of the division");
+        policy.service(ONE_WAY).client.bytes = Some(2_000_000);
+        policy.service(ONE_WAY).client.packets = Some(500);
+        limits.follow(&policy);
+        assert_eq!((limits.bandwidth, limits.rate), (16_000_000, 500));
+        policy.service(ONE_WAY).total.bytes = Some(1000);
+        policy.service(ONE_WAY).total.packets = Some(20);
+        limits.follow(&policy);
+        assert_eq!((limits.bandwidth, limits.rate), (8000, 20), "not more than all have together");
     }
 }

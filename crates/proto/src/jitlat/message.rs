@@ -192,8 +192,8 @@ pub enum ChunkData {
     /// What the server received: 1024 records a chunk, the last one possibly fewer.
     Records(Vec<PacketRecord>),
     /// When the server's packets left, by sequence number, `i64::MIN` = unknown: 4096 stamps per chunk, the last chunk
-    /// may have fewer.
-    Stamps(Source, Vec<i64>),
+    /// may have fewer. With when each entered the queue of its interface, or nothing if no entry is known.
+    Stamps(Source, Vec<i64>, Vec<i64>),
 }
 
 /// The end of a flow's results.

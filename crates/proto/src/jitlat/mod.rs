@@ -18,6 +18,7 @@ pub mod limits;
 pub mod message;
 pub mod packet;
 pub mod recording;
+pub mod rendezvous;
 pub mod server;
 pub mod session_table;
 pub mod stream;

@@ -125,17 +125,19 @@ impl Extend<PacketRecord> for Recording {
 /// The value for a missing stamp.
 const MISSING: i64 = i64::MIN;
 
-/// When each packet of a stream really left, by sequence number: 8 bytes a packet.
+/// When each packet of a stream really left, by sequence number: 8 bytes a packet; and when it entered the queue of its
+/// interface, where the kernel stamped that, for 8 bytes more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentStamps {
     stamps: Vec<i64>,
+    entries: Vec<i64>,
     source: Source,
 }
 
 impl SentStamps {
     /// Without stamps; those to come are of kind `source`.
     pub fn new(source: Source) -> SentStamps {
-        SentStamps { stamps: Vec::new(), source }
+        SentStamps { stamps: Vec::new(), entries: Vec::new(), source }
     }
 
     /// Allocates memory for sequence numbers below `packets` now, all missing.
@@ -153,6 +155,35 @@ impl SentStamps {
             self.reserve(seq + 1);
         }
         self.stamps[seq] = at.0;
+    }
+
+    /// Allocates memory for the entries of sequence numbers below `packets` now, all missing.
+    pub fn reserve_entries(&mut self, packets: usize) {
+        if packets > self.entries.len() {
+            self.entries.resize(packets, MISSING);
+        }
+    }
+
+    /// Records that packet `seq` entered the queue of its interface at `at`, by the kernel's clock.
+    #[inline]
+    pub fn set_entry(&mut self, seq: u32, at: WallTime) {
+        let seq = seq as usize;
+        if seq >= self.entries.len() {
+            self.reserve_entries(seq + 1);
+        }
+        self.entries[seq] = at.0;
+    }
+
+    /// Takes over the entries that `other` has of the same stream.
+    pub fn take_entries(&mut self, other: &mut SentStamps) {
+        self.entries = std::mem::take(&mut other.entries);
+    }
+
+    /// When packet `seq` entered the queue of its interface, if that is known.
+    #[inline]
+    pub fn entry(&self, seq: i64) -> Option<WallTime> {
+        let at = *self.entries.get(usize::try_from(seq).ok()?)?;
+        (at != MISSING).then_some(WallTime(at))
     }
 
     /// When packet `seq` left, if that is known.
@@ -188,18 +219,47 @@ impl SentStamps {
         &self.stamps[start..start.saturating_add(count).min(self.stamps.len())]
     }
 
-    /// Appends raw stamps, as they come from [`raw`](SentStamps::raw).
-    pub(crate) fn extend_raw(&mut self, stamps: impl IntoIterator<Item = i64>) {
+    /// Packets that the host's own queue dropped: they entered it, the kernel saw none of them leave, and none `arrived`
+    /// (numbers, each once). 0 where stamps of packets that arrived are missing, too: then the others' prove nothing.
+    pub fn dropped_in_queue(&self, arrived: impl Iterator<Item = i64>) -> u64 {
+        let stays = |seq: i64| self.entry(seq).is_some() && self.get(seq).is_none();
+        let (mut all, mut unstamped) = (0u64, 0u64);
+        for seq in arrived {
+            all += 1;
+            unstamped += u64::from(stays(seq));
+        }
+        let stay = (0..self.entries.len() as i64).filter(|seq| stays(*seq)).count() as u64;
+        if unstamped * 100 > all { 0 } else { stay.saturating_sub(unstamped) }
+    }
+
+    /// The raw entries into the queue from sequence number `first` on, `count` of them: `i64::MIN` = missing. Empty if
+    /// none of the stream is known.
+    pub(crate) fn raw_entries(&self, first: usize, count: usize) -> Vec<i64> {
+        let known = if self.entries.is_empty() { 0 } else { count };
+        (first..first.saturating_add(known))
+            .map(|k| self.entries.get(k).copied().unwrap_or(MISSING))
+            .collect()
+    }
+
+    /// Appends raw stamps and entries, as they come from [`raw`](SentStamps::raw) and
+    /// [`raw_entries`](SentStamps::raw_entries).
+    pub(crate) fn extend_raw(&mut self, stamps: Vec<i64>, entries: Vec<i64>) {
+        if !entries.is_empty() {
+            self.reserve_entries(self.stamps.len());
+            self.entries.extend(entries);
+        }
         self.stamps.extend(stamps);
     }
 
     /// Replaces the sender's own reading in `record` by the stamp of its packet, if there is one, and keeps the
-    /// difference as [`send_lag`](PacketRecord::send_lag).
+    /// difference as [`send_lag`](PacketRecord::send_lag), that to the entry into the queue as
+    /// [`entry_lag`](PacketRecord::entry_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
         let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };
         record.set(Moment::Sent, Stamp { at: left, source: self.source });
         record.set_send_lag(left.checked_since(read));
+        record.set_entry_lag(self.entry(record.seq).and_then(|entered| entered.checked_since(read)));
     }
 }
 
@@ -254,13 +314,27 @@ mod tests {
     }
 
     #[test]
+    fn what_entered_the_queue_and_never_left_was_dropped_there() {
+        let mut stamps = SentStamps::new(Source::Kernel);
+        (0..500).for_each(|seq| stamps.set_entry(seq, WallTime(10)));
+        (0..500).filter(|seq| seq % 10 != 0).for_each(|seq| stamps.set(seq, WallTime(20)));
+        assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0)), 50);
+        // The stamp of one that arrived was lost.
+        assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0 || *seq == 40)), 49);
+        assert_eq!(stamps.dropped_in_queue(0..500), 0, "all arrived: stamps are missing");
+        assert_eq!(SentStamps::new(Source::Kernel).dropped_in_queue(0..9), 0);
+    }
+
+    #[test]
     fn joining_replaces_the_reading_and_keeps_the_lag() {
         let mut stamps = SentStamps::new(Source::Kernel);
         stamps.set(2, WallTime(1500));
+        stamps.set_entry(2, WallTime(1100));
         let mut hit = PacketRecord::one_way(2, WallTime(1000), WallTime(9000));
         stamps.join(&mut hit);
         assert_eq!(hit.stamp(Moment::Sent), Some(Stamp { at: WallTime(1500), source: Source::Kernel }));
         assert_eq!(hit.send_lag(), Some(Span(500)));
+        assert_eq!(hit.local_queue(), Some((Span(400), Source::Kernel)));
         for seq in [0, 3, -2, i64::MAX] {
             let before = PacketRecord::one_way(seq, WallTime(1000), WallTime(9000));
             let mut after = before;

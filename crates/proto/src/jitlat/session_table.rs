@@ -163,7 +163,6 @@ impl SessionTable {
                 Err(_) => {}
             }
         };
-        grant.set_busy(true, now);
         let Claim { id, memory, sent, received, .. } = claim;
         self.sessions.insert(id, Entry { client, memory, grant, sent, received, kept: None });
         Ok(())
@@ -200,10 +199,19 @@ impl SessionTable {
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
             entry.grant.shrink(entry.memory);
-            entry.grant.set_busy(false, now);
+            entry.grant.touch(now);
             (entry.sent, entry.received) = Default::default();
             entry.kept = Some((results, until));
         }
+    }
+
+    /// The test of `id` is in use at `now`, or is not if `None`. Returns whether it has to make room for others.
+    pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
+        let Some(entry) = self.sessions.get(&id) else { return false };
+        if let Some(now) = used {
+            entry.grant.touch(now);
+        }
+        entry.grant.is_evicted()
     }
 
     /// The results of `id`. Knowing the identifier is enough to get them, because a client's address may have changed.
@@ -351,11 +359,31 @@ mod tests {
         let long =
             SessionTable::sharing(Limits { keep: Span::seconds(600), ..l.limits.clone() }, l.gate.clone());
         l.limits = long.limits;
-        l.keep(SessionId(1), results(), SteadyTime(0));
-        assert_eq!(admit(&mut l, 4, B, 1, 1_000_000_000), Err("max-sessions"), "not idle for long");
-        assert_eq!(admit(&mut l, 4, B, 1, 3_000_000_000), Ok(()));
-        l.expire(SteadyTime(3_000_000_000));
+        l.keep(SessionId(1), results(), SteadyTime(1));
+        let running = [2, 3].map(SessionId);
+        for id in running {
+            assert!(!l.is_evicted(id, Some(SteadyTime(900_000_000))));
+        }
+        assert_eq!(admit(&mut l, 4, B, 1, 400_000_000), Err("max-sessions"), "not idle for long");
+        assert_eq!(admit(&mut l, 4, B, 1, 1_000_000_000), Ok(()));
+        l.expire(SteadyTime(1_000_000_000));
         assert!(!l.find(SessionId(1)).is_kept() && l.sessions() == 3);
+    }
+
+    #[test]
+    fn a_test_of_which_nothing_comes_makes_room_and_one_in_use_does_not() {
+        let mut l = sessions();
+        let at = |ms: i64| ms * 1_000_000;
+        for (id, client) in [(1, A), (2, B), (3, "192.0.2.3")] {
+            assert_eq!(admit(&mut l, id, client, 1, at(0)), Ok(()));
+        }
+        for ms in (0..3000).step_by(100) {
+            assert!(!l.is_evicted(SessionId(1), Some(SteadyTime(at(ms)))));
+        }
+        assert_eq!(admit(&mut l, 4, "192.0.2.4", 1, at(3000)), Ok(()));
+        let evicted = [1, 2, 3].map(|id| l.is_evicted(SessionId(id), None));
+        assert_eq!(evicted.map(usize::from).iter().sum::<usize>(), 1, "{evicted:?}");
+        assert!(!evicted[0], "the one in use");
     }
 
     #[test]
@@ -369,5 +397,27 @@ mod tests {
         for bad in ["", "ff", "+0ff0000000000a1", "00ff0000000000a1b", "00ff0000000000g1"] {
             assert_eq!(bad.parse::<SessionId>(), Err(NotASession), "{bad}");
         }
+    }
+
+    #[test]
+    fn limits_of_all_clients_together_hold_for_each_rate() {
+        let load = |packets| Load { packets, bits: packets * 800 };
+        let admitted = |set: fn(&mut crate::policy::Quota)| {
+            let limits = Limits::default();
+            let mut policy = crate::policy::Policy::default();
+            limits.apply_to(&mut policy);
+            set(&mut policy.service(ONE_WAY).total);
+            let mut table = SessionTable::sharing(limits, Gate::new(policy));
+            let mut admit = |id, client: &str| {
+                let (client, sent) = (client.parse().unwrap(), load(6));
+                let claim = Claim { id: SessionId(id), client, memory: 0, sent, received: Load::default() };
+                table.admit(claim, SteadyTime(0)).map_err(|r| r.to_string())
+            };
+            (admit(1, A), admit(2, B).map_err(|why| why.split(' ').next().unwrap_or_default().to_owned()))
+        };
+        assert_eq!(admitted(|_| ()), (Ok(()), Ok(())));
+        assert_eq!(admitted(|total| total.packets = Some(100)), (Ok(()), Err("max-rate".to_owned())));
+        assert_eq!(admitted(|total| total.bytes = Some(6000)), (Ok(()), Err("max-bandwidth".to_owned())));
+        assert_eq!(admitted(|total| total.bytes = Some(12_000)), (Ok(()), Ok(())));
     }
 }

@@ -15,7 +15,7 @@ mod tally;
 pub use client::{Client, Mode};
 pub use packet::{FollowUp, Header, Kind};
 pub use report::Report;
-pub use server::{Reaction, Server, ServerRules};
+pub use server::{Begun, Reaction, Server, ServerRules};
 
 /// UDP port of LaTe servers.
 pub const PORT: u16 = 46_000;

@@ -248,3 +248,54 @@ pub(crate) fn turn_into_reply(packet: &mut [u8]) -> bool {
 pub(crate) fn push_payload(out: &mut Vec<u8>, length: usize) {
     out.extend((0..length).map(|i| (i & 0x0f) as u8));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_seconds_and_microseconds() {
+        let header = Header::new(Kind::ALL[0], 1, 2, 3);
+        let at = |ns: i64| header.at(WallTime(ns));
+        let parts = |ns: i64| (at(ns).seconds, at(ns).micros);
+        assert_eq!(parts(1_795_000_003_123_456_789), (1_795_000_003, 123_456));
+        assert_eq!(parts(2_000_999_999), (2, 999));
+        assert_eq!(parts(999_999_999), (0, 999_999));
+        assert_eq!((parts(-1), at(-1).time()), ((0, 0), None), "before 1970 there is none");
+        assert_eq!(at(1_795_000_003_123_456_789).time(), Some(WallTime(1_795_000_003_123_456_000)));
+        assert_eq!(at(5_000).time(), Some(WallTime(5_000)), "zero seconds, and microseconds");
+        assert_eq!(at(5 * SECOND).time(), Some(WallTime(5 * SECOND)), "seconds, and no microseconds");
+        let impossible = |seconds, micros| Header { seconds, micros, ..header }.time();
+        assert_eq!(impossible(1, 999_999), Some(WallTime(1_999_999_000)));
+        assert_eq!(
+            (impossible(1, 1_000_000), impossible(u64::MAX, 0), impossible(9_223_372_036, 999_999)),
+            (None, None, None)
+        );
+        assert_eq!((header.took(Span(7_000_001)).micros, header.took(Span(0)).micros), (7_000, 1));
+    }
+
+    #[test]
+    fn only_packets_with_a_payload_are_longer_than_their_header() {
+        for kind in Kind::ALL {
+            let alone = matches!(kind, Kind::Init | Kind::Ack | Kind::FollowUpControl | Kind::FollowUpData);
+            let length = Header::new(kind, 1, 2, 100).packet_length();
+            assert_eq!(length, if alone { HEADER_LEN } else { HEADER_LEN + 100 }, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn each_fixed_bit_is_checked() {
+        let bytes = Header::new(Kind::ALL[0], 1, 2, 3).to_bytes();
+        assert!(Header::parse(&bytes).is_some());
+        for bit in 0..16 {
+            let mut wrong = bytes;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            // The lower half of the second byte is the kind.
+            assert_eq!(
+                Header::parse(&wrong).is_some(),
+                (8..12).contains(&bit) && wrong[1] & 0x0f < Kind::ALL.len() as u8,
+                "{bit}"
+            );
+        }
+    }
+}

@@ -178,6 +178,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_report_says_in_nanoseconds() {
+        let report: Report = "71-112.25-161-5-0-0-1-16.00000-4-0-0-1-0".parse().unwrap();
+        let far = FarReport::from(&report);
+        let us = |us: f64| Some(Span((us * 1e3) as i64));
+        assert_eq!((far.min, far.mean, far.max, far.stddev), (us(71.0), us(112.25), us(161.0), us(4.0)));
+        // Of five packets with four errors there is one latency, which has no deviation.
+        let lone = FarReport::from(&Report { errors: 4, ..report });
+        assert_eq!((lone.mean, lone.stddev), (us(112.25), None));
+        let none = FarReport::from(&Report { min_us: None, ..report });
+        assert_eq!((none.min, none.mean, none.max, none.stddev), (None, None, None, None));
+    }
+
+    #[test]
     fn older_releases() {
         let six: Report = "10-12.5-20-5-1-2".parse().unwrap();
         assert_eq!((six.errors, six.stamps, six.out_of_order), (0, Some(Source::Kernel), 1));

@@ -83,6 +83,25 @@ pub enum Reaction {
     },
 }
 
+/// A test whose first packet came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Its number.
+    pub id: u16,
+    /// Whether only the client sends.
+    pub unidirectional: bool,
+    /// Whether its client has proven to receive what is sent to its address, or needs no proof.
+    pub proven: bool,
+}
+
+impl core::fmt::Display for Begun {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let kind = if self.unidirectional { "unidirectional" } else { "ping-like" };
+        let proof = if self.proven { "" } else { ", its address without proof" };
+        write!(f, "session {}: {kind}{proof}", self.id)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Session<R> {
     /// How the client's last packet arrived, and so how to reach it.
@@ -168,6 +187,12 @@ impl<R> Session<R> {
         }
     }
 
+    /// The test, if its first packet was counted just now.
+    fn begun(&self, id: u16) -> Option<Begun> {
+        let (unidirectional, proven) = (self.unidirectional.is_some(), self.credit == Credit::Proven);
+        (self.packets == 1).then_some(Begun { id, unidirectional, proven })
+    }
+
     /// When it is forgotten if nothing comes.
     fn forget(&self, idle: Span) -> SteadyTime {
         let over = self.ended || self.phase == (Phase::Reported { stopped: true });
@@ -230,6 +255,7 @@ pub struct Server<R = ()> {
     sessions: ShareTable<Name, Session<R>>,
     /// Every session, under the time at which it is to be checked.
     agenda: BTreeSet<(SteadyTime, Name)>,
+    begun: Option<Begun>,
 }
 
 impl<R: Copy> Server<R> {
@@ -240,8 +266,19 @@ impl<R: Copy> Server<R> {
             sessions: ShareTable::new(rules.sessions, rules.sessions_per_client),
             rules,
             agenda: BTreeSet::new(),
+            begun: None,
         }
     }
+
+    /// The test that the datagram handled last began; `None` if it was no test's first packet, or was asked before.
+    pub fn take_begun(&mut self) -> Option<Begun> {
+        self.begun.take()
+    }
+
+    /// Bytes that a session takes at most: with its count of packets and its place in the agenda.
+    pub const BYTES_PER_SESSION: usize = ShareTable::<Name, Session<R>>::bytes_per_entry()
+        + size_of::<Tally>()
+        + 2 * size_of::<(SteadyTime, Name)>();
 
     /// Sessions at the moment.
     pub fn sessions(&self) -> usize {
@@ -316,6 +353,7 @@ impl<R: Copy> Server<R> {
                 }
                 session.packets += 1;
                 tally.note(header.seq, header.time().map(|t| arrival.at - t));
+                self.begun = session.begun(header.id);
                 let stopped = matches!(session.phase, Phase::Reporting { stopped: true, .. });
                 if !stopped {
                     // A test that was only silent continues.
@@ -335,6 +373,7 @@ impl<R: Copy> Server<R> {
                     return Err(Silence::Foreign);
                 }
                 session.packets += 1;
+                self.begun = session.begun(header.id);
                 session.credit.spend(datagram.len());
                 let reaction = session.follow_up.map_or(Reaction::Answer, Reaction::AnswerAndFollow);
                 if kind.ends() && !session.ended {

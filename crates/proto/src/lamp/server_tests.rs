@@ -70,6 +70,20 @@ impl Bench {
 }
 
 #[test]
+fn the_first_packet_begins_a_test() {
+    for (mode, kind) in [(1, Kind::Request), (2, Kind::Continue)] {
+        let mut bench = Bench::new();
+        bench.open(0, mode);
+        assert_eq!(bench.server.take_begun(), None, "nobody has tested anything yet");
+        bench.ask(10, kind, 0, 0);
+        let begun = Begun { id: 7, unidirectional: mode == 2, proven: true };
+        assert_eq!(bench.server.take_begun(), Some(begun));
+        bench.ask(20, kind, 1, 0);
+        assert_eq!(bench.server.take_begun(), None);
+    }
+}
+
+#[test]
 fn a_delivered_report_is_the_last_word() {
     let mut bench = Bench::new();
     bench.open(0, 2);

@@ -114,3 +114,98 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn us(us: i64) -> Option<Span> {
+        Some(Span(us * 1000))
+    }
+
+    fn tally(packets: &[(u16, Option<Span>)]) -> Tally {
+        let mut tally = Tally::new();
+        packets.iter().for_each(|(seq, latency)| tally.note(*seq, *latency));
+        tally
+    }
+
+    #[test]
+    fn latencies_of_the_packets_that_have_one() {
+        let tally = tally(&[(0, us(100)), (1, us(300)), (2, None), (3, us(0)), (4, us(-5)), (5, us(140))]);
+        let report = tally.report(Source::Kernel, false);
+        assert_eq!((report.min_us, report.max_us, report.mean_us), (Some(100), 300, 180.0));
+        // (80² + 120² + 40²) / 2
+        assert!((report.variance_us2 - 11_200.0).abs() < 1e-6, "{}", report.variance_us2);
+        assert_eq!(
+            (report.received, report.errors, report.out_of_order, report.duplicates),
+            (6, 3, 0, Some(0))
+        );
+        assert_eq!((report.highest_seq, report.wraps), (Some(5), 0));
+    }
+
+    #[test]
+    fn a_latency_is_cut_to_microseconds_and_one_alone_has_no_variance() {
+        let report = tally(&[(7, Some(Span(1999)))]).report(Source::User, true);
+        assert_eq!((report.min_us, report.max_us, report.variance_us2), (Some(1), 1, 0.0));
+        let none = tally(&[(7, Some(Span(999)))]).report(Source::User, true);
+        assert_eq!((none.min_us, none.errors, none.timed_out), (None, 1, true));
+        assert!(!Tally::new().has_received() && tally(&[(7, None)]).has_received());
+        assert_eq!(Tally::new().report(Source::User, true).highest_seq, None);
+    }
+
+    #[test]
+    fn order_and_copies_also_over_a_wrap() {
+        let seqs = [65_533, 65_535, 65_534, 0, 0, 65_535, 2, 1, 2, 65_533];
+        let tally = tally(&seqs.map(|seq| (seq, us(1))));
+        let report = tally.report(Source::User, false);
+        assert_eq!((report.received, report.out_of_order, report.duplicates), (6, 2, Some(4)));
+        assert_eq!((report.highest_seq, report.wraps), (Some(2), 1));
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_cannot_be_known_again() {
+        let window = WINDOW as u16;
+        let copies = |seqs: &[u16]| {
+            let packets: Vec<_> = seqs.iter().map(|seq| (*seq, us(1))).collect();
+            tally(&packets).duplicates
+        };
+        assert_eq!(copies(&[0, window - 1, 0]), 1, "within the window");
+        assert_eq!(copies(&[0, window, 0]), 0, "outside");
+        // A number in the same place of the next turn is another packet.
+        assert_eq!(copies(&[5, 5 + window, 5 + window]), 1);
+        assert_eq!(copies(&[5, 6, 5 + 2 * window, 6 + 2 * window]), 0);
+        for gap in [1, 63, 64, 65, 127, 128, 129, window - 1, window, window + 1] {
+            for first in [0, 1, 63, 64, 100] {
+                assert_eq!(copies(&[first, first + gap, first + gap]), 1, "{first} and {gap} later, twice");
+                assert_eq!(
+                    copies(&[first, first + gap, first + gap - 1]),
+                    u64::from(gap == 1),
+                    "{first}, {gap}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn as_a_set_of_all_numbers_has_it(steps in prop::collection::vec((-40i64..120, 1i64..1000), 1..400)) {
+            let (mut tally, mut seen, mut next) = (Tally::new(), HashSet::new(), 1000i64);
+            let (mut highest, mut late, mut copies) = (None::<i64>, 0, 0);
+            for (step, latency) in steps {
+                let number = (next + step).max(0);
+                tally.note(number as u16, us(latency));
+                if seen.insert(number) {
+                    late += u64::from(highest.is_some_and(|h| number < h));
+                    highest = Some(highest.map_or(number, |h| h.max(number)));
+                } else {
+                    copies += 1;
+                }
+                next = highest.unwrap_or(number);
+            }
+            prop_assert_eq!((tally.duplicates, tally.out_of_order), (copies, late));
+            prop_assert_eq!((tally.received, tally.highest), (seen.len() as u64, highest));
+        }
+    }
+}

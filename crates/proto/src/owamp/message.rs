@@ -341,3 +341,26 @@ impl DataRecord {
         out.push(self.ttl);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_ranges_ascend_and_lie_apart() {
+        let in_order = |ranges: &[(u32, u32)]| {
+            let ranges: Vec<SkipRange> =
+                ranges.iter().map(|(first, last)| SkipRange { first: *first, last: *last }).collect();
+            SkipRange::are_in_order(&ranges, 10)
+        };
+        assert!(
+            in_order(&[])
+                && in_order(&[(0, 0)])
+                && in_order(&[(0, 9)])
+                && in_order(&[(1, 2), (3, 3), (5, 9)])
+        );
+        for wrong in [&[(0, 10)][..], &[(3, 2)], &[(1, 2), (2, 3)], &[(3, 4), (1, 2)], &[(1, 2), (5, 4)]] {
+            assert!(!in_order(wrong), "{wrong:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use super::proofs::WrongProofs;
 use super::{Limit, Policy, Quota, Refusal, Scope, Service};
 use crate::access::Client;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +29,8 @@ impl Ask {
     }
 }
 
-/// How long something must be idle before it makes room for others.
-const IDLE: Span = Span::seconds(2);
+/// Something may be idle for as long as it was in use, at least and at most for so long, before it makes room for others.
+const PATIENCE: (Span, Span) = (Span::millis(500), Span::seconds(10));
 
 /// Grants what the policy allows, and counts it until it is given back. Clones share the same counts.
 #[derive(Clone, Debug)]
@@ -61,10 +61,21 @@ struct Held {
 
 #[derive(Debug)]
 struct Activity {
+    granted: SteadyTime,
     /// When it was last used, ns on the steady clock.
     last: AtomicI64,
     busy: AtomicBool,
     evicted: AtomicBool,
+}
+
+impl Activity {
+    /// How long it has been idle, in thousandths of how long it may be; `None`: it makes no room for others.
+    fn idle(&self, now: SteadyTime) -> Option<i64> {
+        let last = SteadyTime(self.last.load(Relaxed));
+        let patience = (last - self.granted).clamp(PATIENCE.0, PATIENCE.1);
+        let idle = now - last;
+        (!self.busy.load(Relaxed) && idle >= patience).then_some(idle.0 / (patience.0 / 1000))
+    }
 }
 
 /// What was granted; dropping it gives it back.
@@ -82,10 +93,9 @@ impl Grant {
         self.activity.last.store(now.0, Relaxed);
     }
 
-    /// While it is busy it never makes room for others. Idle from `now` on if it is not.
-    pub fn set_busy(&self, busy: bool, now: SteadyTime) {
-        self.touch(now);
-        self.activity.busy.store(busy, Relaxed);
+    /// From now on it never makes room for others.
+    pub fn set_busy(&self) {
+        self.activity.busy.store(true, Relaxed);
     }
 
     /// Whether it has made room for others: its holder must end. It no longer counts.
@@ -106,6 +116,17 @@ impl Drop for Grant {
     fn drop(&mut self) {
         self.gate.state().granted.retain(|held| held.number != self.number);
     }
+}
+
+/// Room for a table of sessions.
+#[derive(Debug)]
+pub struct Table {
+    /// Sessions.
+    pub entries: usize,
+    /// Of these, sessions of one client.
+    pub per_client: usize,
+    /// Its memory.
+    pub memory: Grant,
 }
 
 /// What is counted: its names in refusals, by [`Scope`], the limit, and how much is asked for.
@@ -167,8 +188,8 @@ impl Gate {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, what is idle longest of
-    /// clients that hold more than this one makes room.
+    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, what is idle of clients that
+    /// hold more than this one makes room: what has been idle longest, compared to how long it was in use.
     ///
     /// # Errors
     /// The rule that forbids it.
@@ -191,15 +212,49 @@ impl Gate {
                 return Err(Refusal::Limit(reached.limit));
             }
         }
+        Ok(self.grant(&mut state, service, client, ask, now))
+    }
+
+    fn grant(&self, state: &mut State, service: Service, client: Client, ask: Ask, now: SteadyTime) -> Grant {
         state.next += 1;
         let number = state.next;
         let activity = Arc::new(Activity {
+            granted: now,
             last: AtomicI64::new(now.0),
             busy: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
         });
         state.granted.push(Held { number, service, client, ask, activity: Arc::clone(&activity) });
-        Ok(Grant { gate: self.clone(), number, activity })
+        Grant { gate: self.clone(), number, activity }
+    }
+
+    /// Reserves memory for a table of at most `entries` sessions of `service`, each of `size` bytes, which are not admitted
+    /// one by one: at most a sixteenth of the memory of all, so that others have room.
+    pub fn reserve_table(&self, service: Service, entries: usize, size: usize, now: SteadyTime) -> Table {
+        let policy = self.policy();
+        let size = size.max(1) as u64;
+        let least = |limits: [Option<u64>; 2]| limits.into_iter().flatten().min().unwrap_or(u64::MAX);
+        let sessions = |scopes: [Scope; 2]| {
+            least(scopes.map(|scope| policy.quota(service, scope).sessions.map(|n| n as u64)))
+        };
+        let memory = |scopes: [Scope; 2]| least(scopes.map(|scope| policy.quota(service, scope).memory));
+        let (of_client, of_all) =
+            ([Scope::ServiceClient, Scope::Client], [Scope::ServiceTotal, Scope::Total]);
+        let mut state = self.state();
+        let used = |scope: Scope| -> u64 {
+            let of_scope = |held: &&Held| !scope.is_of_a_service() || held.service == service;
+            state.granted.iter().filter(of_scope).map(|held| held.ask.memory).sum()
+        };
+        let free =
+            of_all.map(|scope| policy.quota(service, scope).memory.map(|m| m.saturating_sub(used(scope))));
+        let share = policy.total.memory.map_or(u64::MAX, |memory| memory / 16);
+        let entries = (entries as u64).min(sessions(of_all)).min(least(free).min(share) / size);
+        let per_client = entries.min(sessions(of_client)).min(memory(of_client) / size);
+        let ask = Ask { memory: entries * size, ..Ask::default() };
+        // Of no client.
+        let grant = self.grant(&mut state, service, Client::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
+        grant.set_busy();
+        Table { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
 
     /// `address` gave a wrong key: after a second one it has to wait before it may connect again. Returns whether that
@@ -244,8 +299,8 @@ impl State {
         Ok(())
     }
 
-    /// Evicts what has been idle longest of a client that holds more than `client`; false if there is none, or if the
-    /// limit is the client's own.
+    /// Evicts what has been idle longest, compared to how long it may be, of a client that holds more than `client`; false
+    /// if there is none, or if the limit is the client's own.
     fn make_room(&mut self, reached: &Reached, service: Service, client: Client, now: SteadyTime) -> bool {
         let Reached { scope, resource, .. } = reached;
         if scope.is_of_a_client() {
@@ -257,16 +312,11 @@ impl State {
         let holds =
             |whose: Client| -> u64 { self.granted.iter().filter(|held| held.client == whose).map(of).sum() };
         let own = holds(client);
-        let idle = self.granted.iter().enumerate().filter(|(_, held)| {
-            let last = SteadyTime(held.activity.last.load(Relaxed));
-            of(held) > 0
-                && !held.activity.busy.load(Relaxed)
-                && now - last >= IDLE
-                && held.client != client
-                && holds(held.client) > own
+        let idle = self.granted.iter().enumerate().filter_map(|(place, held)| {
+            let idle = held.activity.idle(now).filter(|_| of(held) > 0 && held.client != client)?;
+            (holds(held.client) > own).then_some((idle, place))
         });
-        let oldest = idle.min_by_key(|(_, held)| held.activity.last.load(Relaxed)).map(|(place, _)| place);
-        let Some(place) = oldest else { return false };
+        let Some((_, place)) = idle.max() else { return false };
         let held = self.granted.swap_remove(place);
         held.activity.evicted.store(true, Relaxed);
         true

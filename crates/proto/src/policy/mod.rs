@@ -16,16 +16,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod file;
 mod gate;
 mod meters;
 mod proofs;
 mod quota;
 
 pub use crate::jitlat::limits::Refusal as Limit;
-pub use gate::{Ask, Gate, Grant};
+pub use gate::{Ask, Gate, Grant, Table};
 pub use meters::Meters;
 pub use quota::{Quota, Scope};
 
+use crate::accounts::ClientLimits;
 use core::net::IpAddr;
 use jitlat_core::Span;
 use jitlat_core::passive::Prefix;
@@ -44,13 +46,15 @@ pub const STAMP: Service = "stamp";
 pub const TWAMP: Service = "twamp";
 /// LaMP, over UDP and in frames.
 pub const LAMP: Service = "lamp";
+/// IRTT.
+pub const IRTT: Service = "irtt";
 /// TCP request-response.
 pub const TCP: Service = "tcp";
 /// Packet digests.
 pub const DIGESTS: Service = "digests";
 
 /// Every service. A protocol that is added has its line here, and its cases in the test of all rules.
-pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, LAMP, TCP, DIGESTS];
+pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, LAMP, IRTT, TCP, DIGESTS];
 
 /// Which networks are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +87,8 @@ pub struct Rules {
     pub client: Quota,
     /// What all clients get of it together.
     pub total: Quota,
+    /// What one connection gets of it: TCP request-response only.
+    pub connection: ClientLimits,
 }
 
 /// The rules of a server.
@@ -127,6 +133,9 @@ impl Default for Policy {
                 (ONE_WAY, rules(Some((256, 40)), Some((128, 32)))),
                 (TEST_PORT, rules(Some((256, 32)), None)),
                 (TWAMP, rules(Some((64, 16)), Some((256, 64)))),
+                (STAMP, rules(None, Some((16_384, 4096)))),
+                (LAMP, rules(None, Some((16_384, 256)))),
+                (IRTT, rules(None, Some((4096, 64)))),
                 (TCP, rules(Some((64, 16)), None)),
                 // A session is a capture; connections that have not asked for one end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
@@ -159,18 +168,6 @@ impl Policy {
         self.services.entry(service).or_default()
     }
 
-    /// Takes over the limits that differ between `new` and `old`: what was changed on purpose.
-    pub fn apply_changes(&mut self, new: &Policy, old: &Policy) {
-        self.client.apply_changes(&new.client, &old.client);
-        self.total.apply_changes(&new.total, &old.total);
-        for service in SERVICES {
-            let of = |policy: &Policy, scope| policy.quota(service, scope);
-            let rules = self.service(service);
-            rules.client.apply_changes(&of(new, Scope::ServiceClient), &of(old, Scope::ServiceClient));
-            rules.total.apply_changes(&of(new, Scope::ServiceTotal), &of(old, Scope::ServiceTotal));
-        }
-    }
-
     /// Whether `service` is off.
     pub fn is_off(&self, service: Service) -> bool {
         self.services.get(service).is_some_and(|rules| rules.off)
@@ -200,6 +197,11 @@ impl Policy {
             Scope::Client => self.client.clone(),
             Scope::Total => self.total.clone(),
         }
+    }
+
+    /// The connection limits of `service`.
+    pub fn connection(&self, service: Service) -> ClientLimits {
+        self.services.get(service).map(|rules| rules.connection).unwrap_or_default()
     }
 
     /// The longest that something of `service` may last; `None`: not limited.

@@ -48,21 +48,6 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Takes over what differs between `new` and `old`.
-    pub(super) fn apply_changes(&mut self, new: &Quota, old: &Quota) {
-        fn take<T: PartialEq + Clone>(to: &mut Option<T>, new: &Option<T>, old: &Option<T>) {
-            if new != old {
-                to.clone_from(new);
-            }
-        }
-        take(&mut self.packets, &new.packets, &old.packets);
-        take(&mut self.bytes, &new.bytes, &old.bytes);
-        take(&mut self.connections, &new.connections, &old.connections);
-        take(&mut self.sessions, &new.sessions, &old.sessions);
-        take(&mut self.memory, &new.memory, &old.memory);
-        take(&mut self.duration, &new.duration, &old.duration);
-    }
-
     /// Whether it limits rates.
     pub(super) fn limits_rates(&self) -> bool {
         self.packets.is_some() || self.bytes.is_some()

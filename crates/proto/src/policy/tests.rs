@@ -55,6 +55,31 @@ fn a_service_that_is_off_admits_nobody() {
     }
 }
 
+#[test]
+fn switches_are_those_of_the_service() {
+    for service in SERVICES {
+        let mut policy = Policy::default();
+        assert!(!policy.is_off(service) && !policy.is_open(service), "{service}");
+        policy.service(service).open = true;
+        assert!(!policy.is_off(service) && policy.is_open(service), "{service}");
+        *policy.service(service) = Rules { off: true, ..Rules::default() };
+        assert!(policy.is_off(service) && !policy.is_open(service), "{service}");
+    }
+}
+
+#[test]
+fn a_connection_needs_no_wait_for_right_keys_and_sessions_need_none() {
+    let gate = Gate::new(Policy::default());
+    let admit = |ask, now| gate.admit(ONE_WAY, ip(A), ask, now).map(drop);
+    for _ in 0..3 {
+        gate.wrong_key(ip(A), second(0));
+    }
+    assert!(matches!(admit(Ask::CONNECTION, second(0)), Err(Refusal::WrongKeys(_))));
+    assert_eq!(admit(Ask::session(1), second(0)), Ok(()), "it has its connection already");
+    gate.right_key(ip(A));
+    assert_eq!(admit(Ask::CONNECTION, second(0)), Ok(()));
+}
+
 /// Every quota of what is held, in every scope, for every service: one less than the limit is granted.
 #[test]
 fn every_service_keeps_every_quota_in_every_scope() {
@@ -112,28 +137,60 @@ fn refusals_name_the_limit() {
 }
 
 #[test]
-fn when_full_the_oldest_idle_of_those_who_hold_more_makes_room() {
+fn when_full_the_longest_idle_of_those_who_hold_more_makes_room() {
     let mut policy = Policy::default();
     policy.service(TCP).total.connections = Some(4);
     policy.service(TCP).client.connections = Some(4);
     let gate = Gate::new(policy);
     let admit = |address: &str, s| gate.admit(TCP, ip(address), Ask::CONNECTION, second(s));
     let held: Vec<Grant> = (0..4).map(|k| admit(A, k).unwrap()).collect();
-    held[0].set_busy(true, second(4));
+    held[0].set_busy();
     held[2].touch(second(4));
-    assert_eq!(limit_of(admit(B, 2)), "max-connections", "none is idle for long");
-    let first = admit(B, 5).unwrap();
-    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, true, false, false]);
+    held[1].touch(second(4));
+    held[3].touch(second(5));
+    assert_eq!(limit_of(admit(B, 5)), "max-connections", "none is idle for long");
+    let first = admit(B, 7).unwrap();
+    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, false, true, false]);
     let second = admit(B, 20).unwrap();
-    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, true, false, true]);
+    assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, false, true, true]);
     // Both hold two now.
     assert_eq!(limit_of(admit(A, 30)), "max-connections");
     assert_eq!(limit_of(admit(B, 30)), "max-connections");
     // A third client has none yet: the oldest idle of the others goes, and never what is busy.
+    first.set_busy();
+    second.set_busy();
     let third = admit("198.51.100.1", 40).unwrap();
-    assert!(held[2].is_evicted() && !first.is_evicted() && !second.is_evicted() && !third.is_evicted());
+    assert!(held[1].is_evicted() && !first.is_evicted() && !second.is_evicted() && !third.is_evicted());
     drop(held);
     assert_eq!(gate.held(TCP).connections, 3);
+}
+
+#[test]
+fn the_longer_something_was_in_use_the_longer_it_may_be_idle() {
+    let mut policy = Policy::default();
+    policy.service(TCP).total.connections = Some(1);
+    for (used, idle) in [(0, 500), (300, 500), (5000, 5000), (60_000, 10_000)] {
+        let at = |ms: i64| SteadyTime(ms * 1_000_000);
+        let gate = Gate::new(policy.clone());
+        let admit = |address, ms| gate.admit(TCP, ip(address), Ask::CONNECTION, at(ms));
+        let held = admit(A, 0).unwrap();
+        held.touch(at(used));
+        assert!(admit(B, used + idle - 1).is_err() && !held.is_evicted(), "{used} ms");
+        assert!(admit(B, used + idle).is_ok() && held.is_evicted(), "{used} ms");
+    }
+}
+
+#[test]
+fn what_was_hardly_used_makes_room_before_what_stalls() {
+    let mut policy = Policy::default();
+    policy.service(TCP).total.connections = Some(2);
+    let gate = Gate::new(policy);
+    let admit = |address, s| gate.admit(TCP, ip(address), Ask::CONNECTION, second(s)).unwrap();
+    let used = admit(A, 0);
+    used.touch(second(8));
+    let silent = admit(B, 18);
+    let _third = admit("198.51.100.1", 20);
+    assert!(silent.is_evicted() && !used.is_evicted());
 }
 
 #[test]
@@ -184,4 +241,25 @@ fn rates_hold_for_a_client_and_in_all_of_a_service_and_of_all() {
         assert_eq!(taken(&stamp, B), if scope.is_of_a_client() { 2 } else { 0 }, "{scope:?}");
         assert_eq!(taken(&lamp, A), if scope.is_of_a_service() { 9 } else { 0 }, "{scope:?}");
     }
+}
+
+#[test]
+fn tables_take_memory_of_the_common_budget_and_leave_room() {
+    let mut policy = Policy::default();
+    policy.total.memory = Some(160_000);
+    policy.service(LAMP).client.sessions = Some(7);
+    policy.service(STAMP).client.memory = Some(300);
+    let gate = Gate::new(policy);
+    let lamp = gate.reserve_table(LAMP, 1000, 100, second(0));
+    assert_eq!((lamp.entries, lamp.per_client), (100, 7), "a sixteenth of the memory");
+    let stamp = gate.reserve_table(STAMP, 50, 100, second(0));
+    assert_eq!((stamp.entries, stamp.per_client), (50, 3));
+    assert_eq!((gate.held(LAMP).memory, gate.held(STAMP).memory), (10_000, 5000));
+    let session = |memory| gate.admit(ONE_WAY, ip(A), Ask::session(memory), second(60));
+    assert_eq!(limit_of(session(145_001)), "max-memory");
+    let rest = session(145_000).unwrap();
+    assert_eq!(gate.reserve_table(TWAMP, 50, 100, second(60)).entries, 0);
+    drop((stamp, rest));
+    assert_eq!(gate.held(STAMP).memory, 0);
+    assert_eq!(gate.reserve_table(STAMP, 50, 100, second(60)).entries, 50);
 }

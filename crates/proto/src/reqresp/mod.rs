@@ -168,4 +168,23 @@ mod tests {
         assert!(!respond(&[1, 2], WallTime(0), WallTime(0), &mut response));
         assert_eq!(client.receive(&[0; 19], WallTime(0)), Received::Malformed);
     }
+
+    #[test]
+    fn sizes_at_their_limits() {
+        let sizes = Sizes::new(SHORTEST_REQUEST, SHORTEST_RESPONSE).unwrap();
+        assert_eq!((sizes.request(), sizes.response()), (12, 20));
+        assert!(Sizes::new(LARGEST, LARGEST).is_some());
+        let mut client = Requester::new(sizes);
+        let (mut request, mut response) = (Vec::new(), [0; SHORTEST_RESPONSE]);
+        client.request(7, false, WallTime(1), &mut request);
+        assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
+        assert!(!respond(&request, WallTime(10), WallTime(20), &mut [0; SHORTEST_RESPONSE - 1]));
+        let damaged = |client: &mut Requester, response: &[u8]| match client.receive(response, WallTime(0)) {
+            Received::Reply(reply) => reply.damaged,
+            other => panic!("{other:?}"),
+        };
+        assert!(!damaged(&mut client, &response));
+        assert!(damaged(&mut client, &[&response[..], &[0]].concat()), "of another size than agreed on");
+        assert!(client.far_clock());
+    }
 }

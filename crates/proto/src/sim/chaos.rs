@@ -160,7 +160,11 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
             let data = if n.is_multiple_of(2) {
                 ChunkData::Records(vec![PacketRecord::new(i64::from(n)); (n % 5) as usize])
             } else {
-                ChunkData::Stamps(Source::Kernel, vec![i64::from(n); (n % 5) as usize])
+                ChunkData::Stamps(
+                    Source::Kernel,
+                    vec![i64::from(n); (n % 5) as usize],
+                    vec![7; (n % 5 * (n % 2)) as usize],
+                )
             };
             let crc = crate::jitlat::v3::checksum(&data);
             Message::Chunk(Chunk { flow: FlowId((n / 8 % 3) as u8), index: n / 32, crc, data })

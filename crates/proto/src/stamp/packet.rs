@@ -34,6 +34,15 @@ impl Layout {
         }
     }
 
+    /// Bytes of the shortest answer of which a sender can say which request it answers, and which a reflector recognises
+    /// as an answer. (The field after them is the request's TTL, which a widely used reflector omits.)
+    pub(crate) const fn least_answer(self) -> usize {
+        match self {
+            Layout::Clear => 38,
+            Layout::Keyed => 112,
+        }
+    }
+
     /// Bytes of the shortest complete answer.
     pub(crate) const fn shortest_answer(self) -> usize {
         match self {
@@ -199,21 +208,25 @@ impl Answer {
     }
 }
 
-/// Whether the reserved bytes of a request, as far as it has them, are zero: then it is STAMP, and the bytes at the
-/// position of a session identifier are one. A TWAMP sender has padding there.
+/// Whether the reserved bytes of a request are there and zero: then it is STAMP, and the bytes at the position of a session
+/// identifier are one. A TWAMP sender has padding there.
 pub(crate) fn is_stamp(layout: Layout, request: &[u8]) -> bool {
-    let Range { start, end } = layout.fields().reserved;
-    let reserved = request.get(start..end.min(request.len())).unwrap_or_default();
-    reserved.iter().all(|b| *b == 0)
+    let reserved = request.get(layout.fields().reserved.clone());
+    request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
+
+/// The error estimate of answers below [`Layout::least_answer`], in either time format: nothing is known of the clock. Such
+/// an answer has no other mark by which a reflector recognises it: these two estimates in a request so short mean an answer.
+pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
 /// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each other for ever.
 /// Where an answer has T2, at most a second before its T3, a request has zeros or padding; random padding looks like
 /// that once in two thousand million packets.
 pub(crate) fn is_answer(layout: Layout, packet: &[u8]) -> bool {
     let f = layout.fields();
-    if packet.len() < f.sender_error.start() {
-        return false;
+    if packet.len() < layout.least_answer() {
+        let error = f.error.read(packet).map(ErrorEstimate);
+        return error.is_some_and(|error| error == TRUNCATED.with_format(error.format()));
     }
     // The seconds of both times.
     let seconds = |time: Field<u64>| time.read(packet).map(|t| (t >> 32) as u32);

@@ -5,13 +5,14 @@ use crate::access::{Client, answerable};
 use crate::machine::Tick;
 use crate::shares::{Rank, ShareTable};
 use crate::stamp::auth::Key;
-use crate::stamp::packet::{Answer, Layout, Request, is_answer, is_stamp};
+use crate::stamp::packet::{Answer, Layout, Request, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
     ClassOfService, DirectMeasurement, FollowUp, HEADER_LEN, Step, Tlv, Tlvs, flag, kind,
 };
 use crate::twoway::reflect::{Arrival, Silence};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::passive::Prefix;
 use jitlat_core::{Source, Span, SteadyTime, WallTime};
 
 /// How a reflector behaves.
@@ -19,6 +20,9 @@ use jitlat_core::{Source, Span, SteadyTime, WallTime};
 pub struct Rules {
     /// Answer only packets signed with this key.
     pub key: Option<Key>,
+    /// Keys of networks, instead of `key`: of those that an address is in, the longest. With a key here and none for an
+    /// address, it is not answered.
+    pub keys: Vec<(Prefix, Key)>,
     /// Sessions to count answers for; 0 = stateless. The longest idle one makes room for another.
     pub sessions: usize,
     /// Of these, sessions of one [`Client`].
@@ -32,27 +36,37 @@ pub struct Rules {
     pub sync_source: u8,
     /// Best stamps this host takes of arrivals.
     pub stamps: Source,
+    /// Networks whose source addresses nobody can forge: requests from there may be shorter than a whole answer.
+    pub trusted: Vec<Prefix>,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
             key: None,
+            keys: Vec::new(),
             sessions: 16_384,
             sessions_per_client: 4096,
             idle: Span::seconds(60),
             choose_dscp: true,
             sync_source: 1,
             stamps: Source::User,
+            trusted: Vec::new(),
         }
     }
 }
+
+/// After a pause this long, a lower number than before begins another test of the same sender: no packet is overtaken
+/// for so long.
+const RESTART: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Session {
     answers: u32,
     received: u32,
     last_seen: i64,
+    /// The highest number asked with.
+    highest: u32,
     last_answer: u32,
     last_sent: Option<i64>,
 }
@@ -60,7 +74,7 @@ struct Session {
 /// An answer to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflected {
-    /// Bytes of the answer: never more than the request has.
+    /// Bytes of the answer: never more than the request has, but for those of trusted networks.
     pub len: usize,
     /// DSCP of the answer.
     pub dscp: u8,
@@ -70,13 +84,15 @@ pub struct Reflected {
     pub seq: u32,
     /// Whether the next answer should report when this one left.
     pub follow_up: bool,
+    /// Whether it is the first of its session; never if stateless.
+    pub first: bool,
 }
 
 /// Answers STAMP and TWAMP Light requests.
 #[derive(Clone, Debug)]
 pub struct Reflector {
     rules: Rules,
-    sessions: ShareTable<(SocketAddr, u16), Session>,
+    sessions: Sessions,
 }
 
 impl Reflector {
@@ -85,13 +101,19 @@ impl Reflector {
         Reflector { sessions: ShareTable::new(rules.sessions, rules.sessions_per_client), rules }
     }
 
+    /// Bytes that a session takes at most.
+    pub const BYTES_PER_SESSION: usize = Sessions::bytes_per_entry();
+
     /// Sessions with a count at the moment.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Writes the answer to `request` into `answer`, which must be at least as long as the request. `error` is the
-    /// state of this host's clock.
+    /// Writes the answer to `request` into `answer`, which must be at least as long as the request, and as a whole answer.
+    /// `error` is the state of this host's clock.
+    ///
+    /// A request of TWAMP Light can be shorter than an answer: to a trusted network the answer is whole, to others it is cut
+    /// to the size of the request.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -100,20 +122,25 @@ impl Reflector {
         error: ErrorEstimate,
         answer: &mut [u8],
     ) -> Result<Reflected, Silence> {
-        let layout = if self.rules.key.is_some() { Layout::Keyed } else { Layout::Clear };
+        let key = self.rules.key_of(arrival.from.ip());
+        let layout = if self.rules.is_keyed() { Layout::Keyed } else { Layout::Clear };
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
-        if request.len() < layout.shortest_answer() || answer.len() < request.len() {
+        let whole = layout.shortest_answer();
+        let len = match request.len() {
+            short if short < whole && self.rules.trusts(arrival.from.ip()) => whole,
+            any => any,
+        };
+        let least = if self.rules.is_keyed() { whole } else { layout.shortest_request() };
+        if request.len() < least || answer.len() < len {
             return Err(Silence::Short);
         }
         let asked = Request::parse(layout, request).ok_or(Silence::Foreign)?;
         if !asked.error.is_valid() {
             return Err(Silence::Foreign);
         }
-        if let Some(key) = &self.rules.key
-            && !key.verify_base(request)
-        {
+        if self.rules.is_keyed() && !key.is_some_and(|key| key.verify_base(request)) {
             return Err(Silence::Forged);
         }
         if is_answer(layout, request) {
@@ -122,10 +149,13 @@ impl Reflector {
         // In the time format of the request, because the sender can certainly read that one.
         let error = error.with_format(asked.error.format());
 
-        let base = layout.base().min(request.len());
+        let base = layout.base().min(len);
+        let is_truncated = len < layout.least_answer();
         let is_stamp = is_stamp(layout, request);
         let ssid = if is_stamp { asked.ssid } else { 0 };
-        let session = self.session((arrival.from, ssid), now.steady);
+        let name = (arrival.from, ssid);
+        let session = session(&self.rules, &mut self.sessions, name, asked.seq, now.steady);
+        let first = session.as_ref().is_some_and(|s| s.received == 0);
         let (seq, counters) = match session {
             Some(s) => {
                 let seq = s.answers;
@@ -140,13 +170,15 @@ impl Reflector {
             None => (asked.seq, None),
         };
 
-        let answer = &mut answer[..request.len()];
-        answer.copy_from_slice(request);
+        let answer = &mut answer[..len];
+        let copied = request.len().min(len);
+        answer[..copied].copy_from_slice(&request[..copied]);
         answer[..base].fill(0);
         let written = Answer {
-            seq,
+            // A truncated answer has no copy of the request's number.
+            seq: if is_truncated { asked.seq } else { seq },
             answered: error.encode(now.wall),
-            error,
+            error: if is_truncated { TRUNCATED.with_format(error.format()) } else { error },
             ssid: asked.ssid,
             arrived: error.encode(arrival.at),
             sender_seq: asked.seq,
@@ -156,12 +188,12 @@ impl Reflector {
         };
         written.write(layout, answer);
         let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-        let mut reflected =
-            Reflected { len: request.len(), dscp: received_dscp, ssid, seq, follow_up: false };
-        if request.len() > base && is_stamp {
-            self.extensions(&asked, &written, counters, arrival, &mut answer[base..], &mut reflected);
+        let mut reflected = Reflected { len, dscp: received_dscp, ssid, seq, follow_up: false, first };
+        if len > base && is_stamp {
+            let tlvs = &mut answer[base..];
+            self.rules.extensions(key, &asked, &written, counters, arrival, tlvs, &mut reflected);
         }
-        if let Some(key) = &self.rules.key {
+        if let Some(key) = key {
             key.sign_base(answer);
         }
         Ok(reflected)
@@ -183,9 +215,31 @@ impl Reflector {
             session.answers = seq;
         }
     }
+}
 
+impl Rules {
+    /// Whether only signed packets are answered.
+    fn is_keyed(&self) -> bool {
+        self.key.is_some() || !self.keys.is_empty()
+    }
+
+    /// Whether nobody can forge `address`.
+    fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted.iter().any(|network| network.contains(address))
+    }
+
+    /// The key of the client at `address`.
+    fn key_of(&self, address: IpAddr) -> Option<&Key> {
+        let address = address.to_canonical();
+        let own = self.keys.iter().filter(|(network, _)| network.contains(address));
+        own.max_by_key(|(network, _)| network.length()).map(|(_, key)| key).or(self.key.as_ref())
+    }
+
+    #[expect(clippy::too_many_arguments)]
     fn extensions(
         &self,
+        key: Option<&Key>,
         asked: &Request,
         written: &Answer,
         counters: Option<(u32, Option<i64>, u32)>,
@@ -193,7 +247,7 @@ impl Reflector {
         tlvs: &mut [u8],
         reflected: &mut Reflected,
     ) {
-        if let Some(key) = &self.rules.key
+        if let Some(key) = key
             && !key.verify_tlvs(asked.seq, tlvs)
         {
             mark_all(tlvs, flag::INTEGRITY);
@@ -220,7 +274,7 @@ impl Reflector {
                     reflected.follow_up = counters.is_some();
                     follow_up(value, written, counters)
                 }
-                kind::HMAC if self.rules.key.is_some() => Some(()),
+                kind::HMAC if key.is_some() => Some(()),
                 _ => None,
             };
             let known = matches!(
@@ -239,14 +293,14 @@ impl Reflector {
             }
             at += HEADER_LEN + length;
         }
-        if let Some(key) = &self.rules.key {
+        if let Some(key) = key {
             key.sign_tlvs(written.seq, tlvs);
         }
     }
 
     fn timestamp_info(&self, value: &mut [u8], error: ErrorEstimate) -> Option<()> {
-        let source = if error.synchronised() { self.rules.sync_source } else { 5 };
-        let method = if self.rules.stamps == Source::Hardware { 1 } else { 2 };
+        let source = if error.synchronised() { self.sync_source } else { 5 };
+        let method = if self.stamps == Source::Hardware { 1 } else { 2 };
         let fields = value.first_chunk_mut::<4>()?;
         *fields = [source, method, source, 2];
         Some(())
@@ -257,31 +311,47 @@ impl Reflector {
         let class = arrival.traffic_class.unwrap_or(0);
         cos.received = class >> 2;
         cos.ecn = class & 3;
-        cos.refused = u8::from(!self.rules.choose_dscp);
-        if self.rules.choose_dscp {
+        cos.refused = u8::from(!self.choose_dscp);
+        if self.choose_dscp {
             reflected.dscp = cos.wanted;
         }
         value.copy_from_slice(&cos.to_bytes());
         Some(())
     }
+}
 
-    /// The state of `key`; `None` if stateless.
-    fn session(&mut self, key: (SocketAddr, u16), steady: SteadyTime) -> Option<&mut Session> {
-        if self.rules.sessions == 0 {
-            return None;
-        }
-        if self.sessions.get_mut(&key).is_none() {
-            let client = Client::of(key.0.ip());
-            // Without a proof of the address, all are of one rank: there is always room.
-            self.sessions.insert(key, client, Rank::Unproven, Session::default()).ok()?;
-        }
-        let session = self.sessions.seen(&key)?;
-        if steady.0.saturating_sub(session.last_seen) >= self.rules.idle.0 {
-            *session = Session::default();
-        }
-        session.last_seen = steady.0;
-        Some(session)
+/// The sessions with a count.
+type Sessions = ShareTable<Name, Session>;
+
+/// A session's client and identifier.
+type Name = (SocketAddr, u16);
+
+/// The state of session `name`; `None` if stateless.
+fn session<'a>(
+    rules: &Rules,
+    sessions: &'a mut Sessions,
+    name: Name,
+    seq: u32,
+    now: SteadyTime,
+) -> Option<&'a mut Session> {
+    if rules.sessions == 0 || rules.sessions_per_client == 0 {
+        return None;
     }
+    if sessions.get_mut(&name).is_none() {
+        let client = Client::of(name.0.ip());
+        // Without a proof of the address, all are of one rank: there is always room.
+        sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
+    }
+    let session = sessions.seen(&name)?;
+    let silent = Span(now.0.saturating_sub(session.last_seen));
+    // A test of its own, though from the same port: after a pause its numbers begin anew.
+    let begins_anew = silent >= RESTART && seq < session.highest;
+    if silent >= rules.idle || begins_anew {
+        *session = Session::default();
+    }
+    session.last_seen = now.0;
+    session.highest = session.highest.max(seq);
+    Some(session)
 }
 
 fn direct_measurement(

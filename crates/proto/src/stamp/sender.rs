@@ -12,7 +12,7 @@ use jitlat_core::{Span, WallTime};
 pub struct Options {
     /// Bytes of a request; increased to the size that the base packet and the extensions need.
     pub size: usize,
-    /// Requests shorter than STAMP's 44 bytes are allowed (TWAMP Light).
+    /// Requests shorter than STAMP's 44 bytes, 14 at least, are allowed (TWAMP Light).
     pub light: bool,
     /// Session identifier.
     pub ssid: u16,
@@ -88,10 +88,10 @@ impl Sender {
         if options.timestamp_info {
             tlv::push(&mut fixed_tlvs, tlv::kind::TIMESTAMP_INFO, &[0; 4]);
         }
-        let mut size = options.size.max(layout.shortest_answer());
-        if !options.light {
-            size = size.max(layout.base());
-        }
+        let size = match options.light {
+            true if options.key.is_none() => options.size.max(layout.shortest_request()),
+            _ => options.size.max(layout.base()),
+        };
         Sender {
             options,
             layout,
@@ -131,6 +131,27 @@ impl Sender {
     /// §4.3). `None` if it did not report them.
     pub fn far_stamps(&self) -> Option<[u8; 4]> {
         self.far_stamps
+    }
+
+    /// An answer cut to the size of its request: it says when it was sent by a clock of which nothing is known, and is known
+    /// by the number of its request, or the reflector's own.
+    fn truncated(&self, datagram: &[u8]) -> Received {
+        let short = |bytes: usize| bytes < self.layout.least_answer();
+        let fields =
+            Request::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
+        match fields {
+            // Our own request, returned.
+            Some(fields) if fields.error == self.options.error => Received::Foreign,
+            Some(fields) => Received::Reply(Reply {
+                seq: fields.seq,
+                seq_bits: 32,
+                arrived: None,
+                answered: None,
+                far_seq: None,
+                damaged: !fields.error.is_valid(),
+            }),
+            None => Received::Malformed,
+        }
     }
 
     fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) {
@@ -181,7 +202,7 @@ impl Protocol for Sender {
     }
 
     fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
-        let Some(answer) = Answer::parse(self.layout, datagram) else { return Received::Malformed };
+        let Some(answer) = Answer::parse(self.layout, datagram) else { return self.truncated(datagram) };
         if let Some(key) = &self.options.key
             && !key.verify_base(datagram)
         {

@@ -13,7 +13,7 @@ use jitlat_core::ntp::ErrorEstimate;
 /// An answer to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reflected {
-    /// Its bytes: as many as the request has.
+    /// Its bytes: as many as the request has, or those of its fields if the request is shorter.
     pub len: usize,
     /// Its number, for [`SessionReflector::not_sent`].
     pub seq: u32,
@@ -60,7 +60,13 @@ impl SessionReflector {
         }
     }
 
-    /// Writes the answer to `request` into `answer`, which must be as long. `now` is the wall clock, `error` the state of this host's.
+    /// The longest answer to requests of `request` bytes.
+    pub fn answer_len(&self, request: usize) -> usize {
+        self.layout.shortest_answer().max(request)
+    }
+
+    /// Writes the answer to `request` into `answer`, which must have room for it ([`answer_len`](SessionReflector::answer_len)). It may be longer than
+    /// the request: the client has shown by its control connection that it receives what is sent to its address. `now` is the wall clock, `error` the state of this host's.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -76,7 +82,8 @@ impl SessionReflector {
             return Err(Silence::Source);
         }
         let fields = self.layout.shortest_answer();
-        if request.len() < fields || answer.len() < request.len() {
+        let len = self.answer_len(request.len());
+        if request.len() < self.layout.shortest_request() || answer.len() < len {
             return Err(Silence::Short);
         }
         self.open.clear();
@@ -97,9 +104,9 @@ impl SessionReflector {
         let seq = self.answers;
         self.answers = self.answers.wrapping_add(1);
 
-        let answer = &mut answer[..request.len()];
+        let answer = &mut answer[..len];
         // The rest of the sender's padding after the longer fields is returned.
-        answer.copy_from_slice(request);
+        answer[..request.len()].copy_from_slice(request);
         answer[..fields].fill(0);
         let written = Answer {
             seq,

@@ -8,7 +8,6 @@ use crate::amp::message::{
 use crate::amp::{Connection, Mode, Modes, TestKeys, Users};
 pub use crate::amp::{Random, Reason};
 use crate::machine::{Machine, Tick};
-use crate::twamp::least_padding;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -283,10 +282,6 @@ impl Server {
             || asked.dscp().is_none()
             || asked.version != family
         {
-            return Err(Accept::Unsupported);
-        }
-        // Answers are not longer than requests: the client has to send the padding.
-        if asked.padding < least_padding(self.connection.mode()) {
             return Err(Accept::Unsupported);
         }
         if asked.padding > self.rules.padding || self.sessions >= self.rules.sessions {

@@ -19,7 +19,7 @@ pub use reflect::{Arrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
-use jitlat_core::{SteadyTime, WallTime};
+use jitlat_core::{SteadyTime, TestSpec, WallTime};
 
 /// The contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,12 @@ pub trait Protocol {
     /// The state of the conversation at `now` (steady clock).
     fn conversation_state(&mut self, _now: SteadyTime) -> ConversationState {
         ConversationState::Ready
+    }
+
+    /// The test as the far host grants it, once requests may be sent: other than `planned`, where it may restrict the
+    /// period, the duration or the size. `None`: as planned.
+    fn granted_test(&self, _planned: &TestSpec) -> Option<TestSpec> {
+        None
     }
 
     /// Called when all requests have been sent.

@@ -84,8 +84,8 @@ enum PingerState {
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// A test that begins as soon as it is polled. Allocates its memory now: per request 56 bytes for the record and 8
-    /// for the transmit stamp.
+    /// A test that begins as soon as it is polled. Allocates its memory now: per request 64 bytes for the record and 16
+    /// for the transmit stamps.
     pub fn new(protocol: P, plan: Plan, stamps: Source) -> Pinger<P> {
         let packets = plan.spec.packets();
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
@@ -94,6 +94,7 @@ impl<P: Protocol> Pinger<P> {
         let mut sent = SentStamps::new(stamps);
         if stamps != Source::User {
             sent.reserve(packets.min(1 << 20) as usize);
+            sent.reserve_entries(packets.min(1 << 20) as usize);
         }
         let deadlines = Deadlines::new(&plan.spec);
         let mut requests = RequestTable::new(packets);
@@ -183,6 +184,10 @@ impl<P: Protocol> Pinger<P> {
         match (&self.state, stage) {
             (_, ConversationState::Failed(why)) => self.state = PingerState::Failed(why),
             (PingerState::Opening, ConversationState::Ready) => {
+                if let Some(spec) = self.protocol.granted_test(&self.plan.spec) {
+                    self.deadlines = Deadlines::new(&spec);
+                    self.plan.spec = spec;
+                }
                 self.state = PingerState::Sending;
                 self.start = Some(now.steady);
                 self.due = self.deadlines.next().map_or(now.steady, |d| now.steady + d);
@@ -244,7 +249,14 @@ impl<P: Protocol> Pinger<P> {
         Some(Transmit::Request(seq))
     }
 
-    /// The kernel stamped request `seq` at `at`.
+    /// The kernel stamped at `at` that request `seq` entered the queue of the interface.
+    pub fn queued(&mut self, seq: u32, at: WallTime) {
+        if u64::from(seq) < self.requests.sent() {
+            self.sent.set_entry(seq, at);
+        }
+    }
+
+    /// The kernel stamped request `seq` at `at`, when it left.
     pub fn stamped(&mut self, seq: u32, at: WallTime) {
         if u64::from(seq) < self.requests.sent() {
             self.sent.set(seq, at);
@@ -343,6 +355,7 @@ impl<P: Protocol> Pinger<P> {
     pub fn finish_up(mut self) -> Outcome<P> {
         self.settle(0);
         Outcome {
+            spec: self.plan.spec.clone(),
             not_answers: self.not_answers(),
             records: self.records,
             sent: self.sent,
@@ -355,6 +368,8 @@ impl<P: Protocol> Pinger<P> {
 /// The results of a test.
 #[derive(Clone, Debug)]
 pub struct Outcome<P> {
+    /// What was sent, and when: as planned, or as the far host granted it.
+    pub spec: TestSpec,
     /// Answers in arrival order.
     pub records: Recording,
     /// Kernel transmit stamps; [`SentStamps::join`] puts them into the records.

@@ -43,6 +43,7 @@ pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
         lengths::duplicates(run),
         lengths::reordering(run),
         histogram::ipdv(run),
+        series::local_queue(run),
         series::schedule(run),
         histogram::send_error(run),
         histogram::latency_full(run),

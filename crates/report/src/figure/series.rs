@@ -75,6 +75,44 @@ fn verdict_words(verdict: TrendVerdict) -> &'static str {
     }
 }
 
+/// The time that packets spent in the queue of the sending host's interface; none where all were faster than 1 ms.
+pub fn local_queue(run: &Run<'_>) -> Option<Figure> {
+    let (trace, queue) = (run.trace?, run.summary.local_queue.as_ref()?);
+    let (cloud, how) = drawn(&trace.queue, 0.0)?;
+    let (first, last) = extent(&trace.queue)?;
+    let drawn = trace.queue.grid.n();
+    let rest = queue.n.saturating_sub(drawn);
+    let mut notes = vec![
+        "It comes before the path: an application has both, the delays of this test do not contain it."
+            .into(),
+    ];
+    if rest > 0 {
+        notes.push(format!(
+            "{} packets left within 1 ms and are not drawn.",
+            group_thousands(&rest.to_string())
+        ));
+    }
+    Some(Figure {
+        id: "local-queue-course".into(),
+        title: run.titled("Queue in the sending host over time"),
+        subtitle: format!(
+            "n = {} packets{how} · median {}, 99 % below {}",
+            group_thousands(&queue.n.to_string()),
+            value_label(Unit::Time, queue.median),
+            value_label(Unit::Time, queue.p99 as f64),
+        ),
+        about: "Time from entering the queue of the sending host's interface to leaving it. A ramp is more than the interface \
+                sends, a level a full queue, a sawtooth bursts of other traffic."
+            .into(),
+        x: Axis::linear("send time since the first packet", Unit::Elapsed, first, last.max(first + 1.0)),
+        y: Axis::linear("in the sender's own queue", Unit::Time, 0.0, 1.04 * queue.max as f64),
+        right: None,
+        series: vec![Series::new("", Tone::Data, cloud)],
+        overflow: None,
+        notes,
+    })
+}
+
 /// The sender's schedule error over time.
 pub fn schedule(run: &Run<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);

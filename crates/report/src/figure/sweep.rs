@@ -389,7 +389,12 @@ mod tests {
         let (grid, outcomes) = sweep(texts);
         let points = points(&grid, &outcomes, Confidence::default());
         let (quantity, notes) = ("round trip", &[][..]);
-        let column = |delay: Vec<i64>| Samples { seq: (0..9).collect(), sent: vec![0; 9], delay };
+        let column = |delay: Vec<i64>| Samples {
+            seq: (0..9).collect(),
+            sent: vec![0; 9],
+            delay,
+            ..Samples::default()
+        };
         let packets: Vec<CellPackets> = (0..texts.len())
             .filter_map(|c| {
                 let run = column((0..9).map(|k| 1_000_000 * (c as i64 + 1) + k * k * 1000).collect());

@@ -7,6 +7,7 @@ use super::grid::Grid;
 use jitlat_core::analysis::Samples;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
+use std::collections::BTreeMap;
 
 /// Runs of up to this many packets are drawn point by point.
 pub const SINGLE_POINTS: usize = 4000;
@@ -57,6 +58,8 @@ pub struct Trace {
     pub delay: Cloud,
     /// Send time − sequence number × period − [`Trace::schedule_base`], against send time since the first.
     pub schedule: Cloud,
+    /// Time in the queue of the sending host's interface, from a millisecond on, against send time since the first.
+    pub queue: Cloud,
     /// Delays; the horizontal axis is unused.
     pub delays: Grid,
     /// The vertical values of [`Trace::schedule`] alone, finer.
@@ -87,6 +90,7 @@ impl Trace {
             earliest_sent: i64::MAX,
             delay: Cloud::new(expected),
             schedule: Cloud::new(expected),
+            queue: Cloud::new(expected),
             delays: Grid::new(2, TALLY, 1),
             lateness: Grid::new(2, TALLY, 1),
             ipdv: Grid::new(2, TALLY, 1),
@@ -99,8 +103,12 @@ impl Trace {
     /// Of packets that are already analysed.
     pub fn of(session: &Session, samples: &Samples) -> Trace {
         let mut trace = Trace::new(session);
+        let queued: BTreeMap<u32, i64> = samples.queued.iter().copied().collect();
         for ((seq, sent), delay) in samples.seq.iter().zip(&samples.sent).zip(&samples.delay) {
             trace.accept(*seq, *sent, *delay);
+            if let (Some(time), Some(start)) = (queued.get(seq), trace.start) {
+                trace.queue.add(sent.saturating_sub(start.sent), *time);
+            }
         }
         trace
     }

@@ -128,6 +128,20 @@ fn distributions(out: &mut String, s: &Summary) {
         ];
         row(out, "between neighbours (IPDV)", &cells);
     }
+    if let Some(q) = &s.local_queue {
+        let cells = [
+            integer(Some(q.min)),
+            cell(Some(q.mean)),
+            cell(Some(q.median)),
+            dash(),
+            integer(Some(q.p99)),
+            dash(),
+            integer(Some(q.max)),
+            dash(),
+        ];
+        let bound = if q.bounded > 0 { ", at most" } else { "" };
+        row(out, &format!("in the sender's own queue, before the path{bound}"), &cells);
+    }
     if let Some(e) = &s.schedule_error {
         let cells = [
             integer(Some(e.min)),

@@ -249,6 +249,23 @@ fn hosts(page: &mut Page, s: &Summary) {
             page.item(&format!("{what}: mean {}, largest {}", eng4(mean), eng4(max)));
         }
     }
+    if let Some(q) = &s.local_queue {
+        let bound = match q.bounded {
+            0 => String::new(),
+            all if all == q.n => {
+                "; upper bounds, from the program on: the kernel stamped no entry".to_owned()
+            }
+            some => format!("; of {} an upper bound, from the program on", count(some, "packet")),
+        };
+        page.item(&format!(
+            "in the sending host's own queue, before the path and not in its delay: median {}, mean {}, 99% {}, \
+             largest {}{bound}",
+            eng4_f64(q.median),
+            eng4_f64(q.mean),
+            eng4(q.p99),
+            eng4(q.max)
+        ));
+    }
     if let Some(e) = &s.schedule_error {
         page.item(&format!(
             "the sender's schedule error: median {}, 99% {}, largest {}; {} more than half a period late",

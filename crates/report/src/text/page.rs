@@ -22,11 +22,13 @@ pub struct Options {
     pub style: Style,
     /// Columns at which sentences are wrapped.
     pub width: usize,
+    /// Whether characters beyond ASCII can be shown.
+    pub unicode: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { corrected: false, style: Style::Plain, width: 80 }
+        Options { corrected: false, style: Style::Plain, width: 80, unicode: false }
     }
 }
 

@@ -94,8 +94,31 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
         let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
     }
     clocks(&mut t, s);
+    t.push_str(&asked(r, beside));
+    for line in r.notes().iter().chain(beside.notes) {
+        let _ = writeln!(t, "note: {line}");
+    }
+    t
+}
+
+/// The tables that were asked for: windows, flows, sizes and delays on a link, round trips of ping. Empty if none was.
+pub fn asked_tables(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
+    let mut t = String::new();
+    if beside.ping[PingSource::File as usize].is_some() {
+        spreads(&mut t, &r.summary, beside.ping);
+    }
+    for l in r.summary.levels.iter().filter(|_| beside.link.is_some()) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
+    }
+    t += &asked(r, beside);
+    t.trim_start_matches('\n').to_owned()
+}
+
+fn asked(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
+    let mut t = String::new();
     for (heading, summary) in beside.ways {
-        let windows = text::windows(summary, &text::Options::default());
+        let windows = text::windows(summary, &[], &text::Options::default());
         if !windows.is_empty() {
             let _ = write!(t, "\n{heading}{}", windows.trim_start());
         }
@@ -105,9 +128,6 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     }
     if let Some(question) = beside.link {
         t.push_str(&super::link::answer(question, &r.sizes));
-    }
-    for line in r.notes().iter().chain(beside.notes) {
-        let _ = writeln!(t, "note: {line}");
     }
     t
 }

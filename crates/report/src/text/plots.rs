@@ -19,7 +19,7 @@ pub struct Canvas {
 
 impl Canvas {
     /// The characters for eight levels, from the lowest.
-    fn levels(self) -> [char; 8] {
+    pub(super) fn levels(self) -> [char; 8] {
         match self.unicode {
             true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
             false => ['.', ':', '-', '=', '+', '*', '#', '@'],
@@ -189,7 +189,7 @@ mod tests {
         let seq: Vec<u32> = (0..n).filter(|s| !(40..52).contains(s) && *s != 80).collect();
         let sent: Vec<i64> = seq.iter().map(|s| i64::from(*s) * 20_000_000).collect();
         let delay: Vec<i64> = seq.iter().map(|s| if s % 33 == 0 { 9_000_000 } else { 1_000_000 }).collect();
-        let samples = Samples { seq, sent, delay };
+        let samples = Samples { seq, sent, delay, ..Samples::default() };
         let unicode = Canvas { width: 62, unicode: true };
         assert!(burstiness("Latency", &samples, 0, 101, ASCII).is_ascii());
         insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, unicode), @"

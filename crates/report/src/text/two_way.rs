@@ -106,23 +106,31 @@ fn sending(page: &mut Page, t: &TwoWayFigures) {
 }
 
 fn far_report(page: &mut Page, r: &FarReport) {
+    describe_far_report(r).iter().for_each(|text| page.item(text));
+}
+
+/// What the far host reports of a test of one way, in sentences.
+pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
     let stamps = match r.stamps {
         Some(jitlat_core::Source::User) => "the program's stamps",
         Some(jitlat_core::Source::Kernel) => "kernel stamps",
         Some(_) => "hardware stamps",
         None => "stamps of unknown origin",
     };
-    page.item(&format!(
+    let mut said = vec![format!(
         "one way, of two clocks, as the server reports it with {stamps}: {} received, {} out of order, {}, {} \
          with a latency of zero or below",
         r.received,
         r.out_of_order,
         r.duplicates.map_or_else(|| "duplicates not looked for".to_owned(), |d| count(d, "duplicate")),
         r.errors
-    ));
+    )];
     if r.timed_out {
-        page.item("the server did not see the last packet: it reported when packets ceased to come");
+        said.push(
+            "the server did not see the last packet: it reported when packets ceased to come".to_owned(),
+        );
     }
+    said
 }
 
 fn processing(page: &mut Page, t: &TwoWayFigures) {

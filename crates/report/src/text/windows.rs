@@ -8,7 +8,7 @@ use jitlat_core::units::{eng4, eng4_f64};
 const LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
-    alone(page, s);
+    alone(page, &s.intervals, &[]);
     stretches(page, s);
 }
 
@@ -38,11 +38,11 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// The windows without the segments.
-pub(super) fn alone(page: &mut Page, s: &Summary) {
-    let Some(first) = s.intervals.first() else { return };
+/// The windows without the segments, and without those that begin at `except`.
+pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
+    let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
+    let Some(first) = shown.first() else { return };
     page.heading(&format!("Windows of {}", eng4(first.length_ns)));
-    let mut shown: Vec<&Interval> = s.intervals.iter().collect();
     if shown.len() > LINES {
         page.item(&format!(
             "the {LINES} of {} with the most loss and the largest jitter; --json and --intervals have all",
@@ -52,30 +52,40 @@ pub(super) fn alone(page: &mut Page, s: &Summary) {
         shown.truncate(LINES);
         shown.sort_by_key(|w| w.start_ns);
     }
-    let head = format!(
-        "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
-        "from", "sent", "lost", "in a", "latency", "jitter", "", ""
-    );
-    let head = page.painted(Look::Heading, head.trim_end());
-    page.line(&head);
-    let head = format!(
-        "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
-        "", "", "", "row", "mean", "50%", "99%", "100%"
-    );
-    let head = page.painted(Look::Heading, &head);
-    page.line(&head);
-    for w in shown {
-        let line = format!(
-            "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
-            eng4(w.start_ns),
-            w.sent,
-            w.lost,
-            w.longest_loss,
-            dash(w.mean.map(eng4_f64)),
-            dash(w.pdv_p50.map(eng4)),
-            dash(w.pdv_p99.map(eng4)),
-            dash(w.pdv_max.map(eng4)),
-        );
-        page.line(&line);
+    for head in HEAD {
+        let head = page.painted(Look::Heading, head);
+        page.line(&head);
     }
+    shown.into_iter().for_each(|w| page.line(&line(w)));
+}
+
+/// The head of the table.
+const HEAD: [&str; 2] = [
+    "        from    sent   lost  in a    latency     jitter",
+    "                               row       mean        50%        99%       100%",
+];
+
+/// The head of a table of windows of `length_ns`, those of the stream called `name` if there are several.
+pub fn window_head(name: &str, length_ns: i64) -> String {
+    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    format!("{name}Windows of {}\n{}\n{}\n", eng4(length_ns), HEAD[0], HEAD[1])
+}
+
+/// The line of a window in that table.
+pub fn window_line(window: &Interval) -> String {
+    line(window) + "\n"
+}
+
+fn line(w: &Interval) -> String {
+    format!(
+        "{:>12} {:>7} {:>6} {:>5} {:>10} {:>10} {:>10} {:>10}",
+        eng4(w.start_ns),
+        w.sent,
+        w.lost,
+        w.longest_loss,
+        dash(w.mean.map(eng4_f64)),
+        dash(w.pdv_p50.map(eng4)),
+        dash(w.pdv_p99.map(eng4)),
+        dash(w.pdv_max.map(eng4)),
+    )
 }

@@ -35,7 +35,7 @@ impl Version {
 
     /// The columns of one-way records.
     pub(super) fn one_way(self) -> Layout {
-        if self == Version::V3 { Layout::OneWay } else { Layout::Classic }
+        if self == Version::V3 { Layout::OneWay { queue: true } } else { Layout::Classic }
     }
 
     /// Whether the header has all known facts, and facts learnt during the test follow the rows.
@@ -55,10 +55,11 @@ impl Version {
 pub(super) enum Layout {
     /// `rx_index tx_ns seq rx_ns flags`
     Classic,
-    /// The classic five, then `stamps send_lag receive_lag ttl tos size`.
-    OneWay,
-    /// Those eleven, then `answered_ns returned_ns`; four letters of stamps.
-    TwoWay,
+    /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
+    /// wrote it.
+    OneWay { queue: bool },
+    /// Those eleven, then `answered_ns returned_ns`; four letters of stamps. Then `local_queue`, as above.
+    TwoWay { queue: bool },
     /// Those thirteen, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
 }
@@ -68,9 +69,18 @@ impl Layout {
     pub(super) fn columns(self) -> &'static str {
         match self {
             Layout::Classic => "rx_index tx_ns seq rx_ns flags",
-            Layout::OneWay => "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size",
-            Layout::TwoWay => {
+            Layout::OneWay { queue: false } => {
+                "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size"
+            }
+            Layout::OneWay { queue: true } => {
+                "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size local_queue"
+            }
+            Layout::TwoWay { queue: false } => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns"
+            }
+            Layout::TwoWay { queue: true } => {
+                "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
+                 local_queue"
             }
             Layout::TwoWayTcp => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
@@ -81,12 +91,17 @@ impl Layout {
 
     /// Number of times in a row.
     pub(super) fn moments(self) -> usize {
-        if matches!(self, Layout::TwoWay | Layout::TwoWayTcp) { 4 } else { 2 }
+        if matches!(self, Layout::TwoWay { .. } | Layout::TwoWayTcp) { 4 } else { 2 }
     }
 
     /// Whether rows have the classic five columns: both times are present, and a truncated row can be recognised.
     pub(super) fn is_classic(self) -> bool {
         self == Layout::Classic
+    }
+
+    /// Whether rows contain the time in the sending host's own queue.
+    pub(super) fn has_queue(self) -> bool {
+        matches!(self, Layout::OneWay { queue: true } | Layout::TwoWay { queue: true })
     }
 
     /// Whether rows contain the kernel's TCP_INFO.
@@ -100,6 +115,15 @@ impl Layout {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
-        [Layout::TwoWayTcp, Layout::TwoWay, Layout::OneWay, Layout::Classic].into_iter().find(|l| starts(*l))
+        // The longest first.
+        let layouts = [
+            Layout::TwoWayTcp,
+            Layout::TwoWay { queue: true },
+            Layout::TwoWay { queue: false },
+            Layout::OneWay { queue: true },
+            Layout::OneWay { queue: false },
+            Layout::Classic,
+        ];
+        layouts.into_iter().find(|l| starts(*l))
     }
 }

@@ -168,6 +168,11 @@ impl LogFile {
         self.writer.record(record);
     }
 
+    /// See [`LogWriter::miss`].
+    pub fn miss(&mut self, packets: u64) {
+        self.writer.miss(packets);
+    }
+
     /// See [`LogWriter::record_tcp`].
     pub fn record_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) {
         self.writer.record_tcp(record, sample);

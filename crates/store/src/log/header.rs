@@ -646,7 +646,7 @@ mod tests {
             returned: WallTime(4),
         });
         s.name = Some("before".into());
-        let before = facts(&s, Layout::OneWay);
+        let before = facts(&s, Layout::OneWay { queue: true });
         s.probes.push(ClockProbe {
             sent: WallTime(5),
             arrived: WallTime(6),
@@ -655,7 +655,7 @@ mod tests {
         });
         s.name = None;
         s.ending = Ending::Complete;
-        let text = trailer_text(9, &before, &facts(&s, Layout::OneWay));
+        let text = trailer_text(9, &before, &facts(&s, Layout::OneWay { queue: true }));
         assert_eq!(text, "# rows 9\n# name -\n# probe 5 6 7 8\n# ending complete\n");
     }
 }

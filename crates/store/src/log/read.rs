@@ -2,6 +2,7 @@
 
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
+use super::unrecorded::Unrecorded;
 use jitlat_core::summary::{Summary, Warning};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
@@ -15,6 +16,8 @@ const BLOCK: usize = 256 * 1024;
 const MAX_HEADER: u64 = 10_000;
 /// How many bytes at the end of a file are searched for the lines after its rows.
 const TAIL: u64 = 64 * 1024;
+/// Begins a line in place of rows that were not written, followed by their number.
+pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Warnings of one kind that are given one by one.
 const SPELT_OUT: usize = 5;
 
@@ -109,6 +112,9 @@ pub struct LogReader {
     first_unreadable: Option<(u64, String)>,
     next_index: u64,
     index_gaps: Vec<String>,
+    /// Rows that are missing where their numbering jumps.
+    skipped: u64,
+    unrecorded: Unrecorded,
     header_warnings: Vec<String>,
     state: State,
     reading: Reading,
@@ -172,11 +178,15 @@ impl LogReader {
             first_unreadable: None,
             next_index: 0,
             index_gaps: Vec::new(),
+            skipped: 0,
+            unrecorded: Unrecorded::default(),
             header_warnings: Vec::new(),
             state: State::Rows,
             reading: Reading::default(),
         };
         log.read_header()?;
+        let packets = log.session.declared.unwrap_or(log.session.spec.packets().into());
+        log.unrecorded.set_packets(packets);
         Ok(log)
     }
 
@@ -257,6 +267,9 @@ impl LogReader {
                 return Err(self.not_a_log(&line, "rows: no log has so long a header"));
             }
             let text = String::from_utf8_lossy(bytes).into_owned();
+            if text.starts_with(UNRECORDED) {
+                self.unrecorded.missing(true);
+            }
             // The date is the first line that is not blank.
             self.header.line(if number == 1 { 1 } else { self.line.max(2) }, &text);
         }
@@ -343,10 +356,11 @@ impl LogReader {
     }
 
     #[inline]
-    fn count_row(&mut self, index: u64) {
+    fn count_row(&mut self, index: u64, record: &PacketRecord) {
         if index != self.next_index {
             self.index_gap(index);
         }
+        self.unrecorded.row(record);
         self.next_index = index.wrapping_add(1);
         self.reading.rows += 1;
     }
@@ -367,7 +381,7 @@ impl LogReader {
             let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
             if let Some((index, record, beside)) = row {
                 self.scanner.beside = beside;
-                self.count_row(index);
+                self.count_row(index, &record);
                 return Ok(Some(record));
             }
             if !self.other_line(&line)? {
@@ -393,6 +407,8 @@ impl LogReader {
             }
             if !line.whole {
                 self.reading.truncated = true;
+            } else if text.starts_with(UNRECORDED) {
+                self.unrecorded.missing(true);
             } else if !self.tail_known {
                 self.header.line(self.line, &text);
             }
@@ -403,6 +419,7 @@ impl LogReader {
             return Ok(true);
         }
         self.reading.unreadable += 1;
+        self.unrecorded.missing(true);
         let (number, found) = (self.line, quote(bytes));
         self.first_unreadable.get_or_insert((number, found));
         if !line.whole {
@@ -428,6 +445,8 @@ impl LogReader {
             self.index_gaps
                 .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
         }
+        self.unrecorded.missing(false);
+        self.skipped += index.saturating_sub(self.next_index);
         self.next_index = index;
     }
 
@@ -484,8 +503,12 @@ impl LogReader {
                     .to_owned(),
             );
         }
-        let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows + self.reading.unreadable);
+        // Those whose numbers are missing are not missing at the end.
+        let within = self.skipped.max(self.reading.unreadable);
+        let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows + within);
         self.session.truncated = self.reading.truncated || !all_there;
+        let proven = self.header.rows.is_some_and(|n| n == self.reading.rows + self.skipped);
+        self.session.unrecorded = self.unrecorded.finish(proven);
         warnings.append(&mut self.reading.warnings);
         self.reading.warnings = warnings;
         Ok(())
@@ -503,7 +526,7 @@ impl Iterator for LogReader {
             // The padding contains no line feed, so this row lies within the block.
             self.start = end + 1;
             self.line += 1;
-            self.count_row(index);
+            self.count_row(index, &record);
             return Some(Ok(record));
         }
         self.next_slowly().transpose()

@@ -14,7 +14,7 @@ pub(super) const PADDING: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// Number columns in the widest layout.
-const COLUMNS: usize = 15;
+const COLUMNS: usize = 16;
 
 /// How many of eight bytes (the first is the lowest) are digits before the first that is not.
 #[inline]
@@ -216,6 +216,9 @@ impl Scanner {
                 times[2] = c.next_optional::<10>()?;
                 times[3] = c.next_optional::<11>()?;
             }
+            if layout.has_queue() {
+                set_local_queue(&mut record, c.next_optional::<15>()?);
+            }
             if layout.has_tcp() {
                 let values =
                     [c.next_narrow::<12, _>()?, c.next_narrow::<13, _>()?, c.next_narrow::<14, _>()?];
@@ -232,6 +235,13 @@ impl Scanner {
 fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
     let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
+}
+
+/// Sets when the packet entered the queue in which it spent `ns` before its sent stamp.
+#[inline]
+fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
+    let entered = record.send_lag().zip(ns).and_then(|(lag, ns)| lag.0.checked_sub(ns));
+    record.set_entry_lag(entered.map(Span));
 }
 
 /// Sets the times that are known, and their sources.
@@ -276,6 +286,9 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
         if layout.moments() == 4 {
             times[2] = optional(columns.next()?)?;
             times[3] = optional(columns.next()?)?;
+        }
+        if layout.has_queue() {
+            set_local_queue(&mut record, optional(columns.next()?)?);
         }
     }
     let mut beside = None;
@@ -373,6 +386,11 @@ pub(super) fn push(
             out.push(b' ');
             optional(out, record.time(moment).map(|t| t.0));
         }
+    }
+    if layout.has_queue() {
+        let stamped = record.local_queue().filter(|(_, source)| *source == Source::Kernel);
+        out.push(b' ');
+        optional(out, stamped.map(|(time, _)| time.0));
     }
     if layout.has_tcp() {
         let column = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
@@ -490,7 +508,7 @@ mod tests {
             assert_eq!(parse_text(text, Layout::Classic), None, "{text}");
         }
         for text in ["0 1 2 3 0 ux - - - - -", "0 1 2 3 0 uu - - 256 - -", "0 1 2 3 0 uu - - - - 65536"] {
-            assert_eq!(parse_text(text, Layout::OneWay), None, "{text}");
+            assert_eq!(parse_text(text, Layout::OneWay { queue: false }), None, "{text}");
         }
     }
 
@@ -510,11 +528,38 @@ mod tests {
         r.set_traffic_class(Some(0));
         r.set_size(Some(80));
         let mut out = Vec::new();
-        assert!(push(&mut out, 9, &r, None, Layout::TwoWay));
+        assert!(push(&mut out, 9, &r, None, Layout::TwoWay { queue: false }));
         let end = out.len() - 1;
         let text = core::str::from_utf8(&out[..end]).unwrap();
         assert_eq!(text, "9 -3 5 9223372036854775807 0 uu-h - -17 - 0 80 - 12");
-        assert_eq!(parse_text(text, Layout::TwoWay), Some((9, r)));
+        assert_eq!(parse_text(text, Layout::TwoWay { queue: false }), Some((9, r)));
+    }
+
+    #[test]
+    fn the_time_in_the_local_queue_comes_back() {
+        let mut r = PacketRecord::one_way(5, WallTime(3), WallTime(4));
+        r.set(Moment::Sent, Stamp { at: WallTime(3), source: Source::Kernel });
+        r.set_send_lag(Some(Span(5_000_000_000)));
+        let bounded = r;
+        r.set_entry_lag(Some(Span(1500)));
+        let layouts = [(Layout::OneWay { queue: true }, "ku"), (Layout::TwoWay { queue: true }, "ku--")];
+        for (layout, letters) in layouts {
+            for (r, column) in [(r, "4999998500"), (bounded, "-")] {
+                let mut out = Vec::new();
+                assert!(push(&mut out, 9, &r, None, layout));
+                let text = core::str::from_utf8(&out[..out.len() - 1]).unwrap();
+                let others = if letters.len() == 4 { "- - " } else { "" };
+                assert_eq!(text, format!("9 3 5 4 0 {letters} 5000000000 - - - - {others}{column}"));
+                assert_eq!(parse_text(text, layout), Some((9, r)));
+            }
+        }
+        // What an older program makes of it, and this one of an older log.
+        let text = "9 3 5 4 0 ku 5000000000 - - - - 4999998500";
+        assert_eq!(parse_text(text, Layout::OneWay { queue: false }), Some((9, bounded)));
+        assert_eq!(
+            parse_text("9 3 5 4 0 ku - - - - - 7", Layout::OneWay { queue: true }).unwrap().1.entry_lag(),
+            None
+        );
     }
 
     #[test]

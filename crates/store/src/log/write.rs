@@ -5,6 +5,7 @@
 
 use super::compat::{Layout, Version};
 use super::header::{self, Fact};
+use super::read::UNRECORDED;
 use super::row;
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
@@ -106,6 +107,8 @@ pub struct LogWriter<W: LogOutput> {
     rows: u64,
     /// Rows that could not be written.
     lost: u64,
+    /// Packets that have no row, since the last row.
+    missed: u64,
     left_out: u64,
     said: Vec<Fact>,
     /// The header as written.
@@ -131,6 +134,7 @@ impl<W: LogOutput> LogWriter<W> {
             written: 0,
             rows: 0,
             lost: 0,
+            missed: 0,
             left_out: 0,
             said: Vec::new(),
             header: String::new(),
@@ -145,7 +149,7 @@ impl<W: LogOutput> LogWriter<W> {
     /// A writer of records with up to four times, in version 3.
     pub fn two_way(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, Version::V3);
-        writer.layout = Layout::TwoWay;
+        writer.layout = Layout::TwoWay { queue: true };
         writer
     }
 
@@ -189,6 +193,10 @@ impl<W: LogOutput> LogWriter<W> {
             self.lost += 1;
             return;
         }
+        if self.missed > 0 && self.version.says_everything() {
+            let line = format!("{UNRECORDED}{}\n", core::mem::take(&mut self.missed));
+            self.buf.extend_from_slice(line.as_bytes());
+        }
         if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
             self.rows += 1;
             if self.version.says_clock_error() {
@@ -200,6 +208,11 @@ impl<W: LogOutput> LogWriter<W> {
         if self.buf.len() >= BUFFER {
             self.flush();
         }
+    }
+
+    /// Notes that `packets` have no row here, so that they do not look lost.
+    pub fn miss(&mut self, packets: u64) {
+        self.missed += packets;
     }
 
     fn extend_stream(&mut self, record: &PacketRecord) {

@@ -35,3 +35,40 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     found.cause.magnitude = Some(1e6 * skew.abs());
     vec![found]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::testing::{MS, Test, every, first, found_in, quiet};
+
+    /// Of clocks that drift apart by so many tenths of a ppm for so many seconds.
+    fn of(test: &Test, tenths: i64, seconds: f64) -> Option<Found> {
+        let found = found_in(test, &RULE, |case| {
+            (case.skew, case.duration) = (Some(tenths as f64 / 1e7), seconds);
+        });
+        found.into_iter().next()
+    }
+
+    #[test]
+    fn a_drift_is_named_from_10_ppm_and_half_a_millisecond_on() {
+        let quiet = quiet();
+        assert_eq!(first(0..=5000, |x| of(&quiet, x, 100.0).is_some()), 100);
+        assert_eq!(first(0..=5000, |x| of(&quiet, -x, 100.0).is_some()), 100);
+        assert_eq!(first(0..=5000, |x| of(&quiet, x, 10.0).is_some()), 500);
+        // And from what 99 of 100 packets vary by.
+        let lively = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(i64::from(k % 2) * 2 * MS)));
+        assert_eq!(first(0..=5000, |x| of(&lively, x, 100.0).is_some()), 200);
+        assert!(found_in(&quiet, &RULE, |_| ()).is_empty());
+    }
+
+    #[test]
+    fn a_drift_is_described() {
+        let found = of(&quiet(), -500, 100.0).unwrap().cause;
+        assert_eq!((found.magnitude_ns, found.packets), (Some(-5 * MS), [0, 999]));
+        assert!((found.magnitude.unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(
+            found.because,
+            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test: no delay of the path's"
+        );
+    }
+}

@@ -36,3 +36,44 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     });
     merge_if_many(found.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::levels::Step;
+    use crate::verdict::testing::{MS, found_in, quiet};
+
+    #[test]
+    fn each_clock_that_was_set_is_named_with_its_way() {
+        let step = |place, change| Step { place, change, ramp: 0, spread: [0, 0] };
+        let found = found_in(&quiet(), &RULE, |case| {
+            case.steps = vec![
+                (step(100, 5 * MS), Reason::SenderClock),
+                (step(200, -5 * MS), Reason::SenderClock),
+                (step(300, 5 * MS), Reason::ReceiverClock),
+                (step(400, -5 * MS), Reason::ReceiverClock),
+                (step(500, 5 * MS), Reason::Route),
+                (step(600, 5 * MS), Reason::Queue),
+            ];
+        });
+        let said: Vec<_> = found
+            .iter()
+            .map(|f| (f.cause.from_s, f.cause.magnitude_ns.unwrap() / MS, f.cause.confidence))
+            .collect();
+        assert_eq!(said, [(1.0, -5, 0.95), (2.0, 5, 0.95), (3.0, 5, 0.85), (4.0, -5, 0.85)]);
+        let because: Vec<_> = found.iter().map(|f| f.cause.because.as_str()).collect();
+        assert_eq!(
+            because[0],
+            "at 1.0 s the sending host's clock was set back by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(
+            because[1],
+            "at 2.0 s the sending host's clock was set forward by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(
+            because[2],
+            "at 3.0 s the receiving host's clock was set forward by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(found[0].cause.packets, [100, 999]);
+    }
+}

@@ -42,3 +42,43 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let everywhere = last - first > case.known.sent * 7 / 10;
     vec![if everywhere { found.whole(case) } else { found.packets(case, first, last) }]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::testing::{MS, Test, every, first, found_in};
+
+    /// Of `n` packets of which these arrive again.
+    fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<Found> {
+        let mut test = Test::new(n, 10 * MS, &every(10 * MS, n, |_| Some(0)));
+        again.into_iter().for_each(|seq| test.copies.push(seq, None));
+        found_in(&test, &RULE, |_| ()).into_iter().next()
+    }
+
+    #[test]
+    fn copies_are_named_from_five_and_0_3_percent_on() {
+        assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), FEWEST as i64);
+        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= SHARE);
+        assert_eq!(first(0..=1000, |k| of(10_000, 0..k as u32).is_some()), share);
+        assert!(of(100, [7; 20]).is_none(), "one packet, however often");
+    }
+
+    #[test]
+    fn copies_are_described() {
+        let said = |found: Option<Found>| found.unwrap().cause.because;
+        assert_eq!(said(of(1000, 0..950)), "95 % arrive twice");
+        assert_eq!(said(of(1000, 0..951)), "every packet arrives twice: a loop, a mirror or two links");
+        let copies = |more: usize| (0..10).chain([3].repeat(more));
+        assert_eq!(said(of(1000, copies(5))), "1.0 % arrive twice");
+        assert_eq!(said(of(1000, copies(6))), "1.0 % arrive more than twice");
+        let found = of(1000, 0..10).unwrap();
+        assert_eq!((found.cause.magnitude, found.harm), (Some(0.01), 0.1 * 0.01));
+    }
+
+    #[test]
+    fn copies_in_more_than_seven_tenths_of_a_test_are_of_the_whole() {
+        let packets = |last| of(1000, (100..110).chain([last])).unwrap().cause.packets;
+        assert_eq!(packets(800), [100, 800]);
+        assert_eq!(packets(801), [0, 999]);
+    }
+}

@@ -56,8 +56,7 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
 }
 
 fn why(case: &Case<'_>, law: &LossLaw) -> String {
-    let [low, high] = law.interval.map(percent);
-    let much = format!("{} lost ({low} to {high} with 95 % confidence)", percent(law.ratio));
+    let much = format!("{} lost", percent(law.ratio));
     let runs = case.scattered.runs.len() as u64;
     let mean = law.lost as f64 / runs.max(1) as f64;
     match law.manner {
@@ -75,5 +74,54 @@ fn why(case: &Case<'_>, law: &LossLaw) -> String {
         Manner::BySize(size) => {
             format!("{much}: packets of {size} bytes and more, and hardly any shorter one")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::losses::Pattern;
+    use crate::verdict::testing::{found_in, quiet, scattered};
+
+    fn of(rule: &Rule, manner: Manner) -> Option<Found> {
+        let pattern = Pattern { z: None, burst_ratio: 2.5, spacing: None };
+        let law = LossLaw { manner, ratio: 0.02, lost: 20, packets: [100, 899], pattern, confidence: 0.8 };
+        let found = found_in(&quiet(), rule, |case| {
+            (case.law, case.scattered) =
+                (Some(law), scattered(1000, [(100, 10), (200, 5), (300, 3), (400, 2)]));
+        });
+        found.into_iter().next()
+    }
+
+    #[test]
+    fn each_law_is_one_cause() {
+        let table = [
+            (&RANDOM, Manner::Random, "2.0 % lost, each for itself"),
+            (
+                &BURSTY,
+                Manner::Bursty,
+                "2.0 % lost in 4 bursts, 5.0 packets each: 2.5 times as long as chance makes them",
+            ),
+            (
+                &POLICING,
+                Manner::Policed,
+                "2.0 % lost at even distances or where most is sent, without more delay: a rate limit drops them",
+            ),
+            (
+                &SIZE_DEPENDENT,
+                Manner::BySize(700),
+                "2.0 % lost: packets of 700 bytes and more, and hardly any shorter one",
+            ),
+        ];
+        for (rule, manner, because) in &table {
+            for (other, ..) in &table {
+                assert_eq!(of(other, *manner).is_some(), other.id == rule.id);
+            }
+            let found = of(rule, *manner).unwrap();
+            assert_eq!((found.cause.id, found.cause.because.as_str()), (rule.id, *because));
+            assert_eq!((found.cause.packets, found.cause.confidence, found.harm), ([100, 899], 0.8, 0.02));
+            assert_eq!(found.cause.severity, of_missing(0.02, 20, 1000));
+        }
+        assert!(found_in(&quiet(), &RANDOM, |_| ()).is_empty());
     }
 }

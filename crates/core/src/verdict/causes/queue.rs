@@ -87,8 +87,7 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     if case.skew.is_some() || proven < 5_000_000 || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
-    let usual =
-        case.delays.quantile(0, case.delays.len(), 0.5)? + case.delays.delay(0) - case.delays.excess(0);
+    let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
     let height = first.saturating_add(usual).saturating_sub(match case.material.session.spec.direction() {
         crate::spec::Direction::Up => clock.offset_ns?,
@@ -103,4 +102,120 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     );
     let found = Found::new(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
     Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::clock::ClockEstimate;
+    use crate::spec::{Direction, Schedule, Transport};
+    use crate::time::Source;
+    use crate::verdict::episodes::{Episode, Hold};
+    use crate::verdict::testing::{MS, Test, every, first, found_in, quiet};
+
+    /// A queue of packets `from` up to `to` of 1000.
+    fn of(from: usize, to: usize, height: i64, dropped: u64) -> Found {
+        let queue = Episode { from, to, height, count: 3 };
+        let found = found_in(&quiet(), &RULE, |case| {
+            (case.episodes.queues, case.dropped_by_queue) = (vec![queue], dropped);
+        });
+        found.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn a_queue_is_described() {
+        let found = of(200, 300, 80 * MS, 0);
+        let cause = &found.cause;
+        assert_eq!((cause.from_s, cause.to_s, cause.packets, cause.count), (2.0, 3.0, [200, 299], 3));
+        assert_eq!((cause.magnitude_ns, found.harm), (Some(80 * MS), 0.1 * 0.8));
+        assert_eq!(cause.because, "from 2.0 s to 3.0 s packets waited up to 80 ms behind others");
+        assert!(of(200, 300, 80 * MS, 7).cause.because.ends_with("behind others, and 7 found it full"));
+    }
+
+    #[test]
+    fn fewer_than_1_of_100_are_fair_at_worst() {
+        let severity = |packets: usize| of(200, 200 + packets, 200 * MS, 0).cause.severity;
+        assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
+    }
+
+    #[test]
+    fn what_the_kernel_saw_held_the_path_held() {
+        let of = |by, packets: usize| {
+            let test = Test { arrived_by: by, ..quiet() };
+            let hold = Hold { from: 200, to: 200 + packets, length: 200 * MS };
+            found_in(&test, &RULE, |case| case.episodes.holds = vec![hold])
+        };
+        assert!(of(Some(Source::User), 20).is_empty() && of(None, 20).is_empty());
+        let found = of(Some(Source::Kernel), 20).remove(0);
+        assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([200, 219], Some(200 * MS)));
+        assert!((found.harm - 0.02 * 2.0).abs() < 1e-12);
+        assert!(found.cause.because.starts_with("at 2.0 s the path stood still for 200 ms and then"));
+        let severity = |packets| of(Some(Source::Kernel), packets).remove(0).cause.severity;
+        assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
+    }
+
+    /// Packets of this smallest delay between clocks that are off by 1 s, give or take 1 ms; the probes took `rtt`.
+    fn standing_queue(
+        direction: Direction,
+        delay: i64,
+        rtt: i64,
+        change: fn(&mut ClockEstimate),
+    ) -> Option<Found> {
+        let theta = 1000 * MS;
+        let offset = if direction == Direction::Up { theta } else { -theta };
+        let packets = every(10 * MS, 1000, |k| Some(offset + delay + i64::from((k + 3) % 10) * MS));
+        let mut test = Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (direction, Transport::Udp));
+        test.clock = ClockEstimate {
+            direction_known: true,
+            interval_ns: Some([theta - MS, theta + MS]),
+            offset_ns: Some(theta),
+            min_rtt_ns: Some(rtt),
+            ..ClockEstimate::default()
+        };
+        change(&mut test.clock);
+        found_in(&test, &RULE, |_| ()).into_iter().find(|f| f.whole_test)
+    }
+
+    #[test]
+    fn a_queue_that_never_empties_is_more_than_an_idle_path_can_take() {
+        for direction in [Direction::Up, Direction::Down] {
+            let of = |delay, rtt| standing_queue(direction, delay, rtt, |_| ()).is_some();
+            // At least 1 ms less, by the clocks; more than half the round trip by 5 ms, and than all of it by a quarter.
+            assert_eq!(first(0..=100 * MS, |ns| of(ns, 2 * MS)), 7 * MS);
+            assert_eq!(first(0..=100 * MS, |ns| of(ns, 40 * MS)), 51 * MS);
+            let found = standing_queue(direction, 101 * MS, 40 * MS, |_| ()).unwrap();
+            assert_eq!(
+                found.cause.because,
+                "every packet took at least 100 ms where the clock probes before and after needed 40 ms there and back: \
+                 a queue from end to end"
+            );
+            // Half the packets wait 106 ms or less, and the path takes 20 of them.
+            assert_eq!((found.cause.magnitude_ns, found.cause.packets), (Some(86 * MS), [0, 999]));
+            assert!((found.harm - 0.86).abs() < 1e-9);
+            assert_eq!(found.cause.severity, Severity::Fair);
+        }
+    }
+
+    #[test]
+    fn without_clocks_no_queue_stands() {
+        let of = |change| standing_queue(Direction::Up, 101 * MS, 40 * MS, change).is_some();
+        assert!(of(|_| ()));
+        assert!(!of(|c| c.direction_known = false));
+        assert!(!of(|c| c.interval_ns = None));
+        assert!(
+            !of(|c| c.min_rtt_ns = None)
+                && !of(|c| c.min_rtt_ns = Some(-1))
+                && of(|c| c.min_rtt_ns = Some(0))
+        );
+        let mut skewed = quiet();
+        skewed.clock = ClockEstimate {
+            direction_known: true,
+            interval_ns: Some([-MS, MS]),
+            offset_ns: Some(0),
+            min_rtt_ns: Some(MS),
+            ..ClockEstimate::default()
+        };
+        let standing = |skew| !found_in(&skewed, &RULE, |case| case.skew = skew).is_empty();
+        assert!(standing(None) && !standing(Some(1e-5)));
+    }
 }

@@ -74,3 +74,95 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     merge_if_many(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Direction, Schedule};
+    use crate::verdict::episodes::Hold;
+    use crate::verdict::testing::{MS, Test, every, first, found_in, quiet};
+
+    #[test]
+    fn a_hold_is_the_receivers_where_its_program_stamped() {
+        let of = |length: i64, packets: i64, tail: i64| {
+            let hold = Hold { from: 200, to: 200 + packets as usize, length };
+            found_in(&quiet(), &RULE, |case| (case.episodes.holds, case.episodes.tail) = (vec![hold], tail))
+        };
+        assert_eq!(first(0..=500 * MS, |ns| !of(ns, 20, 0).is_empty()), 60 * MS);
+        assert_eq!(
+            first(0..=500 * MS, |ns| !of(ns, 20, 20 * MS).is_empty()),
+            80 * MS,
+            "four times what others wait"
+        );
+        assert_eq!(first(0..=20, |n| !of(100 * MS, n, 0).is_empty()), 3);
+        let found = of(100 * MS, 20, 0).remove(0);
+        let cause = &found.cause;
+        assert_eq!((cause.from_s, cause.to_s, cause.packets), (2.0, 2.1, [200, 219]));
+        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.7, 0.02));
+        assert_eq!(
+            cause.because,
+            "nothing was read for 100 ms from 2.0 s on, then 20 packets at once: the receiving program stood still"
+        );
+        // To the end of the test at most.
+        let long = of(20_000 * MS, 20, 0).remove(0).cause;
+        assert_eq!((long.from_s, long.to_s), (2.0, 9.99));
+    }
+
+    /// Of packets that were read so late, by number; one every 10 ms.
+    fn read_late(notes: &[(u32, i64)]) -> Vec<Found> {
+        let mut test = quiet();
+        test.notes.read_late = notes.to_vec();
+        found_in(&test, &RULE, |_| ())
+    }
+
+    /// A stall of `length` ns from packet 300 on: each is read so much less late as it came later.
+    fn stall(length: i64, packets: u32) -> Vec<(u32, i64)> {
+        (0..packets).map(|k| (300 + k, length - i64::from(k) * 10 * MS)).collect()
+    }
+
+    #[test]
+    fn what_the_program_read_late_shows_a_stall_for_sure() {
+        let found = read_late(&stall(100 * MS, 10)).remove(0);
+        assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([300, 309], Some(100 * MS)));
+        assert_eq!((found.cause.confidence, found.harm), (0.95, 0.01));
+        assert_eq!(first(0..=500 * MS, |ns| !read_late(&stall(ns, 10)).is_empty()), 60 * MS);
+        assert_eq!(first(1..=20, |n| !read_late(&stall(100 * MS, n as u32)).is_empty()), 3);
+        assert!(
+            read_late(&[(5000, 100 * MS), (5001, 100 * MS), (5002, 100 * MS)]).is_empty(),
+            "never received"
+        );
+    }
+
+    #[test]
+    fn a_stall_ends_where_a_packet_waits_longer_again_or_two_are_read_in_time() {
+        // Half a period and 2 ms longer than the one before are of the same stall.
+        let stalls = |more: i64| {
+            let mut notes = stall(100 * MS, 5);
+            notes.extend((0..5).map(|k| (305 + k, 60 * MS + more - i64::from(k) * 10 * MS)));
+            read_late(&notes).len()
+        };
+        assert_eq!(first(0..=40 * MS, |more| stalls(more) == 2), 7 * MS + 1);
+        // Of a packet between nothing need be noted, of two a new one begins.
+        let stalls = |skipped: u32| {
+            let mut notes = stall(100 * MS, 4);
+            notes.extend((0..4).map(|k| (304 + skipped + k, 60 * MS)));
+            read_late(&notes).len()
+        };
+        assert_eq!([stalls(0), stalls(1), stalls(2)], [1, 1, 2]);
+        // Two packets are none, after whatever stall.
+        let few = [stall(100 * MS, 5), vec![(600, 100 * MS), (601, 90 * MS)]].concat();
+        assert_eq!(read_late(&few).len(), 1);
+        // The longest wait need not be the first one's.
+        let rising = read_late(&[(300, 58 * MS), (301, 62 * MS), (302, 50 * MS)]);
+        assert_eq!(rising[0].cause.magnitude_ns, Some(62 * MS));
+    }
+
+    #[test]
+    fn tcp_holds_packets_by_itself() {
+        let packets = every(10 * MS, 1000, |_| Some(0));
+        let mut test =
+            Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (Direction::Up, Transport::Tcp));
+        test.notes.read_late = stall(100 * MS, 10);
+        assert!(found_in(&test, &RULE, |_| ()).is_empty());
+    }
+}

@@ -78,3 +78,107 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let others = others.filter(|k| late.binary_search(k).is_err()).count() * step;
     others <= 2 * late.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Direction, Schedule, Transport};
+    use crate::verdict::episodes::Episode;
+    use crate::verdict::levels::Step;
+    use crate::verdict::schedule::Stall;
+    use crate::verdict::steps::Reason;
+    use crate::verdict::testing::{MS, Test, every, first, found_in};
+
+    /// Of `n` packets, one every 10 ms, of which those take `held` longer.
+    fn of(n: u32, held: i64, is_held: impl Fn(u32) -> bool) -> Test {
+        Test::new(n, 10 * MS, &every(10 * MS, n, |k| Some(if is_held(k) { held } else { 0 })))
+    }
+
+    fn find_in(test: &Test) -> Option<Found> {
+        found_in(test, &RULE, |_| ()).into_iter().next()
+    }
+
+    #[test]
+    fn packets_overtaken_are_named_from_five_and_0_3_percent_on() {
+        let spread = |n: u32, count: i64| of(n, 25 * MS, |k| k % 10 == 5 && i64::from(k / 10) < count);
+        assert_eq!(first(0..=50, |count| find_in(&spread(1000, count)).is_some()), 7);
+        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= SHARE), 7);
+        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), FEWEST as i64);
+        // What comes later than the next one only is overtaken.
+        assert_eq!(
+            first(0..=50 * MS, |held| find_in(&of(1000, held, |k| k % 10 == 5)).is_some()),
+            10 * MS + 1
+        );
+        let packets = every(10 * MS, 1000, |k| Some(if k % 10 == 5 { 25 * MS } else { 0 }));
+        let tcp = Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (Direction::Up, Transport::Tcp));
+        assert!(find_in(&tcp).is_none());
+        assert!(find_in(&Test::new(1000, 10 * MS, &[])).is_none());
+    }
+
+    #[test]
+    fn packets_overtaken_are_described() {
+        let found = find_in(&of(1000, 25 * MS, |k| k % 10 == 5)).unwrap();
+        assert_eq!((found.cause.magnitude, found.harm, found.cause.packets), (Some(0.1), 0.1, [0, 999]));
+        assert_eq!(found.cause.because, "10 % overtaken, half of them held back by 25 ms or more");
+        let severity = |held| find_in(&of(1000, held, |k| k % 10 == 5)).unwrap().cause.severity;
+        assert_eq!([100 * MS, 100 * MS + 1].map(severity), [Severity::Good, Severity::Fair]);
+        // Those of a part of the test are said with their place: of seven tenths at most.
+        let part = |end| find_in(&of(1000, 25 * MS, |k| k % 10 == 5 && k < end)).unwrap().cause.packets;
+        assert_eq!(part(710), [5, 705]);
+        assert_eq!(part(720), [0, 999]);
+    }
+
+    #[test]
+    fn half_of_the_packets_overtaken_are_held_as_long() {
+        let packets =
+            every(10 * MS, 1000, |k| Some(if k % 10 == 5 { 25 * MS + i64::from(k / 10) * MS } else { 0 }));
+        let found = find_in(&Test::new(1000, 10 * MS, &packets)).unwrap();
+        assert!(found.cause.because.ends_with("held back by 75 ms or more"), "{}", found.cause.because);
+    }
+
+    #[test]
+    fn what_is_shuffled_near_a_step_in_a_queue_or_after_a_stall_does_not_count() {
+        let test = of(1000, 25 * MS, |k| (400..500).contains(&k) && k % 10 == 5);
+        let step = |place| (Step { place, change: MS, ramp: 0, spread: [0, 0] }, Reason::Route);
+        let with_step =
+            |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
+        // Seven of the ten must be left: from 60 before the fourth on, packet 435, they are not.
+        assert!(with_step(300) && !with_step(450) && with_step(600));
+        assert_eq!(first(340..=450, |place| !with_step(place)), 375);
+        let busy = |from, to| {
+            let queue = Episode { from, to, height: 0, count: 1 };
+            !found_in(&test, &RULE, |case| case.episodes.queues = vec![queue]).is_empty()
+        };
+        assert!(busy(300, 405) && !busy(400, 500) && busy(406, 416));
+        let stalled = |from, to| {
+            let stall = Stall { from, to, length: MS };
+            !found_in(&test, &RULE, |case| case.late.stalls = vec![stall]).is_empty()
+        };
+        assert!(stalled(300, 405) && !stalled(400, 500));
+        let waited = found_in(&test, &RULE, |case| case.late.queued = (400..500).map(|k| (k, 1)).collect());
+        assert!(waited.is_empty());
+    }
+
+    #[test]
+    fn jitter_wider_than_the_period_overtakes_without_a_reason() {
+        // A hundred of 1000 are held by 50 ms; so many others wait 20 ms or more, and less than 40.
+        let with = |others: i64, wait: i64| {
+            let packets = every(10 * MS, 1000, |k| {
+                Some(match k {
+                    k if k % 10 == 5 => 50 * MS,
+                    // Those that wait do so one after the other, so that none of them is overtaken.
+                    k if k % 10 < 5 && i64::from(k / 10 * 5 + k % 10) < others => wait,
+                    _ => 0,
+                })
+            });
+            let test = Test::new(1000, 10 * MS, &packets);
+            let material = test.material();
+            let case = Case::new(&material);
+            let late: Vec<usize> = (0..1000).filter(|k| k % 10 == 5).collect();
+            stands_out(&case, &late, &mut vec![50 * MS; 100])
+        };
+        assert_eq!(first(0..=500, |others| !with(others, 20 * MS)), 201);
+        assert_eq!(first(0..=30 * MS, |wait| !with(300, wait)), 20 * MS);
+        assert_eq!(first(30 * MS..=50 * MS, |wait| with(300, wait)), 40 * MS);
+    }
+}

@@ -52,3 +52,73 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     merge_if_many(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::levels::Step;
+    use crate::verdict::testing::{MS, found_in, quiet, run};
+
+    fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<Found> {
+        let step = |(place, change): &(usize, i64)| {
+            (Step { place: *place, change: *change, ramp: 0, spread: [0, 0] }, Reason::Route)
+        };
+        found_in(&quiet(), &RULE, |case| {
+            case.steps = steps.iter().map(step).collect();
+            case.lost_at_steps = lost.iter().map(|(start, len)| run(*start, *len)).collect();
+        })
+    }
+
+    fn said(steps: &[(usize, i64)]) -> Vec<String> {
+        of(steps, &[]).into_iter().map(|f| f.cause.because).collect()
+    }
+
+    #[test]
+    fn a_change_of_the_route_is_described() {
+        assert_eq!(said(&[(300, 5 * MS)]), ["from 3.0 s on the path is 5.0 ms longer and stays so"]);
+        assert_eq!(said(&[(300, -5 * MS)]), ["from 3.0 s on the path is 5.0 ms shorter and stays so"]);
+        let found = of(&[(300, 5 * MS)], &[]).remove(0);
+        assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([300, 999], Some(5 * MS)));
+        assert!((found.harm - 5e-5).abs() < 1e-12);
+        let severity = |ns| of(&[(300, ns)], &[]).remove(0).cause.severity;
+        assert_eq!(
+            [150 * MS, 150 * MS + 1, -200 * MS].map(severity),
+            [Severity::Good, Severity::Fair, Severity::Good]
+        );
+    }
+
+    #[test]
+    fn there_and_back_is_one_change() {
+        let back = "from 3.0 s on the path is 8.0 ms longer until 5.0 s";
+        // Back to within a quarter.
+        for by in [-8, -6, -10] {
+            assert_eq!(said(&[(300, 8 * MS), (500, by * MS)]), [back]);
+        }
+        assert_eq!(of(&[(300, 8 * MS), (500, -8 * MS)], &[])[0].cause.packets, [300, 499]);
+        for by in [-6 * MS + 1, -10 * MS - 1, 8 * MS] {
+            assert_eq!(said(&[(300, 8 * MS), (500, by)]).len(), 2);
+        }
+        assert_eq!(said(&[(100, 8 * MS), (300, -8 * MS), (500, 8 * MS), (700, -8 * MS)]).len(), 2);
+        assert_eq!(said(&[(100, MS), (300, 8 * MS), (500, -8 * MS)]).len(), 2);
+    }
+
+    #[test]
+    fn packets_lost_meanwhile_are_counted() {
+        let with = |runs: &[(u64, u64)]| {
+            of(&[(300, 5 * MS)], runs)[0].cause.because.split("; ").nth(1).map(str::to_owned)
+        };
+        assert_eq!(with(&[(290, 9)]).as_deref(), Some("9 packets were lost meanwhile"));
+        assert_eq!(with(&[(290, 8)]), None, "ends before the packet before it");
+        assert_eq!(with(&[(300, 1)]).as_deref(), Some("1 packet were lost meanwhile"));
+        assert_eq!(with(&[(301, 3)]), None);
+        assert_eq!(with(&[(290, 9), (300, 2)]).as_deref(), Some("11 packets were lost meanwhile"));
+    }
+
+    #[test]
+    fn clocks_and_queues_are_no_routes() {
+        let step = Step { place: 300, change: MS, ramp: 0, spread: [0, 0] };
+        for reason in [Reason::SenderClock, Reason::ReceiverClock, Reason::Queue] {
+            assert!(found_in(&quiet(), &RULE, |case| case.steps = vec![(step, reason)]).is_empty());
+        }
+    }
+}

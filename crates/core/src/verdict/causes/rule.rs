@@ -104,3 +104,52 @@ pub(super) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::testing::{MS, quiet};
+
+    fn found(k: u64, magnitude: i64) -> Found {
+        let mut found =
+            Found::new(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
+        (found.cause.from_s, found.cause.to_s) = (k as f64, k as f64 + 1.0);
+        found.cause.packets = [100 * k, 100 * k + 50];
+        found.cause.count = k;
+        found
+    }
+
+    #[test]
+    fn from_six_on_causes_of_one_kind_are_reported_as_one() {
+        let of = |n: u64| merge_if_many((1..=n).map(|k| found(k, -(k as i64 % 5) * MS)).collect());
+        assert_eq!(of(5).len(), 5);
+        let mut all: Vec<Found> = (1..=6).map(|k| found(k, -(k as i64 % 5) * MS)).collect();
+        all[2].cause.severity = Severity::Poor;
+        let [one] = merge_if_many(all).try_into().ok().unwrap();
+        assert_eq!(one.harm, 3.0);
+        let cause = one.cause;
+        assert_eq!((cause.count, cause.from_s, cause.to_s, cause.packets), (21, 1.0, 7.0, [100, 650]));
+        assert_eq!((cause.severity, cause.magnitude_ns), (Severity::Poor, Some(-4 * MS)));
+        assert_eq!(cause.because, "21 times; the largest: 4");
+    }
+
+    #[test]
+    fn a_cause_lasts_to_its_last_packet_or_to_the_end() {
+        let test = quiet();
+        let material = test.material();
+        let mut case = Case::new(&material);
+        case.duration = 50.0;
+        let of = |first, last| {
+            let found = Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
+            (found.cause.from_s, found.cause.to_s)
+        };
+        assert_eq!([of(100, 998), of(100, 999)], [(1.0, 9.98), (1.0, 50.0)]);
+        let places = |from, to| {
+            Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
+        };
+        assert_eq!(
+            [places(100, 200), places(100, 100), places(100, 5000)],
+            [[100, 199], [100, 100], [100, 999]]
+        );
+    }
+}

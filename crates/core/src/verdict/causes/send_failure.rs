@@ -8,7 +8,8 @@ use crate::verdict::severity::of_missing;
 
 pub const RULE: Rule = Rule {
     id: CauseId::SendFailure,
-    threshold: "the sending host's system refused at least 0.1 % of the packets",
+    threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel saw them enter the queue of its \
+                interface and never leave it",
     source: "definition: what a host did is not the path's fault; ITU-T Y.1541 (0.1 %)",
     find,
 };
@@ -31,8 +32,46 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         _ => found.whole(case),
     };
     vec![found.because(format!(
-        "this host's own system refused to send {} ({}): no loss of the path's",
+        "the sending host's own system did not send {} ({}): it refused them, or the queue of its interface was full; no loss \
+         of the path's",
         count(refused, "packet"),
         percent(share)
     ))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::testing::{MS, Test, every, first, found_in};
+
+    /// Of 10 000 packets of which the system refused `refused`, without these.
+    fn of(refused: u64, gone: &[(u32, u32)]) -> Option<Found> {
+        let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
+        let mut test = Test::new(10_000, 10 * MS, &every(10 * MS, 10_000, |k| (!is_gone(k)).then_some(0)));
+        test.session.unsent = refused;
+        // Refused packets are no losses; here they are looked for among all.
+        let runs =
+            gone.iter().map(|(start, len)| crate::verdict::testing::run((*start).into(), (*len).into()));
+        let losses = crate::verdict::losses::Losses::new(runs.collect(), 10_000, |_| 0);
+        found_in(&test, &RULE, |case| case.losses = losses).into_iter().next()
+    }
+
+    #[test]
+    fn a_system_that_refuses_one_of_a_thousand_is_named() {
+        assert_eq!(first(0..=100, |n| of(n as u64, &[]).is_some()), 10);
+        let found = of(200, &[]).unwrap();
+        assert_eq!((found.cause.magnitude, found.harm, found.cause.packets), (Some(0.02), 0.02, [0, 9999]));
+        assert_eq!(found.cause.severity, of_missing(0.02, 200, 10_000));
+        assert_eq!(
+            found.cause.because,
+            "the sending host's own system did not send 200 packets (2.0 %): it refused them, or the queue of its interface was full; no loss of the path's"
+        );
+        assert_eq!(of(20_000, &[]).unwrap().cause.magnitude, Some(1.0), "no more than were sent");
+    }
+
+    #[test]
+    fn where_losses_are_about_as_many_they_are_these() {
+        assert_eq!(of(100, &[(500, 50), (800, 60)]).unwrap().cause.packets, [500, 859]);
+        assert_eq!(of(100, &[(500, 50), (800, 61)]).unwrap().cause.packets, [0, 9999]);
+    }
 }

@@ -43,3 +43,34 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     });
     merge_if_many(found.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::answer::Severity;
+    use crate::verdict::schedule::Stall;
+    use crate::verdict::testing::{MS, first, found_in, quiet};
+
+    /// Of a stall of so many of 1000 packets from packet 300 on.
+    fn of(packets: usize, length: i64) -> Option<Found> {
+        let stall = Stall { from: 300, to: 300 + packets, length };
+        found_in(&quiet(), &RULE, |case| case.late.stalls = vec![stall]).into_iter().next()
+    }
+
+    #[test]
+    fn stalls_are_named_from_50_ms_or_1_percent_late_on() {
+        assert_eq!(first(0..=200 * MS, |ns| of(9, ns).is_some()), 50 * MS);
+        assert_eq!(first(1..=50, |n| of(n as usize, 20 * MS).is_some()), 10);
+    }
+
+    #[test]
+    fn a_stall_began_when_its_first_packet_was_due() {
+        let found = of(20, 100 * MS).unwrap();
+        let cause = &found.cause;
+        assert!((cause.from_s - 2.9).abs() < 1e-9 && cause.to_s == 3.0);
+        assert_eq!((cause.packets, cause.magnitude_ns, found.harm), ([300, 319], Some(100 * MS), 0.5 * 0.02));
+        assert_eq!(cause.because, "the sender stood still for 100 ms from 2.9 s on: 20 packets left late");
+        assert_eq!(of(500, 5000 * MS).unwrap().cause.severity, Severity::Fair);
+        assert_eq!(of(500, 5000 * MS).unwrap().cause.from_s, 0.0);
+    }
+}

@@ -1,11 +1,11 @@
 //! LaMP, compatible with LaTe.
 
+use super::networks;
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
-use jitlat_core::passive::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::FarReport;
@@ -110,14 +110,6 @@ pub static PROTOCOL: Protocol = Protocol {
         },
     }),
 };
-
-/// Networks separated by commas.
-fn networks(text: &str) -> Result<Vec<Prefix>, String> {
-    let network = |text: &str| {
-        text.trim().parse().map_err(|()| format!("'{text}' is no network: write 192.0.2.0/24, 2001:db8::/32"))
-    };
-    text.split(',').filter(|t| !t.trim().is_empty()).map(network).collect()
-}
 
 const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
 

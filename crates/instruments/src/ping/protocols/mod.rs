@@ -2,12 +2,14 @@
 //! its line in the list.
 
 pub mod icmp;
+pub mod irtt;
 pub mod lamp;
 pub mod stamp;
 pub mod tcp;
 pub mod twamp;
 
 use super::protocol::Protocol;
+use jitlat_core::passive::Prefix;
 
 /// The two-way protocols.
 pub const PROTOCOLS: &[&Protocol] = &[
@@ -15,6 +17,7 @@ pub const PROTOCOLS: &[&Protocol] = &[
     &stamp::PROTOCOL,
     &twamp::PROTOCOL,
     &lamp::PROTOCOL,
+    &irtt::PROTOCOL,
     &tcp::PROTOCOL,
 ];
 
@@ -23,6 +26,14 @@ impl Protocol {
     pub fn named(name: &str) -> Option<&'static Protocol> {
         PROTOCOLS.iter().copied().find(|p| p.name == name)
     }
+}
+
+/// Networks separated by commas.
+fn networks(text: &str) -> Result<Vec<Prefix>, String> {
+    let network = |text: &str| {
+        text.trim().parse().map_err(|()| format!("'{text}' is no network: write 192.0.2.0/24, 2001:db8::/32"))
+    };
+    text.split(',').filter(|t| !t.trim().is_empty()).map(network).collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! STAMP and TWAMP Light, whose requests are alike.
 
+use super::networks;
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
+use jitlat_core::passive::Prefix;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
 use jitlat_net::clock;
@@ -45,6 +47,11 @@ pub static PROTOCOL: Protocol = Protocol {
                 "stamp-key-file",
                 "File with the key of STAMP's authenticated mode, in hexadecimal; unsigned requests are not answered",
             ),
+            Argument::file(
+                KEYS_FILE,
+                "File with keys by network, which go before that of --stamp-key-file: lines of a network and a key in \
+                 hexadecimal (192.0.2.0/24 000102…). STAMP has no names of peers",
+            ),
             Argument::value(
                 "stamp-sessions",
                 "N",
@@ -52,12 +59,22 @@ pub static PROTOCOL: Protocol = Protocol {
                 parses_as::<usize>,
             )
             .or(|| StampReflector::default().sessions.to_string()),
+            Argument::value(
+                "stamp-trust",
+                "NETWORKS",
+                "Networks, separated by commas, whose source addresses nobody can forge: requests of TWAMP Light from there that \
+                 are shorter than an answer get a whole one; others an answer cut to their size",
+                |text| networks(text).map(drop),
+            ),
         ],
         reflectors: |arguments| {
             Ok(vec![Box::new(StampReflector {
                 port: arguments.value(PORT.name)?,
                 key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+                keys: arguments.file(KEYS_FILE).map(keys).transpose()?.unwrap_or_default(),
                 sessions: arguments.value("stamp-sessions")?,
+                trusted: networks(arguments.text("stamp-trust").unwrap_or_default())
+                    .map_err(Error::Settings)?,
             })])
         },
     }),
@@ -166,7 +183,8 @@ impl Client for StampClient {
             Some(_) => 112,
             None => 44,
         };
-        Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
+        let least = if self.light { sender::size(Mode::Open, 0) as u64 } else { usual };
+        Sizes { usual, header: 0, range: (least, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
     fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
@@ -244,18 +262,46 @@ fn method(code: u8) -> &'static str {
     }
 }
 
+/// The argument of the file with keys by network.
+pub const KEYS_FILE: &str = "stamp-keys-file";
+
+/// Reads the keys of networks: of each a line with the network and its key.
+///
+/// # Errors
+/// [`Error::Settings`] with the first line that is none.
+pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, Key)>, Error> {
+    let text = String::from_utf8_lossy(&file.contents);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let parse = |(number, line): (usize, &str)| {
+        let entry = line.split_once(char::is_whitespace);
+        let network = entry.and_then(|(network, _)| network.parse().ok());
+        let key = entry.and_then(|(_, digits)| hexadecimal(digits.trim().as_bytes()));
+        network.zip(key).ok_or_else(|| {
+            let (number, name) = (number + 1, &file.name);
+            Error::Settings(format!(
+                "key {number} of {name}: write a network and a key in hexadecimal, e.g. 192.0.2.0/24 000102…"
+            ))
+        })
+    };
+    lines.enumerate().map(parse).collect()
+}
+
 /// Reads the key of STAMP's authenticated mode from its file.
 ///
 /// # Errors
 /// [`Error::Settings`] if the file is not hexadecimal.
 pub fn key(file: &NamedFile) -> Result<Key, Error> {
-    let digits = file.contents.trim_ascii();
-    let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();
-    bytes.filter(|b| !b.is_empty()).map(|bytes| Key::new(&bytes)).ok_or_else(|| {
+    hexadecimal(file.contents.trim_ascii()).ok_or_else(|| {
         let name = &file.name;
         Error::Settings(format!(
             "the key file {name} is not hexadecimal: write pairs of digits, e.g. 000102…"
         ))
     })
+}
+
+/// The key that `digits` spell.
+fn hexadecimal(digits: &[u8]) -> Option<Key> {
+    let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();
+    bytes.filter(|b| !b.is_empty()).map(|bytes| Key::new(&bytes))
 }

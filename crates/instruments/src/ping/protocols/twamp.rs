@@ -206,7 +206,8 @@ impl Client for TwampClient {
         };
         // The shortest request whose answer has the same length.
         let usual = sender::least_size(mode) as u64;
-        Sizes { usual, header: 0, range: (usual, MAX_PAYLOAD.into()), beneath: Some(8) }
+        let shortest = sender::size(mode, 0) as u64;
+        Sizes { usual, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
     }
 
     fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {

@@ -4,6 +4,7 @@ use crate::jitlat::flow::{FlowId, ReceiveReport, SendReport};
 use crate::jitlat::message::{Chunk, ChunkData, Results};
 use crate::jitlat::recording::SentStamps;
 use jitlat_core::PacketRecord;
+use jitlat_core::metrics::seqset::SeqSet;
 
 /// Invalid results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,10 @@ pub(super) struct Collection {
     /// Records or stamps received so far.
     pub count: u64,
     crcs: crc32fast::Hasher,
+    /// The packets sent here that arrived, by number; until [`Collection::release`].
+    arrived: SeqSet,
+    /// Packets sent here that this host's own queue dropped.
+    pub dropped_here: u64,
 }
 
 impl Collection {
@@ -61,7 +66,7 @@ impl Collection {
         self.chunks += 1;
         let length = match &chunk.data {
             ChunkData::Records(records) => records.len(),
-            ChunkData::Stamps(_, stamps) => stamps.len(),
+            ChunkData::Stamps(_, stamps, _) => stamps.len(),
         };
         self.count += length as u64;
         if self.count > limit as u64 {
@@ -71,12 +76,17 @@ impl Collection {
             ChunkData::Records(_) if self.received.is_some() => Err(BadResults::NotIts),
             ChunkData::Records(mut records) => {
                 if let Some(stamps) = self.sent.as_ref().and_then(|s| s.stamps.as_ref()) {
-                    records.iter_mut().for_each(|r| stamps.join(r));
+                    for record in &mut records {
+                        stamps.join(record);
+                        if stamps.entry(record.seq).is_some() {
+                            self.arrived.insert(record.seq as u32);
+                        }
+                    }
                 }
                 Ok(records)
             }
-            ChunkData::Stamps(source, stamps) => {
-                self.stamps.get_or_insert_with(|| SentStamps::new(source)).extend_raw(stamps);
+            ChunkData::Stamps(source, left, entered) => {
+                self.stamps.get_or_insert_with(|| SentStamps::new(source)).extend_raw(left, entered);
                 Ok(Vec::new())
             }
         }
@@ -118,8 +128,9 @@ impl Collection {
     /// Frees what is no longer needed once every record is out.
     pub fn release(&mut self) {
         self.stamps = None;
-        if let Some(sent) = &mut self.sent {
-            sent.stamps = None;
+        if let Some(stamps) = self.sent.as_mut().and_then(|sent| sent.stamps.take()) {
+            self.dropped_here = stamps.dropped_in_queue(self.arrived.iter().map(i64::from));
+            self.arrived = SeqSet::default();
         }
     }
 

@@ -13,7 +13,7 @@ use super::limits::Refusal;
 use super::session_table::SessionId;
 use core::net::SocketAddr;
 use jitlat_core::session::{Ending, HostFacts};
-use jitlat_core::{PacketRecord, Source, Span, TestSpec};
+use jitlat_core::{PacketRecord, Source, Span, TestSpec, units};
 
 /// What the user requests, and what the driver knows before it connects.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ pub enum Failure {
         detail: Option<String>,
     },
     /// The server did not answer.
-    #[error("no answer from the server within {} s while {during}{}", .after.as_seconds(), with_semicolon(.hint))]
+    #[error("no answer from the server within {} while {during}{}", units::duration(*.after), with_semicolon(.hint))]
     Timeout {
         /// The step that was in progress.
         during: &'static str,

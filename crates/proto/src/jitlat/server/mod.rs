@@ -54,6 +54,8 @@ pub enum ServerInput<'a> {
     Found(Lookup),
     /// The server is shutting down: inform the client and end.
     Shutdown,
+    /// Its place is needed for others, and nothing came of it for long: inform the client and end.
+    Evicted,
 }
 
 /// A request or an event of the server machine.

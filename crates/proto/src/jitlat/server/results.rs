@@ -46,11 +46,11 @@ impl Delivery {
             Some(FlowOutcome::Received(r)) => ChunkData::Records(r.recording.chunk(k).to_vec()),
             Some(FlowOutcome::Sent(s)) => {
                 let stamps = s.stamps.as_ref();
-                let raw = stamps.map_or(&[][..], |s| s.raw(k.saturating_mul(STAMP_CHUNK), STAMP_CHUNK));
-                ChunkData::Stamps(
-                    stamps.map(super::super::SentStamps::source).unwrap_or_default(),
-                    raw.to_vec(),
-                )
+                let first = k.saturating_mul(STAMP_CHUNK);
+                let raw = stamps.map_or(&[][..], |s| s.raw(first, STAMP_CHUNK));
+                let entries = stamps.map_or_else(Vec::new, |s| s.raw_entries(first, raw.len()));
+                let source = stamps.map(super::super::SentStamps::source).unwrap_or_default();
+                ChunkData::Stamps(source, raw.to_vec(), entries)
             }
             _ => ChunkData::Records(Vec::<PacketRecord>::new()),
         }

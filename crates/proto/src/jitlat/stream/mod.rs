@@ -8,11 +8,18 @@ pub use greeter::Greeter;
 pub use receiver::{Finish, Patience, Received, Reception, StreamReceiver};
 pub use sender::{Due, StreamSender};
 
-use jitlat_core::{Span, TestSpec};
+use jitlat_core::{Schedule, Span, TestSpec};
+
+/// The longest regular time between packets.
+pub(crate) fn longest_gap(spec: &TestSpec) -> Span {
+    match spec.schedule() {
+        Schedule::Burst { size } => spec.period().times(size.into()),
+        _ => spec.period(),
+    }
+}
 
 /// The time between sentinels, and from the last packet to the first sentinel: ten periods (seed §4.3.3), but at least
 /// 1 ms and at most 10 s, so that a stream of any period ends in bounded time without a flood.
-/// becoming a flood.
 pub(crate) fn sentinel_interval(spec: &TestSpec) -> Span {
     Span(spec.period().times(10).0.clamp(1_000_000, 10_000_000_000))
 }

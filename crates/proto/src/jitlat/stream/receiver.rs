@@ -1,10 +1,10 @@
 //! [`StreamReceiver`]: interprets each arrival, and decides when the stream is over.
 
-use super::sentinel_interval;
+use super::{longest_gap, sentinel_interval};
 use crate::jitlat::limits::WINDOW;
 use crate::jitlat::packet::{HELLO, Header, SENTINEL};
 use jitlat_core::record::Moment;
-use jitlat_core::{Flags, PacketRecord, Schedule, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_core::{Flags, PacketRecord, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
 /// How long a receiver waits before it gives up. All on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +22,12 @@ impl Patience {
     /// may stall that long, a minute) and two sentinel intervals; and ten periods (¼ s to 2 s) for late packets, none
     /// over TCP.
     pub fn of(spec: &TestSpec) -> Patience {
-        let gap = match spec.schedule() {
-            Schedule::Burst { size } => spec.period().times(size.into()),
-            _ => spec.period(),
-        };
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
             Transport::Tcp => (0, 60),
         };
         Patience {
-            silence: Span::seconds(60) + gap.times(10),
+            silence: Span::seconds(60) + longest_gap(spec).times(10),
             tail: Span::seconds(tail) + sentinel_interval(spec).times(2),
             linger: Span(linger),
         }
@@ -312,7 +308,7 @@ impl StreamReceiver {
 mod tests {
     use super::*;
     use jitlat_core::time::SECOND;
-    use jitlat_core::{Direction, Source};
+    use jitlat_core::{Direction, Schedule, Source};
 
     fn receiver(packets: u64, period: Span) -> (TestSpec, StreamReceiver) {
         let spec =

@@ -152,9 +152,14 @@ fn encode_chunk(m: &Chunk, w: &mut Writer<'_>) {
     w.u32(3, m.crc);
     match &m.data {
         ChunkData::Records(_) => w.bytes(4, &data),
-        ChunkData::Stamps(source, _) => {
+        ChunkData::Stamps(source, left, entered) => {
             w.bytes(5, &data);
             w.u8(6, *source as u8);
+            if !entered.is_empty() {
+                let waits = rows::encode_waits(left, entered);
+                w.bytes(7, &waits);
+                w.u32(8, crc32fast::hash(&waits));
+            }
         }
     }
 }
@@ -421,6 +426,7 @@ fn chunk(bytes: &[u8]) -> Result<Message, DecodeError> {
     const NAME: &str = "CHUNK";
     let (mut flow, mut index, mut crc, mut records, mut stamps, mut source) =
         (None, None, None, None, None, 0);
+    let (mut waits, mut crc_of_waits): (&[u8], _) = (&[], None);
     for field in fields(bytes, NAME) {
         let field = field?;
         match field.tag {
@@ -430,18 +436,23 @@ fn chunk(bytes: &[u8]) -> Result<Message, DecodeError> {
             4 => records = Some(field.value),
             5 => stamps = Some(field.value),
             6 => source = field.u8("stamp source")?,
+            7 => waits = field.value,
+            8 => crc_of_waits = Some(field.u32("checksum of the waits")?),
             _ => {}
         }
     }
     let index = required(index, NAME, "index")?;
     let crc = required(crc, NAME, "checksum")?;
     let raw = required(records.or(stamps), NAME, "data")?;
-    if crc32fast::hash(raw) != crc {
+    if crc32fast::hash(raw) != crc || crc_of_waits.is_some_and(|crc| crc32fast::hash(waits) != crc) {
         return Err(DecodeError::Checksum(index));
     }
     let data = match records {
         Some(rows) => rows::decode_records(rows).map(ChunkData::Records),
-        None => rows::decode_stamps(raw).map(|stamps| ChunkData::Stamps(source_of(source), stamps)),
+        None => rows::decode_stamps(raw).and_then(|left| {
+            let entered = rows::decode_waits(waits, &left)?;
+            Some(ChunkData::Stamps(source_of(source), left, entered))
+        }),
     };
     let data = required(data, NAME, "data")?;
     Ok(Message::Chunk(Chunk { flow: required(flow, NAME, "flow")?, index, crc, data }))

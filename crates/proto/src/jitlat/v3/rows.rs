@@ -37,7 +37,7 @@ pub(super) fn encode(data: &ChunkData) -> Vec<u8> {
             records.iter().for_each(|r| out.extend_from_slice(&row(r)));
             out
         }
-        ChunkData::Stamps(_, stamps) => stamps.iter().flat_map(|s| s.to_be_bytes()).collect(),
+        ChunkData::Stamps(_, stamps, _) => stamps.iter().flat_map(|s| s.to_be_bytes()).collect(),
     }
 }
 
@@ -48,8 +48,9 @@ pub fn checksum(data: &ChunkData) -> u32 {
 
 fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
     let time = |t: Option<WallTime>| t.map_or(MISSING_TIME, |t| t.0);
-    // Lags are 32 bits in the record too: the conversion cannot lose anything.
-    let lag = |l: Option<Span>| l.map_or(MISSING_LAG, |l| l.0 as i32);
+    let lag = |l: Option<Span>| {
+        l.map_or(MISSING_LAG, |l| l.0.clamp((MISSING_LAG + 1).into(), i32::MAX.into()) as i32)
+    };
     let mut row = [0; ROW_LEN];
     // Records of a stream carry the 32-bit number of their packet.
     field::SEQ.write(&mut row, r.seq as i32);
@@ -93,6 +94,36 @@ fn record(row: &[u8]) -> Option<PacketRecord> {
     let known = field::KNOWN.read(row)? & CLASS_KNOWN != 0;
     record.set_traffic_class(field::TRAFFIC_CLASS.read(row).filter(|_| known));
     Some(record)
+}
+
+/// Bytes of the time that a packet spent in the queue: up to 18 minutes in ns.
+const WAIT_LEN: usize = 5;
+/// The value of a time that is not known, or longer.
+const NO_WAIT: u64 = (1 << (8 * WAIT_LEN)) - 1;
+
+/// The times from each entry into a queue to leaving it.
+pub(super) fn encode_waits(left: &[i64], entered: &[i64]) -> Vec<u8> {
+    let wait = |(left, entered): (&i64, &i64)| {
+        let known = *left != MISSING_TIME && *entered != MISSING_TIME;
+        let wait = left.checked_sub(*entered).filter(|_| known).and_then(|ns| u64::try_from(ns).ok());
+        wait.map_or(NO_WAIT, |ns| ns.min(NO_WAIT))
+    };
+    left.iter().zip(entered).flat_map(|pair| wait(pair).to_be_bytes()[8 - WAIT_LEN..].to_vec()).collect()
+}
+
+/// When packets that `left` entered the queue, from the times in `bytes`; empty without any. `None` if they are not one
+/// for each.
+pub(super) fn decode_waits(bytes: &[u8], left: &[i64]) -> Option<Vec<i64>> {
+    if bytes.is_empty() {
+        return Some(Vec::new());
+    }
+    let (waits, []) = bytes.as_chunks::<WAIT_LEN>() else { return None };
+    let entered = |(wait, left): (&[u8; WAIT_LEN], &i64)| {
+        let wait = wait.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+        let known = wait < NO_WAIT && *left != MISSING_TIME;
+        left.checked_sub(wait as i64).filter(|_| known).unwrap_or(MISSING_TIME)
+    };
+    (waits.len() == left.len()).then(|| waits.iter().zip(left).map(entered).collect())
 }
 
 /// The stamps in `bytes`; `None` if it is not a whole number of them.

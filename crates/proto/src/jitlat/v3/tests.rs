@@ -106,7 +106,15 @@ fn record() -> impl Strategy<Value = PacketRecord> {
 fn chunk() -> impl Strategy<Value = Message> {
     let data = prop_oneof![
         prop::collection::vec(record(), 0..20).prop_map(ChunkData::Records),
-        (source(), prop::collection::vec(any::<i64>(), 0..20)).prop_map(|(s, v)| ChunkData::Stamps(s, v)),
+        (source(), prop::collection::vec(any::<i64>(), 0..20), any::<bool>(), 0..1i64 << 39).prop_map(
+            |(source, left, queued, wait)| {
+                let known = |at: &&i64| **at != i64::MIN;
+                let entered = |at: &i64| Some(at).filter(known).and_then(|at| at.checked_sub(wait));
+                let entered =
+                    left.iter().map(|at| entered(at).unwrap_or(i64::MIN)).filter(|_| queued).collect();
+                ChunkData::Stamps(source, left, entered)
+            }
+        ),
     ];
     (any::<u8>(), any::<u32>(), data).prop_map(|(flow, index, data)| {
         let crc = checksum(&data);
@@ -401,15 +409,33 @@ fn nonsense_is_refused_at_once() {
 
 #[test]
 fn a_damaged_chunk_is_noticed() {
-    let data = ChunkData::Stamps(Source::Kernel, vec![1, 2, 3]);
-    let message = Message::Chunk(Chunk { flow: FlowId(0), index: 9, crc: checksum(&data), data });
+    // Behind the stamps: their source; and in the second case five bytes a packet, and their checksum.
+    for (entered, behind) in [(vec![], 4), (vec![1, 1, 2], 7)] {
+        let data = ChunkData::Stamps(Source::Kernel, vec![1, 2, 3], entered);
+        let message = Message::Chunk(Chunk { flow: FlowId(0), index: 9, crc: checksum(&data), data });
+        let (mut client, mut server) = pair();
+        let mut bytes = Vec::new();
+        client.encode(&message, &mut bytes);
+        let last = bytes.len() - behind - 1;
+        bytes[last] ^= 1;
+        server.feed(&bytes);
+        assert_eq!(drain(&mut server), Err(DecodeError::Checksum(9)));
+    }
+}
+
+#[test]
+fn times_in_the_servers_queue_come_with_its_stamps() {
+    let (hour, missing) = (3_600_000_000_000, i64::MIN);
+    let chunk = |entered: Vec<i64>| {
+        let data = ChunkData::Stamps(Source::Kernel, vec![hour, 2 * hour, missing, 900], entered);
+        Message::Chunk(Chunk { flow: FlowId(1), index: 0, crc: checksum(&data), data })
+    };
     let (mut client, mut server) = pair();
     let mut bytes = Vec::new();
-    client.encode(&message, &mut bytes);
-    let last_stamp = bytes.len() - 4 - 1;
-    bytes[last_stamp] ^= 1;
+    client.encode(&chunk(vec![hour - 5, hour, 7, missing]), &mut bytes);
     server.feed(&bytes);
-    assert_eq!(drain(&mut server), Err(DecodeError::Checksum(9)));
+    // An hour in a queue has no room, and without having left there is no time.
+    assert_eq!(drain(&mut server), Ok(vec![chunk(vec![hour - 5, missing, missing, missing])]));
 }
 
 #[test]
@@ -438,7 +464,7 @@ fn the_largest_messages_fit_a_frame() {
     let mut r = PacketRecord::new(0);
     r.set_ttl(Some(1));
     let records = ChunkData::Records(vec![r; crate::jitlat::recording::CHUNK]);
-    let stamps = ChunkData::Stamps(Source::Kernel, vec![0; STAMP_CHUNK]);
+    let stamps = ChunkData::Stamps(Source::Kernel, vec![0; STAMP_CHUNK], vec![0; STAMP_CHUNK]);
     let spec = TestSpec::default();
     let flows = vec![FlowRequest { spec, stamps: Source::Kernel }; MAX_FLOWS];
     let messages = [

@@ -13,10 +13,13 @@ fn arrival() -> Arrival {
 }
 
 fn reflect(r: &mut Reflector, request: &[u8], a: &Arrival) -> Result<(Vec<u8>, u8), Silence> {
-    let mut answer = vec![0xee; request.len()];
+    let mut answer = vec![0xee; request.len().max(112)];
     let now = Tick { wall: a.at + Span::micros(5), steady: SteadyTime(1) };
     let out = r.reflect(request, a, now, ERROR, &mut answer)?;
-    assert!(out.len <= request.len(), "never a larger answer than the question");
+    assert!(
+        r.rules.trusts(a.from.ip()) || out.len <= request.len(),
+        "never a larger answer than the question"
+    );
     answer.truncate(out.len);
     Ok((answer, out.dscp))
 }
@@ -87,6 +90,45 @@ fn the_next_answer_tells_when_one_left() {
 }
 
 #[test]
+fn each_network_has_its_key() {
+    let key = |text: &str| Key::new(text.as_bytes());
+    let network = |text: &str| text.parse::<Prefix>().unwrap();
+    let rules = Rules {
+        keys: vec![
+            (network("192.0.2.0/24"), key("wide")),
+            (network("192.0.2.7"), key("own")),
+            (network("2001:db8::/32"), key("six")),
+        ],
+        ..Rules::default()
+    };
+    let with_common = Rules { key: Some(key("common")), ..rules.clone() };
+    let answered = |rules: &Rules, from: &str, text: &str| {
+        let mut request = Vec::new();
+        let signed = Options { key: Some(key(text)), ..Options::default() };
+        Sender::new(signed).request(0, false, NOW, &mut request);
+        let from = SocketAddr::new(from.parse().unwrap(), 40_000);
+        reflect(&mut Reflector::new(rules.clone()), &request, &Arrival { from, ..arrival() }).is_ok()
+    };
+    for (from, right) in [("192.0.2.1", "wide"), ("192.0.2.7", "own"), ("2001:db8::1", "six")] {
+        for text in ["wide", "own", "six", "common"] {
+            assert_eq!(answered(&with_common, from, text), text == right, "{from} {text}");
+        }
+    }
+    assert!(answered(&with_common, "198.51.100.1", "common") && !answered(&rules, "198.51.100.1", "common"));
+}
+
+#[test]
+fn the_first_packet_of_a_session_is_known_as_such() {
+    let mut r = Reflector::new(Rules::default());
+    let mut request = Vec::new();
+    Sender::new(Options::default()).request(0, false, NOW, &mut request);
+    let now = Tick { wall: NOW, steady: SteadyTime(1) };
+    let first = |r: &mut Reflector| r.reflect(&request, &arrival(), now, ERROR, &mut [0; 44]).unwrap().first;
+    assert_eq!([first(&mut r), first(&mut r)], [true, false]);
+    assert!(!first(&mut stateless()));
+}
+
+#[test]
 fn numbers_of_answers_count_those_that_were_sent() {
     let mut r = Reflector::new(Rules::default());
     let number = |r: &mut Reflector| exchange(Options::default(), r).1.far_seq.unwrap();
@@ -134,6 +176,26 @@ fn two_reflectors_do_not_answer_each_other() {
 }
 
 #[test]
+fn the_count_begins_anew_with_the_next_test_from_the_same_port() {
+    let mut r = Reflector::new(Rules::default());
+    let mut ask = |seq: u32, ms: i64| {
+        let mut request = vec![0; 44];
+        Request { seq, sent: ERROR.encode(NOW), error: ERROR, ssid: 0 }.write(Layout::Clear, &mut request);
+        let now = Tick { wall: NOW, steady: SteadyTime(ms * 1_000_000) };
+        let mut answer = vec![0; 44];
+        r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
+        Answer::parse(Layout::Clear, &answer).unwrap().seq
+    };
+    // Overtaken and copied within a test: the count goes on.
+    assert_eq!([(0, 0), (2, 10), (1, 20), (1, 25), (3, 900)].map(|(seq, ms)| ask(seq, ms)), [0, 1, 2, 3, 4]);
+    // A test with pauses, too.
+    assert_eq!([(4, 2000), (5, 4000), (5, 5500)].map(|(seq, ms)| ask(seq, ms)), [5, 6, 7]);
+    assert_eq!([(0, 7000), (1, 7010)].map(|(seq, ms)| ask(seq, ms)), [0, 1], "the next test");
+    assert_eq!(ask(3, 7020), 2);
+    assert_eq!(ask(1, 9000), 0, "another one, whose first packet was lost");
+}
+
+#[test]
 fn twamp_light_is_answered_in_its_own_size() {
     let mut padded = vec![0; 41];
     let request = Request { seq: 3, sent: ERROR.encode(NOW), error: ERROR, ssid: 0xabcd };
@@ -147,8 +209,41 @@ fn twamp_light_is_answered_in_its_own_size() {
         let answer = Answer::parse(Layout::Clear, &answer).unwrap();
         assert_eq!((answer.seq, answer.sender_seq), (far.into(), 3), "padding opens no new sessions");
     }
-    assert_eq!(reflect(&mut r, &padded[..40], &arrival()), Err(Silence::Short));
     assert_eq!(r.sessions(), 1);
+}
+
+#[test]
+fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() {
+    let trusted = Rules { trusted: vec!["192.0.2.0/24".parse().unwrap()], ..Rules::default() };
+    let [mut open, mut near] = [Rules::default(), trusted].map(Reflector::new);
+    for size in 14..=45 {
+        let options = Options { size, light: true, error: ERROR, ..Options::default() };
+        let mut sender = Sender::new(options);
+        assert_eq!(sender.size(), size.min(44));
+        let mut request = Vec::new();
+        sender.request(1000, false, NOW - Span::millis(3), &mut request);
+        let (answer, _) = reflect(&mut open, &request, &arrival()).unwrap();
+        assert_eq!(answer.len(), request.len());
+        let Received::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{size}: {answer:x?}") };
+        assert_eq!((reply.seq, reply.damaged), (1000, false), "{size}");
+        assert_eq!((reply.far_seq.is_some(), reply.arrived.is_some()), (size >= 38, size >= 38), "{size}");
+        // No reflector takes it for a request.
+        for r in [&mut open, &mut near] {
+            assert_eq!(reflect(r, &answer, &arrival()), Err(Silence::Loop), "{size}");
+        }
+        let (whole, _) = reflect(&mut near, &request, &arrival()).unwrap();
+        assert_eq!(whole.len(), request.len().max(41));
+        let Received::Reply(reply) = sender.receive(&whole, NOW) else { panic!("{size}: {whole:x?}") };
+        assert_eq!((reply.seq, reply.arrived), (1000, Some(NOW)), "{size}");
+        assert_eq!(reflect(&mut open, &whole, &arrival()), Err(Silence::Loop), "{size}");
+        assert!(!matches!(sender.receive(&request, NOW), Received::Reply(_)), "our own request, sent back");
+    }
+    let mut request = vec![0; 14];
+    Request { seq: 0, sent: 0, error: ERROR, ssid: 0 }.write(Layout::Clear, &mut request);
+    assert_eq!(reflect(&mut near, &request[..13], &arrival()), Err(Silence::Short));
+    let keyed =
+        Rules { key: Some(Key::new(b"secret")), trusted: near.rules.trusted.clone(), ..Rules::default() };
+    assert_eq!(reflect(&mut Reflector::new(keyed), &request, &arrival()), Err(Silence::Short), "unsigned");
 }
 
 #[test]
@@ -206,7 +301,7 @@ proptest! {
     #[test]
     fn no_amplifier(
         requests in proptest::collection::vec(
-            (0u8..3, 1000u16..1040, 44usize..200, any::<bool>(), proptest::collection::vec((0usize..200, any::<u8>()), 0..4)),
+            (0u8..3, 1000u16..1040, 14usize..200, any::<bool>(), proptest::collection::vec((0usize..200, any::<u8>()), 0..4)),
             0..100,
         ),
         keyed in any::<bool>(),
@@ -216,7 +311,8 @@ proptest! {
         let mut r = Reflector::new(rules);
         for (host, port, size, extended, changes) in requests {
             let class_of_service = extended.then_some(46);
-            let options = Options { size, key: key.clone(), class_of_service, direct_measurement: extended, ..Options::default() };
+            let light = size < 44;
+            let options = Options { size, light, key: key.clone(), class_of_service, direct_measurement: extended, ..Options::default() };
             let mut request = Vec::new();
             Sender::new(options).request(1, false, NOW, &mut request);
             for (at, byte) in changes {

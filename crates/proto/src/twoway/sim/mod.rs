@@ -62,7 +62,7 @@ impl Far {
                 }
             }
             Far::Twamp(r) => {
-                let mut out = vec![0; bytes.len()];
+                let mut out = vec![0; r.answer_len(bytes.len())];
                 r.reflect(bytes, &arrival, now.wall, ErrorEstimate::UNKNOWN, &mut out)
                     .map_or(vec![], |_| vec![out])
             }

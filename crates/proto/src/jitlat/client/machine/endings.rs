@@ -9,7 +9,7 @@ use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{Command, FlowId};
 use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
-use jitlat_core::{Span, SteadyTime};
+use jitlat_core::{Span, SteadyTime, units};
 
 /// Time between attempts to fetch results.
 const RETRY_GAP: Span = Span::seconds(2);
@@ -155,7 +155,7 @@ impl ClientMachine {
         let after = self.config.patience;
         if self.streamed {
             self.connected = false;
-            self.reason.get_or_insert(format!("no answer within {} s while {during}", after.as_seconds()));
+            self.reason.get_or_insert(format!("no answer within {} while {during}", units::duration(after)));
             return self.retry(now);
         }
         let hint = match (self.stage, self.config.dialect) {

@@ -62,6 +62,9 @@ pub struct ClientMachine {
     collecting: bool,
     /// Whether there is anything to report: a record, or the server's statement that there is none.
     measured: bool,
+    /// When to say that it is still there, while slow streams run, and since when they do.
+    alive: SteadyTime,
+    running_since: SteadyTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +171,8 @@ impl ClientMachine {
             streamed: false,
             collecting: false,
             measured: false,
+            alive: SteadyTime(i64::MAX),
+            running_since: now.steady,
             config,
         };
         match machine.unsupported() {
@@ -468,7 +473,8 @@ impl Machine for ClientMachine {
                 Some(round.deadline())
             }
             (ConversationStage::Running, _) => {
-                self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline).min()
+                let flows = self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline);
+                flows.chain(self.connected.then_some(self.alive)).min()
             }
             _ => Some(self.deadline),
         }
@@ -505,6 +511,11 @@ impl ClientMachine {
             if self.outgoing.is_empty() {
                 self.hold = false;
             }
+            return true;
+        }
+        if self.stage == ConversationStage::Running && now.steady >= self.alive {
+            self.say_alive_later(now);
+            self.codec.encode(&Message::KeepAlive, out);
             return true;
         }
         let Some(probe) = self.round.as_mut().and_then(|round| round.poll_send(now)) else { return false };

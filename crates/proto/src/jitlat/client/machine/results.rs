@@ -9,6 +9,7 @@ use crate::jitlat::limits::Limits;
 use crate::jitlat::message::{Chunk, Fetch, Message, Results};
 use crate::jitlat::stream::Finish;
 use jitlat_core::Session;
+use jitlat_core::Transport;
 use jitlat_core::session::{Ending, HostFacts};
 
 impl ClientMachine {
@@ -98,7 +99,7 @@ impl ClientMachine {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
-        let (src, dst, sent, drops);
+        let (src, dst, sent, drops, unsent);
         match flow.role {
             Role::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
@@ -107,12 +108,15 @@ impl ClientMachine {
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
+                let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
+                unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
             Role::Receive => {
                 (spec.src_port, spec.dst_port) = (flow.remote_port, flow.local_port);
                 (src, dst) = (remote, local);
                 sent = results.and_then(|r| r.sent).or(flow.far_sent);
                 drops = flow.collection.received.as_ref().and_then(|r| r.drops);
+                unsent = results.map_or(0, |r| u64::from(r.failed));
             }
         }
         let (ending, reason) = self.ending_of(flow);
@@ -128,6 +132,8 @@ impl ClientMachine {
             ending,
             reason,
             receiver_drops: drops,
+            // Over TCP a packet that could not be sent ends the test.
+            unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
             ..Session::new(spec)
         }
     }

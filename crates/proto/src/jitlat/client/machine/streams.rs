@@ -9,7 +9,7 @@ use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
 use crate::jitlat::limits::Limits;
 use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
 use crate::jitlat::server::{answer_patience, linger, longest};
-use crate::jitlat::stream::Patience;
+use crate::jitlat::stream::{Patience, longest_gap};
 use core::net::SocketAddr;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
@@ -17,6 +17,10 @@ use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 const ENGINE_PATIENCE: Span = Span::seconds(10);
 /// How long a sender that was asked to stop may take to report it.
 const STOP_PATIENCE: Span = Span::seconds(8);
+
+/// The shortest and longest time between messages to the server that the client of a slow stream is still there. When
+/// the server is full, sessions of which nothing came for as long as they were in use make room for others.
+const ALIVE: (Span, Span) = (Span::millis(250), Span::seconds(4));
 
 impl ClientMachine {
     pub(super) fn open_flows(&mut self, now: Tick) {
@@ -90,11 +94,21 @@ impl ClientMachine {
     pub(super) fn started(&mut self, now: Tick) {
         self.start_role(now, Role::Send);
         self.stage = ConversationStage::Running;
+        if self.config.dialect == Dialect::V3 && self.flows.iter().any(|f| longest_gap(&f.spec) > ALIVE.0) {
+            self.running_since = now.steady;
+            self.say_alive_later(now);
+        }
         self.events.push_back(ClientEvent::Progress(Progress::Running));
         if self.interrupted {
             self.cut_all(now);
         }
         self.settled(now);
+    }
+
+    /// Once half as much time has passed as since the streams began.
+    pub(super) fn say_alive_later(&mut self, now: Tick) {
+        let half = Span((now.steady - self.running_since).0 / 2);
+        self.alive = now.steady + half.clamp(ALIVE.0, ALIVE.1);
     }
 
     pub(super) fn report(&mut self, now: Tick, report: FlowReport) {

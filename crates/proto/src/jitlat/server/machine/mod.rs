@@ -15,7 +15,7 @@ use crate::jitlat::stream::{Patience, sentinel_interval};
 use crate::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::session::HostFacts;
-use jitlat_core::{Source, Span, SteadyTime, TestSpec, Transport};
+use jitlat_core::{Source, Span, SteadyTime, TestSpec, Transport, units};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -448,6 +448,9 @@ impl Machine for ServerMachine {
             ServerInput::Host(host) => self.host = host,
             ServerInput::Admitted(verdict) => self.admitted(now, verdict),
             ServerInput::Found(lookup) => self.found(now, lookup),
+            ServerInput::Evicted => {
+                self.refuse(NakCode::Busy, "nothing came for long, and others need the place");
+            }
             ServerInput::Shutdown => self.refuse(NakCode::Aborted, "the server is shutting down"),
         }
     }
@@ -463,7 +466,7 @@ impl Machine for ServerMachine {
                 self.refuse(NakCode::Failed, "the server could not prepare the test in time");
             }
             _ => {
-                let text = format!("nothing received for {} s", self.limits().idle.as_seconds());
+                let text = format!("nothing received for {}", units::duration(self.limits().idle));
                 self.finish(Some(Nak::new(NakCode::Timeout, text.clone())), Some(text));
             }
         }

@@ -72,9 +72,9 @@ impl ServerMachine {
             self.flows.clear();
             return self.refuse(NakCode::Busy, refusal.to_string());
         }
-        let classic = self.is_classic();
+        let (peer, both) = ((self.peer, self.is_classic()), self.flows.len() > 1);
         for i in 0..self.flows.len() {
-            let opening = self.flows[i].opening(FlowId(i as u8), self.peer, classic, self.config.test_port);
+            let opening = self.flows[i].opening(FlowId(i as u8), peer, self.config.test_port, both);
             self.flow_command(Command::Open(Box::new(opening)));
         }
         self.enter(ConversationStage::Opening, now.steady + ENGINE_PATIENCE);
@@ -365,7 +365,15 @@ impl Flow {
         }
     }
 
-    pub(super) fn opening(&self, flow: FlowId, peer: IpAddr, classic: bool, test_port: u16) -> Opening {
+    /// What to open. The port that the client leaves open is `test_port` for a stream to this host, and for that of the
+    /// same test in the other direction if the test has `both`.
+    pub(super) fn opening(
+        &self,
+        flow: FlowId,
+        (peer, classic): (IpAddr, bool),
+        test_port: u16,
+        both: bool,
+    ) -> Opening {
         let named = match self.role {
             Role::Receive => self.spec.dst_port,
             Role::Send => self.spec.src_port,
@@ -375,12 +383,13 @@ impl Flow {
             None if self.spec.transport() == Transport::Tcp && self.role == Role::Receive => Meeting::Listen,
             None => Meeting::Dial,
         };
+        let left_open = named == 0 && (self.role == Role::Receive || both);
         Opening {
             flow,
             role: self.role,
             spec: self.spec.clone(),
-            bind_port: if named == 0 && self.role == Role::Receive { test_port } else { named },
-            any_port_will_do: false,
+            bind_port: if left_open { test_port } else { named },
+            any_port_will_do: left_open && self.role == Role::Send,
             peer,
             meeting,
             greetings: !classic,

@@ -1,0 +1,124 @@
+//! The time packets spent in the queue of the sending host's own interface (metrics §22).
+
+use crate::distribution::{LogHistogram, Percent, Precision};
+use crate::record::PacketRecord;
+use crate::time::Source;
+use serde::{Deserialize, Serialize};
+
+/// Time from entering the queue of the sending host's interface to leaving it, of the packets received, in ns. It comes
+/// before the sent stamp, so the path's delay does not include it: an application lives through both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct LocalQueue {
+    /// Packets whose time in the queue is known.
+    pub n: u64,
+    /// Of those, packets whose entry the kernel did not stamp: their time since the program's own clock reading is an
+    /// upper bound, and counts here.
+    pub bounded: u64,
+    /// Shortest.
+    pub min: i64,
+    /// Median.
+    pub median: f64,
+    /// 99th percentile.
+    pub p99: i64,
+    /// Longest.
+    pub max: i64,
+    /// Mean.
+    pub mean: f64,
+}
+
+/// Times in the local queue while packets arrive, in constant memory: percentiles are exact up to 1024 packets, and at
+/// most 1/1024 too high beyond.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LocalQueueTimes {
+    times: LogHistogram,
+    sum: i64,
+    bounded: u64,
+}
+
+impl Default for LocalQueueTimes {
+    fn default() -> LocalQueueTimes {
+        LocalQueueTimes { times: LogHistogram::around(0, Precision::STREAM), sum: 0, bounded: 0 }
+    }
+}
+
+impl LocalQueueTimes {
+    /// Adds the time of `record`, if it is known.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &PacketRecord) {
+        let Some((time, source)) = record.local_queue() else { return };
+        self.times.add(time.0);
+        self.sum = self.sum.saturating_add(time.0);
+        self.bounded += u64::from(source == Source::User);
+    }
+
+    /// Adds the times of `next`.
+    pub(crate) fn merge(&mut self, next: &LocalQueueTimes) {
+        self.times.merge(&next.times);
+        self.sum = self.sum.saturating_add(next.sum);
+        self.bounded += next.bounded;
+    }
+
+    /// Whether these can be the times of `rows` rows.
+    pub(crate) fn is_possible(&self, rows: u64) -> bool {
+        let n = self.times.len();
+        let alike = self.times.is_as_precise_as(&LocalQueueTimes::default().times);
+        n <= rows && self.bounded <= n && alike && self.times.is_possible(n)
+    }
+
+    /// The statistics; `None` without packets.
+    pub(crate) fn figures(&self) -> Option<LocalQueue> {
+        let n = self.times.len();
+        let quantiles = self.times.quantiles();
+        Some(LocalQueue {
+            n,
+            bounded: self.bounded,
+            min: self.times.min()?,
+            median: quantiles.median()?,
+            p99: quantiles.edf(Percent(99_000))?,
+            max: self.times.max()?,
+            mean: self.sum as f64 / n as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Moment;
+    use crate::time::{Span, Stamp, WallTime};
+
+    fn packet(lag: i64, entered: Option<i64>) -> PacketRecord {
+        let mut record = PacketRecord::new(0);
+        record.set(Moment::Sent, Stamp { at: WallTime(lag), source: Source::Kernel });
+        record.set_send_lag(Some(Span(lag)));
+        record.set_entry_lag(entered.map(Span));
+        record
+    }
+
+    #[test]
+    fn times_in_the_queue_and_bounds_on_them_are_counted_apart() {
+        let mut times = LocalQueueTimes::default();
+        assert_eq!(times.figures(), None);
+        times.push(&PacketRecord::one_way(0, WallTime(0), WallTime(5)));
+        assert_eq!(times.figures(), None, "nobody knows when it left");
+        times.push(&packet(15_000_000, Some(1000)));
+        times.push(&packet(2000, Some(1500)));
+        let mut more = LocalQueueTimes::default();
+        more.push(&packet(7000, None));
+        times.merge(&more);
+        let expected = LocalQueue {
+            n: 3,
+            bounded: 1,
+            min: 500,
+            median: 7000.0,
+            p99: 14_999_000,
+            max: 14_999_000,
+            mean: 15_006_500.0 / 3.0,
+        };
+        assert_eq!(times.figures(), Some(expected));
+        assert!(times.is_possible(3) && !times.is_possible(2));
+        assert!(!LocalQueueTimes { bounded: 4, ..times }.is_possible(9));
+    }
+}

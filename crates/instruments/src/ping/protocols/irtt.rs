@@ -1,0 +1,251 @@
+//! IRTT.
+
+use super::networks;
+use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
+use crate::error::Error;
+use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
+use crate::ping::test::{PingResult, Test};
+use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::{Span, Transport, quantity};
+use jitlat_net::reflect::IrttReflector;
+use jitlat_proto::irtt::{self, Clocks, Fill, Key, Options, Params, StampAt, Stats};
+
+/// The entry of IRTT.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "irtt",
+    title: "IRTT",
+    answered_by: "irtt, jitlat serve",
+    transport: Transport::Udp,
+    payload: "of the UDP datagram (60)",
+    arguments: &[
+        PORT,
+        KEY_FILE,
+        Argument::choice(
+            "tstamp",
+            "WHEN",
+            "When the server is to read its clocks",
+            &[
+                ("none", "Never: round trips contain its processing time"),
+                ("send", "When it answers"),
+                ("receive", "When a request comes"),
+                ("both", "Both"),
+                ("midpoint", "Both, as one time in the middle"),
+            ],
+        )
+        .or(|| "both".to_owned()),
+        Argument::choice(
+            "server-clock",
+            "CLOCK",
+            "Which clocks the server is to read",
+            &[
+                ("wall", "The time of day: gives delays one way"),
+                ("monotonic", "One that never steps: gives its processing time only"),
+                ("both", "Both"),
+            ],
+        )
+        .or(|| "both".to_owned()),
+        Argument::choice(
+            "received-stats",
+            "WHAT",
+            "What the server is to report of the requests it received: loss by direction follows from it",
+            &[
+                ("none", "Nothing"),
+                ("count", "How many"),
+                ("window", "Which of the last 64"),
+                ("both", "Both"),
+            ],
+        )
+        .or(|| "both".to_owned()),
+        Argument::value(
+            "fill",
+            "FILL",
+            "Payload of requests: none (zeros), rand or pattern:HEX",
+            parses_as::<Fill>,
+        )
+        .or(|| Fill::None.to_string()),
+        Argument::value(
+            "server-fill",
+            "FILL",
+            "Payload of answers: none (that of the request), rand or pattern:HEX (default: the server's own)",
+            parses_as::<Fill>,
+        ),
+        Argument::switch(
+            "loose",
+            "Take what the server grants, if it restricts the test, instead of giving up",
+        ),
+    ],
+    client: |arguments| Ok(Box::new(IrttClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[
+            PORT,
+            KEY_FILE,
+            Argument::value(
+                "irtt-min-interval",
+                "TIME",
+                "Shortest interval granted to irtt's clients; requests that come faster are not answered",
+                |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
+            )
+            .or(|| "0".to_owned()),
+            Argument::value(
+                "irtt-trust",
+                "NETWORKS",
+                "Networks, separated by commas, whose source addresses nobody can forge: irtt's clients there get their \
+                 session with the first request; others with the second, because its answer is longer",
+                |text| networks(text).map(drop),
+            ),
+        ],
+        reflectors: |arguments| {
+            Ok(vec![Box::new(IrttReflector {
+                port: arguments.value(PORT.name)?,
+                key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+                trusted: networks(arguments.text("irtt-trust").unwrap_or_default())
+                    .map_err(Error::Settings)?,
+                shortest_interval: interval(arguments.text("irtt-min-interval").unwrap_or("0"))?,
+            })])
+        },
+    }),
+};
+
+const PORT: Argument = Argument::port("irtt-port", "UDP port of the IRTT server", || irtt::PORT.to_string());
+const KEY_FILE: Argument = Argument::file(
+    "irtt-key-file",
+    "File with the key of IRTT's HMAC, as irtt takes it: text, or hexadecimal after 0x; unsigned packets are not taken",
+);
+
+/// Sends requests to an IRTT server.
+#[derive(Clone, Debug)]
+pub struct IrttClient {
+    /// The server's UDP port.
+    pub port: u16,
+    /// The key of packets; only answers with a valid HMAC are then taken. `None`: no HMAC.
+    pub key: Option<Key>,
+    /// When the server is to read its clocks.
+    pub stamp_at: StampAt,
+    /// Which clocks it is to read.
+    pub clocks: Clocks,
+    /// What it is to report of the requests it received.
+    pub stats: Stats,
+    /// Payload of requests.
+    pub fill: Fill,
+    /// Payload of answers; `None`: the server's own.
+    pub server_fill: Option<Fill>,
+    /// Take what the server grants.
+    pub loose: bool,
+}
+
+impl Default for IrttClient {
+    fn default() -> IrttClient {
+        IrttClient {
+            port: irtt::PORT,
+            key: None,
+            stamp_at: StampAt::Both,
+            clocks: Clocks::Both,
+            stats: Stats::Both,
+            fill: Fill::None,
+            server_fill: None,
+            loose: false,
+        }
+    }
+}
+
+impl IrttClient {
+    fn new(arguments: &Arguments) -> Result<IrttClient, Error> {
+        Ok(IrttClient {
+            port: arguments.value(PORT.name)?,
+            key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+            stamp_at: match arguments.text("tstamp") {
+                Some("none") => StampAt::None,
+                Some("send") => StampAt::Send,
+                Some("receive") => StampAt::Receive,
+                Some("midpoint") => StampAt::Midpoint,
+                _ => StampAt::Both,
+            },
+            clocks: match arguments.text("server-clock") {
+                Some("wall") => Clocks::Wall,
+                Some("monotonic") => Clocks::Monotonic,
+                _ => Clocks::Both,
+            },
+            stats: match arguments.text("received-stats") {
+                Some("none") => Stats::None,
+                Some("count") => Stats::Count,
+                Some("window") => Stats::Window,
+                _ => Stats::Both,
+            },
+            fill: arguments.value("fill")?,
+            server_fill: arguments.get("server-fill")?,
+            loose: arguments.has("loose"),
+        })
+    }
+
+    /// What is asked for, except duration and interval.
+    fn params(&self, length: i64, tos: i64) -> Params {
+        Params {
+            length,
+            tos,
+            stats: self.stats,
+            stamp_at: self.stamp_at,
+            clocks: self.clocks,
+            fill: self.server_fill.as_ref().map(Fill::to_string).unwrap_or_default(),
+            ..Options::new(Span::ZERO, Span::ZERO).params
+        }
+    }
+
+    fn shortest(&self) -> u64 {
+        self.params(0, 0).shortest_packet(self.key.as_ref()) as u64
+    }
+}
+
+impl Client for IrttClient {
+    fn protocol(&self) -> &'static Protocol {
+        &PROTOCOL
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn sizes(&self) -> Sizes {
+        let shortest = self.shortest();
+        Sizes { usual: shortest, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
+    }
+
+    fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
+        let spec = &test.plan.spec;
+        // Stop and wait has no duration known before, and its requests may come as soon as that.
+        let (duration, interval) = match test.plan.wait {
+            Some(wait) => (Span::ZERO, wait.max(Span(1))),
+            None => (spec.duration(), spec.period()),
+        };
+        let length = if test.size as u64 > self.shortest() { test.size as i64 } else { 0 };
+        let tos = i64::from(test.link.marking.dscp.value()) << 2;
+        let options = Options {
+            key: self.key.clone(),
+            params: Params { duration, interval, ..self.params(length, tos) },
+            loose: self.loose,
+            fill: self.fill.clone(),
+            seed: test.mark,
+            ..Options::new(duration, interval)
+        };
+        let (mut found, client) = test.datagrams(|_| irtt::Client::new(options.clone()))?;
+        let restrictions = client.granted().restrictions(&options.params);
+        if !restrictions.is_empty() {
+            found.facts().remarks.push(format!("the server restricts the test: {}", restrictions.join(", ")));
+        }
+        if client.was_ended() {
+            let why = "the server ended the test, because of its limit of duration";
+            found.facts().remarks.push(why.to_owned());
+        }
+        Ok(found)
+    }
+}
+
+fn interval(text: &str) -> Result<Span, Error> {
+    quantity::pause(text).map_err(|e| Error::Settings(format!("irtt-min-interval: {e}")))
+}
+
+/// Reads the key of IRTT's HMAC from its file.
+fn key(file: &NamedFile) -> Result<Key, Error> {
+    let wrong = |why: &str| Error::Settings(format!("the key file {}: {why}", file.name));
+    let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("it is not text"))?;
+    Key::new(text).ok_or_else(|| wrong("after 0x, write pairs of hexadecimal digits"))
+}

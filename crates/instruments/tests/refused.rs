@@ -1,0 +1,42 @@
+//! What a far host, or a filter, says of requests that it does not answer.
+
+use jitlat_core::Span;
+use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::{Arguments, Instrument, Ping, Stop, Unobserved};
+use jitlat_net::reflect::{Reflectors, StampReflector};
+use jitlat_proto::policy::Policy;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+fn reflector(port: u16) -> (Reflectors, SocketAddr) {
+    let mut reflectors = Reflectors::new(Policy::default());
+    reflectors.start(&StampReflector { port, ..StampReflector::default() }, &["127.0.0.1".parse().unwrap()]);
+    assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
+    let address = reflectors.listening()[0].1;
+    (reflectors, address)
+}
+
+#[test]
+fn a_program_that_is_restarted_during_a_test_is_named_beside_the_loss() {
+    let (first, at) = reflector(0);
+    let restart = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop(first);
+        std::thread::sleep(Duration::from_millis(300));
+        reflector(at.port())
+    });
+    let arguments = Arguments::new().with("stamp-port", at.port().to_string());
+    let client = Protocol::named("stamp").unwrap().client(&arguments).unwrap();
+    let test = Ping {
+        packets: 300,
+        period: Span::millis(10),
+        timeout: Span::seconds(1),
+        ..Ping::boxed("127.0.0.1", client)
+    };
+    let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved).unwrap();
+    let counts = &streams[0].summary.counts;
+    assert!(counts.received > 0 && counts.lost > 0, "{counts:?}");
+    let remarks = &streams[0].session.two_way.as_ref().unwrap().remarks;
+    assert!(remarks.iter().any(|r| r.contains("nothing listened there")), "{remarks:?}");
+    drop(restart.join().unwrap());
+}

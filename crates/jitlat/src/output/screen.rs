@@ -1,0 +1,93 @@
+//! The one screen of a test or of saved logs, and the next command worth running.
+
+use super::report::{Run, command_line, shell_word};
+use super::text::are_one_test;
+use super::wanted::Wanted;
+use crate::console;
+use jitlat_core::verdict::{Fault, Severity};
+use jitlat_report::text::Options;
+use jitlat_report::text::screen::{Relation, Screen, Stream};
+use std::path::Path;
+
+/// Where the streams come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// A test with this host.
+    Test(&'a str),
+    /// A test on this machine alone.
+    Demonstration,
+    /// Saved logs.
+    Logs,
+}
+
+/// How the terminal takes text.
+pub fn options() -> Options {
+    Options {
+        style: console::style(),
+        width: console::width(),
+        unicode: console::shows_unicode(),
+        ..Options::default()
+    }
+}
+
+/// The screen of `runs`.
+pub fn page(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> String {
+    let streams = streams(runs);
+    let relation = match runs {
+        [up, down] if are_one_test(up, down) => Relation::Directions,
+        _ => Relation::Separate,
+    };
+    let (command, purpose) = next(runs, origin, wanted);
+    let screen = Screen::new(&streams, relation).followed_by(&command, purpose);
+    let log = |run: &Run| {
+        let log = shell_word(run.log.as_deref()?);
+        match &run.summary.header.date {
+            Some(date) if origin == Origin::Logs => Some(format!("{log} of {date}")),
+            _ => Some(log),
+        }
+    };
+    let logs: Vec<String> = runs.iter().filter_map(log).collect();
+    screen.logged_to(&logs).show(&options())
+}
+
+/// What the screen needs of `runs`.
+pub fn streams(runs: &[Run]) -> Vec<Stream<'_>> {
+    runs.iter()
+        .map(|run| Stream { label: &run.label, summary: &run.summary, samples: &run.samples })
+        .collect()
+}
+
+/// The next command worth running, and what it is good for.
+fn next(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> (String, &'static str) {
+    let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
+    let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
+    // Of equally severe causes the first, which is the most important one.
+    let worst = noticed.rev().max_by_key(|cause| cause.severity);
+    let received = runs.iter().all(|run| run.summary.counts.received > 0);
+    if let Origin::Test(host) = origin {
+        match worst.map(|cause| cause.fault) {
+            Some(Fault::Sender | Fault::Receiver | Fault::Clock) => {
+                return ("jitlat doctor".to_owned(), "what this host adds");
+            }
+            None if received && answers().all(|a| a.severity <= Severity::Good) => {}
+            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the way"),
+        }
+    }
+    if let Some(page) = wanted.path("html") {
+        return (format!("xdg-open {}", shell_word(page)), "figures");
+    }
+    let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
+    match &logs[..] {
+        [] => (again(), EVERYTHING),
+        [log] => (format!("jitlat -f {log} -v"), EVERYTHING),
+        several => (format!("jitlat analyze {} -v", several.join(" ")), EVERYTHING),
+    }
+}
+
+/// What the full report is good for.
+pub const EVERYTHING: &str = "every figure; --html FILE draws them";
+
+/// This command, with the full report.
+pub fn again() -> String {
+    format!("{} --verbose", command_line(std::env::args()))
+}

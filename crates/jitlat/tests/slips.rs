@@ -1,0 +1,77 @@
+//! Slips on the command line: what is said, with which exit status, and that nothing is done first.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The exit status and standard error of the binary in `folder`.
+fn said(folder: &Path, arguments: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+    command.args(arguments.split_whitespace()).current_dir(folder).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Checks that `arguments` are refused with `phrases`, and that no file is left.
+fn refused(arguments: &str, phrases: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let (status, errors) = said(folder.path(), arguments);
+    assert_eq!(status, Some(2), "{arguments}: {errors}");
+    for phrase in phrases {
+        assert!(errors.contains(phrase), "{arguments}: '{phrase}' is not in {errors}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{arguments} left a file");
+}
+
+#[test]
+fn a_bare_number_that_is_an_absurd_period_is_refused() {
+    for test in ["127.0.0.1", "ping 127.0.0.1", "ping 127.0.0.1 --proto stamp"] {
+        refused(&format!("{test} -p 20"), &["did you mean 20ms?", "20ns"]);
+    }
+}
+
+#[test]
+fn a_misspelt_command_is_no_host() {
+    // No name is looked up: the answer comes at once, and says how to reach a host of that name.
+    refused("srve", &["did you mean `jitlat serve`?", "`jitlat test srve`"]);
+    refused("pingg 127.0.0.1", &["did you mean `jitlat ping`?"]);
+    refused("-q", &["<HOST>"]);
+    refused("--nolog 127.0.0.1", &["--no-log"]);
+}
+
+#[test]
+fn an_address_that_is_not_this_hosts_is_named() {
+    for test in ["127.0.0.1", "ping 127.0.0.1", "ping 127.0.0.1 --proto tcp"] {
+        refused(&format!("{test} --bind 198.51.100.7"), &["--bind takes an address of this host"]);
+    }
+}
+
+#[test]
+fn a_folder_that_takes_no_log_is_said_before_the_test() {
+    // Nobody can make a file there.
+    let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3");
+    assert_eq!(status, Some(2), "{errors}");
+    for phrase in ["no log can be made", "-o LOG", "--no-log"] {
+        assert!(errors.contains(phrase), "'{phrase}' is not in {errors}");
+    }
+    let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3 --no-log --control-port 1");
+    assert!(status == Some(2) && errors.contains("is `jitlat serve` running there"), "{errors}");
+}
+
+#[test]
+fn a_control_port_that_says_nothing_is_named_with_the_time() {
+    // A listener whose backlog is full answers no further connection.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
+    let held: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).take(5000).collect();
+    assert!(connect().is_err(), "the backlog holds more than {}", held.len());
+    let begun = Instant::now();
+    let (status, errors) =
+        said(Path::new("/tmp"), &format!("127.0.0.1 --no-log --control-port {}", address.port()));
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains(&format!("{address} does not answer yet")), "{errors}");
+    assert!(errors.contains("cannot connect to 127.0.0.1"), "{errors}");
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+}

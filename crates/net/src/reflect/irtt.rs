@@ -1,0 +1,101 @@
+//! The IRTT server.
+
+use super::lamp::secret;
+use super::udp::{AnsweringSocket, LARGEST};
+use super::{Opened, Reflector, Shared, at_port, loopback};
+use crate::audit::BegunTests;
+use crate::clock;
+use jitlat_core::Span;
+use jitlat_core::passive::Prefix;
+use jitlat_proto::irtt::{self, Key, Reaction, Rules, Server};
+use jitlat_proto::policy::{self, Service, Table};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Answers irtt's clients.
+#[derive(Clone, Debug)]
+pub struct IrttReflector {
+    /// Its UDP port.
+    pub port: u16,
+    /// The key of packets; with a key, those without a valid HMAC are not answered.
+    pub key: Option<Key>,
+    /// The shortest interval granted, below which requests are not answered; zero: any. The limits of a client's rates
+    /// hold in any case.
+    pub shortest_interval: Span,
+    /// Networks whose addresses nobody can forge: their clients need not show that they receive.
+    pub trusted: Vec<Prefix>,
+}
+
+impl Default for IrttReflector {
+    fn default() -> IrttReflector {
+        IrttReflector { port: irtt::PORT, key: None, shortest_interval: Span::ZERO, trusted: Vec::new() }
+    }
+}
+
+impl IrttReflector {
+    /// Its rules on a server with this policy, and room for its sessions.
+    fn rules(&self, shared: &Shared) -> (Rules, Table) {
+        let usual = Rules::default();
+        let size = irtt::SESSION_BYTES as usize;
+        let table = shared.gate.reserve_table(policy::IRTT, usual.sessions, size, clock::steady());
+        let rules = Rules {
+            key: self.key.clone(),
+            interval: self.shortest_interval,
+            duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
+            sessions: table.entries,
+            sessions_per_client: table.per_client,
+            // Loopback addresses come from no network.
+            trusted: self.trusted.iter().copied().chain(loopback()).collect(),
+            ..usual
+        };
+        (rules, table)
+    }
+}
+
+impl Reflector for IrttReflector {
+    fn name(&self) -> &'static str {
+        "IRTT"
+    }
+
+    fn service(&self) -> Service {
+        policy::IRTT
+    }
+
+    fn authenticates(&self) -> bool {
+        self.key.is_some()
+    }
+
+    fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
+        at_port(ips, self.port)
+    }
+
+    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let (rules, table) = self.rules(shared);
+        let server = Server::new(rules, secret()?, clock::steady());
+        let (address, shared) = (socket.local_addr()?, shared.clone());
+        Ok(Opened { address, run: Box::new(move || serve(socket, server, &table, &shared)) })
+    }
+}
+
+/// Answers until the server stops; its sessions are those of the `table`.
+fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, shared: &Shared) {
+    let mut tests = BegunTests::new(policy::IRTT);
+    let mut answer = Vec::with_capacity(LARGEST);
+    while !shared.is_stopping() {
+        socket.receive(|out, request, arrival, local| {
+            answer.clear();
+            match server.handle(request, arrival, clock::tick(), &mut answer) {
+                Ok(Reaction::Answer { tos }) => {
+                    out.push(&answer, arrival.from, local, tos >> 2);
+                    if let Some(test) = server.take_begun() {
+                        tests.began(arrival.from, test);
+                    }
+                }
+                Ok(Reaction::Taken) => {}
+                Err(why) => out.silent(why),
+            }
+        });
+        tests.write(clock::steady());
+    }
+}

@@ -1,0 +1,123 @@
+//! [`Addresses`]: which clients have shown that they receive what is sent to their address, and what the others have
+//! sent and got. An answer that opens a session is a few bytes longer than irtt's request for it: an address that may
+//! be forged gets it once its requests have had as many bytes.
+
+use crate::access::Client;
+use jitlat_core::{Span, SteadyTime};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Number of addresses that are known at a time: of several with the same hash, the one that came last.
+const KNOWN: usize = 1 << 14;
+/// How long requests without an answer count.
+const UNANSWERED: Span = Span::seconds(20);
+/// How long a client that has shown that it receives needs not show it again.
+const PROVEN: Span = Span::seconds(600);
+
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    client: Client,
+    last: SteadyTime,
+    /// Bytes received without an answer, not yet used.
+    unanswered: usize,
+    proven: bool,
+}
+
+/// The clients known, in constant memory.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    known: Box<[Option<Address>]>,
+    seed: u64,
+}
+
+impl Addresses {
+    /// Without any. `seed` is random, so that nobody can predict who has the same place.
+    pub(super) fn new(seed: u64) -> Addresses {
+        Addresses { known: vec![None; KNOWN].into(), seed }
+    }
+
+    fn place(&mut self, client: Client) -> &mut Option<Address> {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, client).hash(&mut hasher);
+        &mut self.known[(hasher.finish() % KNOWN as u64) as usize]
+    }
+
+    /// Whether a request of `received` bytes may have an answer of `answer` bytes, which then counts as sent.
+    pub(super) fn may_answer(
+        &mut self,
+        client: Client,
+        received: usize,
+        answer: usize,
+        now: SteadyTime,
+    ) -> bool {
+        let place = self.place(client);
+        let mut known = place.filter(|a| a.client == client).unwrap_or(Address {
+            client,
+            last: now,
+            unanswered: 0,
+            proven: false,
+        });
+        let silent = now - known.last;
+        if known.proven && silent <= PROVEN {
+            return true;
+        }
+        let before = if silent <= UNANSWERED { known.unanswered } else { 0 };
+        let credit = before + received;
+        let may = answer <= credit;
+        known.unanswered = if may { credit - answer } else { credit };
+        (known.proven, known.last) = (false, now);
+        *place = Some(known);
+        may
+    }
+
+    /// The client has sent a token that only who receives at its address can know.
+    pub(super) fn prove(&mut self, client: Client, now: SteadyTime) {
+        *self.place(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn client(k: u32) -> Client {
+        Client::of(core::net::Ipv4Addr::from_bits(k).into())
+    }
+
+    fn at(s: i64) -> SteadyTime {
+        SteadyTime(s * 1_000_000_000)
+    }
+
+    #[test]
+    fn the_second_request_pays_for_the_answer_and_a_proof_for_ten_minutes() {
+        let mut addresses = Addresses::new(1);
+        assert!(!addresses.may_answer(client(1), 20, 30, at(0)));
+        assert!(!addresses.may_answer(client(2), 20, 30, at(0)), "another's requests do not count");
+        assert!(addresses.may_answer(client(1), 20, 30, at(1)));
+        assert!(addresses.may_answer(client(1), 20, 30, at(2)), "ten bytes were left");
+        assert!(!addresses.may_answer(client(1), 20, 30, at(3)));
+        assert!(!addresses.may_answer(client(1), 20, 30, at(24)), "a request of long ago does not count");
+        addresses.prove(client(1), at(30));
+        assert!((31..630).all(|s| addresses.may_answer(client(1), 20, 30, at(s))));
+        assert!(!addresses.may_answer(client(1), 20, 30, at(631)));
+        assert!(addresses.may_answer(client(3), 30, 30, at(0)), "no more than was asked with");
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_without_proof_gets_no_more_bytes_than_it_sent(
+            asked in prop::collection::vec((0u32..5, 1usize..100, 1usize..100, 0i64..30), 1..100),
+        ) {
+            let mut addresses = Addresses::new(7);
+            let (mut now, mut balance) = (0, [0i64; 5]);
+            for (k, received, answer, pause) in asked {
+                now += pause;
+                balance[k as usize] += received as i64;
+                if addresses.may_answer(client(k), received, answer, at(now)) {
+                    balance[k as usize] -= answer as i64;
+                }
+                prop_assert!(balance[k as usize] >= 0);
+            }
+        }
+    }
+}

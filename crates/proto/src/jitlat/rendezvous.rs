@@ -1,0 +1,111 @@
+//! [`WaitingFlows`]: which flow a peer belongs to that arrives at a port which many flows share.
+
+use super::packet::{HEADER_LEN, Header};
+use core::net::{IpAddr, SocketAddr};
+use jitlat_core::Transport;
+
+/// The peer that a waiting flow expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A peer whose greeting has this token.
+    Token(u64),
+    /// Any TCP connection that does not begin with a greeting.
+    AnyConnection,
+}
+
+/// A flow that waits.
+#[derive(Clone, Debug)]
+struct Waiting<N> {
+    number: u64,
+    local: SocketAddr,
+    transport: Transport,
+    peer: IpAddr,
+    expected: Expected,
+    notify: N,
+}
+
+/// The flows that wait for peers whose ports are not known beforehand, each with what notifies it.
+///
+/// ```
+/// use jitlat_core::Transport;
+/// use jitlat_proto::jitlat::packet::Header;
+/// use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
+///
+/// let (local, peer) = ("192.0.2.1:2667".parse()?, "192.0.2.2:40000".parse()?);
+/// let mut flows = WaitingFlows::default();
+/// let number = flows.add(local, Transport::Udp, "192.0.2.2".parse()?, Expected::Token(7), "a flow");
+/// assert_eq!(flows.greeted(local, peer, &Header::hello(8).to_bytes()), None);
+/// assert_eq!(flows.greeted(local, peer, &Header::hello(7).to_bytes()), Some(&"a flow"));
+/// flows.remove(number);
+/// assert!(!flows.waits_at(local, Transport::Udp));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct WaitingFlows<N> {
+    waiting: Vec<Waiting<N>>,
+    next: u64,
+}
+
+impl<N> Default for WaitingFlows<N> {
+    fn default() -> WaitingFlows<N> {
+        WaitingFlows { waiting: Vec::new(), next: 0 }
+    }
+}
+
+impl<N> WaitingFlows<N> {
+    /// Adds a flow that waits at `local` for `expected` from `peer`; returns its number, for [`Self::remove`].
+    pub fn add(
+        &mut self,
+        local: SocketAddr,
+        transport: Transport,
+        peer: IpAddr,
+        expected: Expected,
+        notify: N,
+    ) -> u64 {
+        self.next += 1;
+        let peer = peer.to_canonical();
+        self.waiting.push(Waiting { number: self.next, local, transport, peer, expected, notify });
+        self.next
+    }
+
+    /// Removes the flow with this number, if it still waits.
+    pub fn remove(&mut self, number: u64) {
+        self.waiting.retain(|w| w.number != number);
+    }
+
+    /// Whether any flow waits at this port.
+    pub fn waits_at(&self, local: SocketAddr, transport: Transport) -> bool {
+        self.waiting.iter().any(|w| w.local == local && w.transport == transport)
+    }
+
+    /// The flow that waits for the greeting `packet`, which came to `local` by UDP. It goes on waiting: the greeting may
+    /// be repeated.
+    pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
+        let expected = Expected::Token(greeting(packet)?);
+        self.position(local, Transport::Udp, from, expected).map(|i| &self.waiting[i].notify)
+    }
+
+    /// The flow that waits for the TCP connection to `local` whose first bytes are `head`; it waits no longer.
+    pub fn connected(&mut self, local: SocketAddr, from: SocketAddr, head: &[u8]) -> Option<N> {
+        let expected = greeting(head).map_or(Expected::AnyConnection, Expected::Token);
+        self.position(local, Transport::Tcp, from, expected).map(|i| self.waiting.remove(i).notify)
+    }
+
+    fn position(
+        &self,
+        local: SocketAddr,
+        transport: Transport,
+        from: SocketAddr,
+        expected: Expected,
+    ) -> Option<usize> {
+        let from = from.ip().to_canonical();
+        self.waiting.iter().position(|w| {
+            w.transport == transport && w.local == local && w.expected == expected && w.peer == from
+        })
+    }
+}
+
+/// The token of a greeting of exactly its length.
+fn greeting(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() == HEADER_LEN).then(|| Header::parse(bytes)?.hello_token()).flatten()
+}

@@ -1,0 +1,336 @@
+//! [`PolicyFile`]: a policy in TOML, read and written.
+//!
+//! ```
+//! use jitlat_proto::policy::file::{PolicyFile, write};
+//! use jitlat_proto::policy::{Policy, SERVICES, STAMP};
+//!
+//! let text = "deny = [\"192.0.2.0/24\"]\n[services.stamp.client]\npackets = \"2k/s\"";
+//! let mut policy = Policy::default();
+//! PolicyFile::parse(text)?.apply(&mut policy, SERVICES)?;
+//! assert_eq!(policy.service(STAMP).client.packets, Some(2000));
+//!
+//! let mut again = Policy::default();
+//! PolicyFile::parse(&write(&policy, SERVICES, |_| true))?.apply(&mut again, SERVICES)?;
+//! assert_eq!(again.service(STAMP), policy.service(STAMP));
+//! # Ok::<(), jitlat_proto::policy::file::FileError>(())
+//! ```
+
+use super::{Networks, Policy, Quota, Service, TCP};
+use crate::accounts::ClientLimits;
+use jitlat_core::passive::Prefix;
+use jitlat_core::quantity::{self, QuantityError};
+use jitlat_core::time::{SECOND, Span};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// A policy file. What it does not name stays as it is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PolicyFile {
+    allow: Vec<String>,
+    deny: Vec<String>,
+    /// File with the key of one-way tests and digests.
+    pub key_file: Option<PathBuf>,
+    client: QuotaTable,
+    total: QuotaTable,
+    /// The rules of services, by name.
+    pub services: BTreeMap<String, ServiceTable>,
+}
+
+/// The rules of a service in a [`PolicyFile`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServiceTable {
+    serve: Option<bool>,
+    open: Option<bool>,
+    allow: Vec<String>,
+    deny: Vec<String>,
+    /// File with its key or users.
+    pub key_file: Option<PathBuf>,
+    /// Key files of one-way tests, by the name of the peer, and of STAMP, by network.
+    pub keys: BTreeMap<String, PathBuf>,
+    client: QuotaTable,
+    total: QuotaTable,
+    /// What one connection gets.
+    connection: RateTable,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct RateTable {
+    packets: Option<Amount>,
+    bytes: Option<Amount>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct QuotaTable {
+    packets: Option<Amount>,
+    bytes: Option<Amount>,
+    connections: Option<usize>,
+    sessions: Option<usize>,
+    memory: Option<Amount>,
+    duration: Option<Amount>,
+}
+
+/// A number, or a text with a unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Number(u64),
+    Text(String),
+}
+
+/// What is wrong with a policy file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Not TOML, or with names that mean nothing.
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    /// A service that does not exist.
+    #[error("there is no service '{name}'; these are: {services}")]
+    Service {
+        /// As it is written.
+        name: String,
+        /// Those that exist.
+        services: String,
+    },
+    /// Not a network.
+    #[error("'{0}' is not a network: write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32")]
+    Network(String),
+    /// A limit for each connection of a service without it.
+    #[error("services.{0}.connection: only {TCP} limits each connection; limit a client of {0}")]
+    Connection(String),
+    /// An amount that cannot be read.
+    #[error("{table}")]
+    Amount {
+        /// The table it is in.
+        table: String,
+        /// What is wrong with it.
+        source: QuantityError,
+    },
+}
+
+/// The service of `services` with this name.
+///
+/// # Errors
+/// There is none.
+pub fn service(name: &str, services: &[Service]) -> Result<Service, FileError> {
+    let unknown = || FileError::Service { name: name.to_owned(), services: services.join(", ") };
+    services.iter().copied().find(|s| *s == name).ok_or_else(unknown)
+}
+
+impl Amount {
+    fn text(&self) -> String {
+        match self {
+            Amount::Number(number) => number.to_string(),
+            Amount::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl PolicyFile {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// [`FileError::Toml`]
+    pub fn parse(text: &str) -> Result<PolicyFile, FileError> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// With the names of its files relative to `folder`.
+    pub fn beside(mut self, folder: &Path) -> PolicyFile {
+        let place = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.key_file.iter_mut().for_each(place);
+        for rules in self.services.values_mut() {
+            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(place);
+        }
+        self
+    }
+
+    /// Changes what it names in `policy`, whose services are `services`.
+    ///
+    /// # Errors
+    /// [`FileError`]; some of it may be applied then.
+    pub fn apply(&self, policy: &mut Policy, services: &[Service]) -> Result<(), FileError> {
+        let fault = |table: &str, source| FileError::Amount { table: table.to_owned(), source };
+        networks(&mut policy.networks, &self.allow, &self.deny)?;
+        self.client.apply(&mut policy.client).map_err(|e| fault("client", e))?;
+        self.total.apply(&mut policy.total).map_err(|e| fault("total", e))?;
+        for (name, table) in &self.services {
+            let rules = policy.service(service(name, services)?);
+            rules.off = table.serve.map_or(rules.off, |serve| !serve);
+            rules.open = table.open.unwrap_or(rules.open);
+            networks(&mut rules.networks, &table.allow, &table.deny)?;
+            table
+                .client
+                .apply(&mut rules.client)
+                .and_then(|()| table.total.apply(&mut rules.total))
+                .and_then(|()| table.connection.apply(&mut rules.connection))
+                .map_err(|e| fault(&format!("services.{name}"), e))?;
+            if name != TCP && !table.connection.is_empty() {
+                return Err(FileError::Connection(name.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn networks(networks: &mut Networks, allow: &[String], deny: &[String]) -> Result<(), FileError> {
+    for (list, texts) in [(&mut networks.allow, allow), (&mut networks.deny, deny)] {
+        for text in texts {
+            list.push(text.parse().map_err(|()| FileError::Network(text.clone()))?);
+        }
+    }
+    Ok(())
+}
+
+impl RateTable {
+    fn is_empty(&self) -> bool {
+        self.packets.is_none() && self.bytes.is_none()
+    }
+
+    fn apply(&self, limits: &mut ClientLimits) -> Result<(), QuantityError> {
+        if let Some(amount) = &self.packets {
+            limits.packets_per_second = quantity::packet_rate(&amount.text())?;
+        }
+        if let Some(amount) = &self.bytes {
+            limits.bytes_per_second = quantity::bytes(&amount.text())?;
+        }
+        Ok(())
+    }
+}
+
+impl QuotaTable {
+    fn apply(&self, quota: &mut Quota) -> Result<(), QuantityError> {
+        if let Some(amount) = &self.packets {
+            quota.packets = Some(quantity::packet_rate(&amount.text())?);
+        }
+        if let Some(amount) = &self.bytes {
+            quota.bytes = Some(quantity::bytes(&amount.text())?);
+        }
+        if let Some(amount) = &self.memory {
+            quota.memory = Some(quantity::bytes(&amount.text())?);
+        }
+        if let Some(amount) = &self.duration {
+            quota.duration = Some(quantity::duration(&amount.text())?);
+        }
+        quota.connections = self.connections.or(quota.connections);
+        quota.sessions = self.sessions.or(quota.sessions);
+        Ok(())
+    }
+}
+
+/// `policy` in the form of its file, with each of `services`; `serves`: which of them this server has at all.
+pub fn write(policy: &Policy, services: &[Service], serves: impl Fn(Service) -> bool) -> String {
+    let mut text = String::from("# What jitlat serve grants: docs/security.md\n");
+    text += &lists(&policy.networks);
+    text += &quota("client", &policy.client);
+    text += &quota("total", &policy.total);
+    for service in services {
+        let rules = policy.services.get(service).cloned().unwrap_or_default();
+        let _ = write!(text, "\n[services.{service}]\nserve = {}\n", !rules.off && serves(service));
+        let _ = writeln!(text, "open = {}", rules.open);
+        text += &lists(&rules.networks);
+        text += &quota(&format!("services.{service}.client"), &rules.client);
+        text += &quota(&format!("services.{service}.total"), &rules.total);
+        let limit = |rate: u64, unlimited: u64| Some(rate).filter(|rate| *rate != unlimited);
+        let (own, unlimited) = (rules.connection, ClientLimits::UNLIMITED);
+        let packets = limit(own.packets_per_second.into(), unlimited.packets_per_second.into());
+        let bytes = limit(own.bytes_per_second, unlimited.bytes_per_second);
+        let connection = [("packets", packets.map(most)), ("bytes", bytes.map(most))];
+        text += &rows(&format!("services.{service}.connection"), connection);
+    }
+    text
+}
+
+fn lists(networks: &Networks) -> String {
+    let list = |name: &str, prefixes: &[Prefix]| {
+        let quoted: Vec<String> = prefixes.iter().map(|p| format!("\"{p}\"")).collect();
+        format!("{name} = [{}]\n", quoted.join(", "))
+    };
+    list("allow", &networks.allow) + &list("deny", &networks.deny)
+}
+
+fn quota(name: &str, quota: &Quota) -> String {
+    // Exactly: seconds as a fraction are rounded after some months.
+    let time = |span: Span| match span.0 % SECOND {
+        0 => format!("\"{}s\"", span.0 / SECOND),
+        _ => format!("\"{}ns\"", span.0),
+    };
+    let limits = [
+        ("packets", quota.packets.map(|n| n.to_string())),
+        ("bytes", quota.bytes.map(most)),
+        ("connections", quota.connections.map(|n| most(n as u64))),
+        ("sessions", quota.sessions.map(|n| most(n as u64))),
+        ("memory", quota.memory.map(most)),
+        ("duration", quota.duration.map(time)),
+    ];
+    rows(name, limits)
+}
+
+/// A number of TOML, which end here; nothing has so much.
+fn most(n: u64) -> String {
+    n.min(i64::MAX as u64).to_string()
+}
+
+/// A table of what has a value; nothing if nothing has.
+fn rows<const N: usize>(name: &str, rows: [(&str, Option<String>); N]) -> String {
+    let rows: String =
+        rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?))).collect();
+    if rows.is_empty() { rows } else { format!("\n[{name}]\n{rows}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SERVICES;
+    use super::*;
+
+    fn applied(text: &str) -> Result<Policy, FileError> {
+        let mut policy = Policy::default();
+        PolicyFile::parse(text)?.apply(&mut policy, SERVICES).map(|()| policy)
+    }
+
+    #[test]
+    fn a_policy_that_is_shown_can_be_read_again() {
+        let mut policy = Policy::default();
+        policy.networks.deny.push("192.0.2.0/24".parse().unwrap());
+        policy.service("stamp").open = true;
+        policy.service("lamp").off = true;
+        policy.service("tcp").networks.allow.push("2001:db8::/32".parse().unwrap());
+        let twamp = &mut policy.service("twamp").client;
+        (twamp.packets, twamp.duration) = (Some(10), Some(Span::seconds(90)));
+        policy.total.duration = Some(Span(20_000_000_000_000_001));
+        (policy.total.bytes, policy.client.sessions) = (Some(i64::MAX as u64), Some(i64::MAX as usize));
+        policy.service(TCP).connection.packets_per_second = 3;
+        let read = applied(&write(&policy, SERVICES, |_| true)).unwrap();
+        for service in SERVICES {
+            assert_eq!(read.services[service], *policy.service(service));
+        }
+        let endless = Quota { memory: Some(u64::MAX), ..Quota::default() };
+        assert!(PolicyFile::parse(&quota("total", &endless)).is_ok());
+        assert_eq!((read.networks, read.client, read.total), (policy.networks, policy.client, policy.total));
+    }
+
+    #[test]
+    fn amounts_have_units_and_mistakes_are_named() {
+        let text = "[services.stamp.client]\npackets = \"2k/s\"\nbytes = \"1M\"\n[total]\nmemory = \"2G\"\nduration = \"1h\"";
+        let mut policy = applied(text).unwrap();
+        assert_eq!((policy.total.memory, policy.total.duration), (Some(2 << 30), Some(Span::seconds(3600))));
+        assert_eq!(policy.service("stamp").client.packets, Some(2000));
+        for (bad, named) in [
+            ("[services.ntp]\nserve = true", "'ntp'"),
+            ("[services.stamp]\nserv = true", "serv"),
+            ("allow = [\"everybody\"]", "everybody"),
+            ("[client]\npackets = \"many\"", "many"),
+            ("[services.twamp.connection]\npackets = 1", "only tcp"),
+        ] {
+            let error = applied(bad).unwrap_err();
+            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            assert!(format!("{error} {cause}").contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is said of streams: the answers, the causes, the uses.
+
+use super::Stream;
+use super::rows::percent;
+use crate::text::page::{Look, mark};
+use crate::text::{count, why as evidence};
+use jitlat_core::Schedule;
+use jitlat_core::spec::{Direction, Transport};
+use jitlat_core::summary::{Level, Summary};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::{Answer, PROFILES, Severity};
+
+/// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
+const HEARD_WELL: f64 = 4.03;
+
+/// How streams belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// The two directions of one test: a use needs both.
+    Directions,
+    /// One test, idle and under load.
+    Load,
+    /// Several tests, or only one.
+    Separate,
+}
+
+/// The quality for a use.
+#[derive(Clone, Debug)]
+pub(super) struct Use {
+    pub name: String,
+    pub severity: Severity,
+    pub because: String,
+}
+
+/// The names of the rows of `streams`.
+pub(super) fn labels(streams: &[Stream<'_>]) -> Vec<String> {
+    let short = |stream: &Stream<'_>| match stream.label {
+        "Client to server" => "to server".to_owned(),
+        "Server to client" => "to client".to_owned(),
+        label => label.to_owned(),
+    };
+    match streams {
+        [one] if is_reported(one.summary) => vec!["to server".to_owned()],
+        [one] if one.summary.is_round_trip() => vec!["round trip".to_owned()],
+        [one] => vec![one.summary.direction().map_or("one way", in_short).to_owned()],
+        several => several.iter().map(short).collect(),
+    }
+}
+
+/// Whether only the far host's report of a test of one way is known.
+pub(super) fn is_reported(s: &Summary) -> bool {
+    s.two_way.as_ref().is_some_and(|t| t.far_report.is_some())
+}
+
+fn in_short(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "to server",
+        Direction::Down => "to client",
+    }
+}
+
+/// The answers, with labels if there are several.
+pub(super) fn lead(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Level, String)> {
+    let of = |(stream, label): (&Stream<'_>, &String)| match &stream.summary.answer {
+        Some(answer) => {
+            let before = if streams.len() > 1 { format!("{}: ", capital(label)) } else { String::new() };
+            (Level::from(answer.severity), format!("{before}{}", answer.headline))
+        }
+        None => {
+            let c = &stream.summary.counts;
+            (Level::Note, format!("{} of {} received.", c.unique_valid, count(c.sent, "packet")))
+        }
+    };
+    streams.iter().zip(labels).map(of).collect()
+}
+
+fn capital(label: &str) -> String {
+    match label {
+        "to server" => "To the server".to_owned(),
+        "to client" => "To the client".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// `1000 UDP packets of 80 bytes every 20.0 ms, 192.0.2.1 to 192.0.2.2`.
+pub(super) fn title(streams: &[Stream<'_>], relation: Relation) -> String {
+    let Some(first) = streams.first() else { return String::new() };
+    if relation == Relation::Separate && streams.len() > 1 {
+        return format!("{} tests", streams.len());
+    }
+    let s = first.summary;
+    let what = match &s.two_way {
+        Some(t) if is_reported(s) => format!("{} packet", t.protocol.to_uppercase()),
+        Some(t) => format!("{} request", t.protocol.to_uppercase()),
+        None if s.session.tags.contains_key("instrument") => "captured packet".to_owned(),
+        None => match Transport::from_number(s.header.proto.into()) {
+            Some(transport) => format!("{transport} packet"),
+            None => "packet".to_owned(),
+        },
+    };
+    let number = if s.counts.sent > 0 { s.counts.sent } else { s.header.npkts };
+    let size = if s.header.pktlen == 0 { String::new() } else { format!(" of {} bytes", s.header.pktlen) };
+    let often = match (s.header.period, s.session.schedule) {
+        (..=0, _) => String::new(),
+        (period, Schedule::Periodic) => format!(" every {}", eng3(period as f64)),
+        (period, _) => format!(" every {} on average", eng3(period as f64)),
+    };
+    let [from, to] = [&s.header.src_ip, &s.header.dst_ip].map(|ip| ip.as_deref().unwrap_or("-"));
+    let (times, between) = match relation {
+        Relation::Directions => ("2 x ", "and"),
+        _ => ("", "to"),
+    };
+    format!("{times}{}{size}{often}, {from} {between} {to}", count(number, &what))
+}
+
+/// The causes, the most severe first. Without causes, what was found that users notice.
+pub(super) fn why(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Look, String, String)> {
+    let mut all: Vec<(Severity, String)> = Vec::new();
+    for (stream, label) in streams.iter().zip(labels) {
+        let label = if streams.len() > 1 { format!("{label}: ") } else { String::new() };
+        let Some(answer) = &stream.summary.answer else { continue };
+        all.extend(answer.causes.iter().map(|cause| (cause.severity, format!("{label}{}", evidence(cause)))));
+        if answer.causes.is_empty() && answer.severity > Severity::Good {
+            // Of nothing that arrived the headline says all.
+            let arrived = stream.summary.counts.unique_valid > 0;
+            let noticed = stream.summary.verdicts.iter().filter(|v| arrived && v.level >= Level::Poor);
+            all.extend(noticed.map(|v| (answer.severity, format!("{label}{}", v.text))));
+        }
+    }
+    // Stable: the causes of a stream keep their order.
+    all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
+    all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text)).collect()
+}
+
+/// The uses: of both directions the worse, under load what is left, of several tests each.
+pub(super) fn uses(streams: &[Stream<'_>], labels: &[String], relation: Relation) -> Vec<Use> {
+    let answers: Vec<(&str, &Answer)> = streams
+        .iter()
+        .zip(labels)
+        .filter_map(|(stream, label)| Some((label.as_str(), stream.summary.answer.as_ref()?)))
+        .collect();
+    let answers = match relation {
+        Relation::Load => answers.last().into_iter().copied().collect(),
+        _ => answers,
+    };
+    let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
+    // In the order of the list; those of the user after them.
+    names.sort_by_key(|name| {
+        (PROFILES.iter().position(|p| p.name == name.as_str()).unwrap_or(usize::MAX), *name)
+    });
+    names.dedup();
+    let one = |name: &String| {
+        let of = answers.iter().filter_map(|(label, a)| Some((*label, a.profiles.get(name)?)));
+        let each: Vec<_> = of.collect();
+        let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity)?;
+        let mut because = worst.because.clone();
+        if worst.severity == Severity::Good {
+            // How large its buffer is does not matter: the recommended one is in the table.
+            because = format!("{} % missing", percent(worst.missing));
+            if let Some(delay) = worst.delay_ns {
+                because += &format!(", {} end to end", eng3(delay as f64));
+            }
+        }
+        // What is said between interruptions may sound well; that is not the verdict.
+        if let Some(mos) = worst.mos.filter(|mos| *mos < HEARD_WELL || worst.severity <= Severity::Fair) {
+            because = format!("MOS {mos:.2}, {because}");
+        }
+        if relation == Relation::Load {
+            because += ", under load";
+        } else if each.len() > 1 && worst.severity > Severity::Good {
+            because = match relation {
+                Relation::Directions => format!("{label}: {because}"),
+                _ => each
+                    .iter()
+                    .map(|(l, s)| format!("{l}: {}", s.severity.name()))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+        }
+        Some(Use { name: name.clone(), severity: worst.severity, because })
+    };
+    names.into_iter().filter_map(one).collect()
+}
+
+/// The host that sent a stream of one direction.
+pub(super) fn sender(s: &Summary) -> Option<&'static str> {
+    s.direction().map(|direction| match direction {
+        Direction::Up => "client",
+        Direction::Down => "server",
+    })
+}

@@ -1,0 +1,258 @@
+//! [`Course`]: delay and loss over time.
+
+use crate::text::plots::Canvas;
+use jitlat_core::analysis::Samples;
+use jitlat_core::observer::{Event, Observer};
+
+/// Most slots.
+const SLOTS: usize = 1024;
+/// Parts into which a run of losses is divided, to be spread over the time it took.
+const PARTS: u64 = 2048;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot {
+    largest: Option<i64>,
+    lost: u64,
+}
+
+/// The largest delay, and the number of lost packets, in each of at most 1024 equally long parts of a test.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// The start of the first slot.
+    origin: Option<i64>,
+    /// The length of a slot, in ns.
+    width: i128,
+    slots: Vec<Slot>,
+    /// Packets counted.
+    packets: u64,
+    /// Smallest and largest delay.
+    range: Option<[i64; 2]>,
+    /// What is subtracted from delays when they are printed.
+    shift: i64,
+    /// Whether only the distance from the smallest delay is known.
+    relative: bool,
+}
+
+impl Default for Course {
+    fn default() -> Course {
+        Course {
+            origin: None,
+            width: 1000,
+            slots: Vec::new(),
+            packets: 0,
+            range: None,
+            shift: 0,
+            relative: false,
+        }
+    }
+}
+
+/// The course of the round trips of captured pairs.
+impl Observer for Course {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Pairs(pairs) = event {
+            pairs.iter().for_each(|e| self.add(e.pair.middle().0, e.pair.rtt().0));
+        }
+    }
+}
+
+/// A course as characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// The largest delay of each column; a space where nothing arrived.
+    pub delay: String,
+    /// Marks below columns with losses: `.` one, `x` several, `X` ten or more. Empty without any.
+    pub lost: String,
+}
+
+impl Course {
+    /// The course of `samples`, of `sent` packets one every `period` ns where the samples do not show it. Lost packets
+    /// are placed between those that arrived.
+    pub fn of(samples: &Samples, sent: u64, period: i64) -> Course {
+        let mut course = Course::default();
+        let mut order: Vec<u32> = (0..samples.len() as u32).collect();
+        order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
+        let at = |k: &u32| (u64::from(samples.seq[*k as usize]), i128::from(samples.sent[*k as usize]));
+        let (Some((first, start)), Some((last, end))) = (order.first().map(at), order.last().map(at)) else {
+            return course;
+        };
+        let period = match i128::from(last - first) {
+            0 => i128::from(period),
+            distance => (end - start) / distance,
+        };
+        let period = period.max(0);
+        let mut due = (0, start - period * i128::from(first));
+        for k in &order {
+            let (seq, sent) = at(k);
+            course.lose([due.1, sent], seq.saturating_sub(due.0));
+            course.add(clamp(sent), samples.delay[*k as usize]);
+            due = (seq + 1, sent + period);
+        }
+        let missing = sent.saturating_sub(due.0);
+        course.lose([due.1, due.1 + period * i128::from(missing)], missing);
+        course
+    }
+
+    /// Adds a packet sent at `at`, in ns, with its delay.
+    pub fn add(&mut self, at: i64, delay: i64) {
+        self.packets += 1;
+        let [low, high] = self.range.unwrap_or([delay; 2]);
+        self.range = Some([low.min(delay), high.max(delay)]);
+        let slot = self.slot(at.into());
+        slot.largest = slot.largest.max(Some(delay));
+    }
+
+    /// Adds `count` lost packets that were sent between two times.
+    fn lose(&mut self, [from, to]: [i128; 2], count: u64) {
+        self.packets += count;
+        let parts = count.min(PARTS);
+        for k in 0..parts {
+            let lost = count / parts + u64::from(k < count % parts);
+            self.slot(from + (to - from).max(0) * i128::from(k) / i128::from(parts)).lost += lost;
+        }
+    }
+
+    fn slot(&mut self, at: i128) -> &mut Slot {
+        let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
+        // What was sent before the first is counted with it.
+        let since = (at - origin).max(0);
+        while since / self.width >= SLOTS as i128 {
+            self.width *= 2;
+            let pairs = self.slots.chunks(2).map(|pair| {
+                let lost = pair.iter().map(|s| s.lost).fold(0, u64::saturating_add);
+                Slot { largest: pair.iter().filter_map(|s| s.largest).max(), lost }
+            });
+            self.slots = pairs.collect();
+        }
+        let k = (since / self.width) as usize;
+        if k >= self.slots.len() {
+            self.slots.resize(k + 1, Slot::default());
+        }
+        &mut self.slots[k]
+    }
+
+    /// Subtracts `shift` ns from every delay that is printed.
+    #[must_use]
+    pub fn shifted(mut self, shift: i64) -> Course {
+        self.shift = shift;
+        self
+    }
+
+    /// Prints only how far delays are above the smallest, because the clocks are unknown.
+    #[must_use]
+    pub(super) fn relative(mut self) -> Course {
+        self.relative = true;
+        self
+    }
+
+    /// Whether a packet was lost.
+    pub(super) fn has_losses(&self) -> bool {
+        self.slots.iter().any(|slot| slot.lost > 0)
+    }
+
+    /// Whether nothing arrived.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_none()
+    }
+
+    pub(super) fn is_relative(&self) -> bool {
+        self.relative
+    }
+
+    /// Smallest and largest delay, as printed.
+    pub(super) fn range(&self) -> Option<[i64; 2]> {
+        let [low, high] = self.range?;
+        let shift = if self.relative { low } else { self.shift };
+        Some([low.saturating_sub(shift), high.saturating_sub(shift)])
+    }
+
+    pub(super) fn draw(&self, canvas: Canvas) -> Drawn {
+        // A column for a packet at least: those between packets would look like gaps.
+        let columns = canvas.width.min(usize::try_from(self.packets).unwrap_or(usize::MAX)).max(1);
+        let [low, high] = self.range.unwrap_or_default().map(i128::from);
+        let levels = canvas.levels();
+        let level = |v: i64| levels[((i128::from(v) - low) * 7 / (high - low).max(1)).clamp(0, 7) as usize];
+        let (mut delay, mut lost, mut before) = (String::new(), String::new(), ' ');
+        for k in 0..columns {
+            let from = k * self.slots.len() / columns;
+            let to = ((k + 1) * self.slots.len() / columns).max(from + 1).min(self.slots.len());
+            let slots = self.slots.get(from..to).unwrap_or_default();
+            let missing = slots.iter().map(|s| s.lost).fold(0, u64::saturating_add);
+            let largest = slots.iter().filter_map(|s| s.largest).max();
+            // Where nothing was sent, the delay is as it was.
+            let shown = match largest {
+                Some(largest) => level(largest),
+                None if missing == 0 => before,
+                None => ' ',
+            };
+            before = shown;
+            delay.push(shown);
+            lost.push(match missing {
+                0 => ' ',
+                1 => '.',
+                2..10 => 'x',
+                _ => 'X',
+            });
+        }
+        Drawn { delay: delay.trim_end().to_owned(), lost: lost.trim_end().to_owned() }
+    }
+}
+
+fn clamp(at: i128) -> i64 {
+    at.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASCII: Canvas = Canvas { width: 20, unicode: false };
+
+    fn samples(seq: impl Iterator<Item = u32>, delay: impl Fn(u32) -> i64) -> Samples {
+        let seq: Vec<u32> = seq.collect();
+        let sent = seq.iter().map(|s| 1_000_000_000 + i64::from(*s) * 20_000_000).collect();
+        let delay = seq.iter().map(|s| delay(*s)).collect();
+        Samples { seq, sent, delay, ..Samples::default() }
+    }
+
+    #[test]
+    fn an_outage_is_a_gap_with_marks() {
+        let some = samples((0..100).filter(|s| !(40..60).contains(s) && *s != 80), |s| {
+            if s > 90 { 9_000_000 } else { 1_000_000 }
+        });
+        let drawn = Course::of(&some, 100, 20_000_000).draw(ASCII);
+        assert_eq!(drawn.delay, "........    ......@@", "{drawn:?}");
+        assert_eq!(drawn.lost, "        xxxx    .", "{drawn:?}");
+    }
+
+    #[test]
+    fn what_never_arrived_takes_its_time() {
+        // Everything after the first half is lost.
+        let drawn = Course::of(&samples(0..50, |_| 1000), 100, 20_000_000).draw(ASCII);
+        assert_eq!(drawn.delay, "..........");
+        assert_eq!(drawn.lost, "          xxxxxxxxxx");
+    }
+
+    #[test]
+    fn few_packets_are_few_columns() {
+        let drawn = Course::of(&samples(0..7, |s| i64::from(s) * 1000), 7, 20_000_000).draw(ASCII);
+        assert_eq!(drawn.delay, ".:-=+*@", "{drawn:?}");
+        assert!(Course::of(&Samples::default(), 10, 1).is_empty());
+    }
+
+    #[test]
+    fn any_log_takes_bounded_time_and_room() {
+        let wild = Samples {
+            seq: vec![0, 5, u32::MAX, 17],
+            sent: vec![i64::MAX, i64::MIN, 0, 3],
+            delay: vec![i64::MIN, i64::MAX, 0, 1],
+            ..Samples::default()
+        };
+        for sent in [0, 1, u64::MAX] {
+            let course = Course::of(&wild, sent, i64::MAX);
+            assert!(course.slots.len() <= SLOTS);
+            assert!(course.draw(ASCII).delay.chars().count() <= 20);
+            assert!(course.range().is_some());
+        }
+    }
+}

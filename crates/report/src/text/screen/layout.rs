@@ -1,0 +1,442 @@
+//! The content on one screen: what is most important is cut last.
+
+use super::Screen;
+use super::content::Use;
+use super::rows::{Cells, table};
+use crate::text::page::{Look, Style, mark};
+use crate::text::plots::Canvas;
+use crate::text::{Options, printable};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::Severity;
+
+/// Most rows: those of the smallest usual terminal, less one for the prompt.
+pub const ROWS: usize = 23;
+/// Fewest columns that are laid out for.
+const NARROWEST: usize = 60;
+/// Columns before the text of a section.
+const MARGIN: usize = 7;
+/// Most answers, and most rows of the table.
+const STREAMS: usize = 6;
+
+/// What the marks of lost packets mean.
+const LEGEND: &str = ". 1, x 2+, X 10+";
+
+/// A row: pieces of text, some with a style.
+#[derive(Clone, Debug, Default)]
+struct Row(Vec<(String, Option<Look>)>);
+
+impl Row {
+    fn of(text: &str, look: Option<Look>) -> Row {
+        Row(vec![(text.to_owned(), look)])
+    }
+
+    fn push(&mut self, text: &str, look: Option<Look>) {
+        self.0.push((text.to_owned(), look));
+    }
+
+    /// Cut to `width` columns, and written with the styles if there is colour.
+    fn write(&self, options: &Options, width: usize) -> String {
+        let mut room = width;
+        let mut line = String::new();
+        let last = self.0.iter().rposition(|(text, _)| !text.trim_end().is_empty()).unwrap_or(0);
+        for (k, (text, look)) in self.0.iter().enumerate().take(last + 1) {
+            let text = printable(text);
+            let text = if k == last { text.trim_end() } else { &text };
+            let shown = cut(text, room);
+            room -= columns(&shown);
+            match look.filter(|_| options.style == Style::Colour && !shown.trim().is_empty()) {
+                Some(look) => line += &format!("\x1b[{}m{shown}\x1b[0m", look.ansi()),
+                None => line += &shown,
+            }
+        }
+        line
+    }
+}
+
+/// The columns of a character, never too few: what is neither ASCII nor part of a plot may be wide.
+fn columns_of(c: char) -> usize {
+    if c.is_ascii() || c == JOINT || ('▁'..='█').contains(&c) { 1 } else { 2 }
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// The beginning of `text` that has at most `width` columns; dots at its end if that is not all of it.
+fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let dots = "...".get(..width.min(3)).unwrap_or_default();
+    let mut room = width - dots.len();
+    let kept = text.chars().take_while(|c| {
+        let fits = columns_of(*c) <= room;
+        room = room.saturating_sub(columns_of(*c));
+        fits
+    });
+    kept.collect::<String>() + dots
+}
+
+/// The end of `text` that has at most `width` columns: of paths it tells more than the beginning.
+fn cut_before(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut room = width.saturating_sub(3);
+    let kept = text.chars().rev().take_while(|c| {
+        let fits = columns_of(*c) <= room;
+        room = room.saturating_sub(columns_of(*c));
+        fits
+    });
+    let kept: Vec<char> = kept.collect();
+    format!("...{}", kept.iter().rev().collect::<String>())
+}
+
+/// A space at which a line is not split.
+const JOINT: char = '\u{a0}';
+
+/// `text` with its numbers joined to their units.
+fn joined(text: &str) -> String {
+    let mut joined = String::new();
+    for word in text.split_ascii_whitespace() {
+        let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
+        let number = joined.ends_with(|c: char| c.is_ascii_digit());
+        if number && matches!(unit, "%" | "ns" | "us" | "ms" | "s") {
+            joined.push(JOINT);
+        } else if !joined.is_empty() {
+            joined.push(' ');
+        }
+        joined.push_str(word);
+    }
+    joined
+}
+
+/// `text` in lines of at most `width` columns, split between words where that is possible.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let text = joined(text);
+    let mut room = width;
+    for word in text.split_ascii_whitespace() {
+        let mut word = word;
+        let begun = lines.last().is_some_and(|l| !l.is_empty());
+        if columns(word) + usize::from(begun) <= room {
+            let line = lines.last_mut().map(|l| l as &mut String);
+            if let Some(line) = line {
+                if begun {
+                    line.push(' ');
+                }
+                line.push_str(word);
+                room -= columns(word) + usize::from(begun);
+            }
+            continue;
+        }
+        if begun {
+            lines.push(String::new());
+        }
+        // Longer than a line: a path, or a name.
+        while columns(word) > width {
+            let mut taken = 0;
+            let end = word.char_indices().find(|(_, c)| {
+                taken += columns_of(*c);
+                taken > width
+            });
+            let (head, tail) = word.split_at(end.map_or(word.len(), |(at, _)| at));
+            if let Some(line) = lines.last_mut() {
+                line.push_str(head);
+            }
+            lines.push(String::new());
+            word = tail;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+        room = width - columns(word);
+    }
+    lines.iter().map(|line| line.replace(JOINT, " ")).collect()
+}
+
+/// A statement: its rows.
+type Statement = Vec<Row>;
+
+/// The statement of `text` after `mark`, in rows after the margin.
+fn statement(mark: Option<(&str, Look)>, text: &str, width: usize) -> Statement {
+    let full = mark.map_or(text.to_owned(), |(mark, _)| format!("{mark} {text}"));
+    let lines = wrapped(&full, width - MARGIN);
+    let row = |(k, line): (usize, &String)| match mark {
+        Some((mark, look)) if k == 0 && line.starts_with(mark) => {
+            Row(vec![(mark.to_owned(), Some(look)), (line[mark.len()..].to_owned(), None)])
+        }
+        _ => Row::of(line, None),
+    };
+    lines.iter().enumerate().map(row).collect()
+}
+
+/// How many more there are, and which option shows them.
+fn more(n: usize, full: &str) -> String {
+    format!("and {n} more: {full}")
+}
+
+/// The statements in at most `rows` rows, with the number of those left out.
+fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<Row> {
+    let all: usize = statements.iter().map(Vec::len).sum();
+    if all <= rows {
+        return statements.concat();
+    }
+    let mut shown = Vec::new();
+    for (k, statement) in statements.iter().enumerate() {
+        let left = statements.len() - k;
+        // The row that says how many more there are.
+        let spare = usize::from(left > 1);
+        if shown.len() + statement.len() + spare > rows {
+            let room = rows.saturating_sub(shown.len());
+            if k == 0 && room > spare {
+                // The most important one is begun, at least.
+                let mut begun: Vec<Row> = statement.iter().take(room - spare).cloned().collect();
+                if let Some((text, _)) = begun.last_mut().and_then(|row| row.0.last_mut()) {
+                    text.push_str(" ...");
+                }
+                shown.extend(begun);
+                if left > 1 {
+                    shown.push(Row::of(&more(left - 1, full), None));
+                }
+            } else if room > 0 {
+                shown.push(Row::of(&more(left, full), None));
+            }
+            break;
+        }
+        shown.extend(statement.iter().cloned());
+    }
+    shown
+}
+
+/// `rows` after the name of their section.
+fn section(name: &str, rows: Vec<Row>) -> Vec<Row> {
+    let margin = |(k, mut row): (usize, Row)| {
+        let name = if k == 0 { name } else { "" };
+        row.0.insert(0, (format!("{name:<MARGIN$}"), Some(Look::Heading)));
+        row
+    };
+    rows.into_iter().enumerate().map(margin).collect()
+}
+
+/// `screen` as text.
+pub(super) fn show(screen: &Screen, options: &Options) -> String {
+    let width = options.width.clamp(NARROWEST, 80.max(NARROWEST));
+    let lead = leads(screen, width);
+    let title: Vec<Row> = match screen.title.is_empty() {
+        true => Vec::new(),
+        false => leading(&screen.title, None, 2, width),
+    };
+    let figures = figures(screen, width);
+    let mut courses = courses(screen, options, width);
+    let foot = foot(screen, width);
+
+    let why: Vec<Statement> =
+        screen.why.iter().map(|(look, mark, text)| statement(Some((mark, *look)), text, width)).collect();
+    let uses = uses(screen, width);
+    let trust: Vec<Statement> = screen.trust.iter().map(|text| statement(None, text, width)).collect();
+
+    let fixed = lead.len() + title.len() + figures.len() + foot.len();
+    let least = [&why, &uses, &trust].iter().filter(|s| !s.is_empty()).count();
+    if fixed + courses.len() + least > ROWS {
+        courses.clear();
+    }
+    let room = ROWS.saturating_sub(fixed + courses.len());
+    let [why, uses, trust] = shared([&why, &uses, &trust], room, screen, width);
+
+    let body = [section("Why", why), section("For", uses), section("Trust", trust), foot];
+    let mut blocks: Vec<Vec<Row>> = vec![[lead, title].concat(), [figures, courses].concat()];
+    blocks.extend(body);
+    blocks.retain(|block| !block.is_empty());
+    let rows: usize = blocks.iter().map(Vec::len).sum();
+    // Blank rows between the answer, the table and the rest if there is room for both.
+    let mut blanks = if ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
+    let mut text = String::new();
+    let mut written = 0;
+    for (k, block) in blocks.iter().enumerate() {
+        if k > 0 && blanks > 0 {
+            blanks -= 1;
+            text.push('\n');
+            written += 1;
+        }
+        for row in block.iter().take(ROWS.saturating_sub(written)) {
+            text += &row.write(options, width);
+            text.push('\n');
+            written += 1;
+        }
+    }
+    text
+}
+
+/// The answers: two rows each of one or two, one of more.
+fn leads(screen: &Screen, width: usize) -> Vec<Row> {
+    let most = if screen.lead.len() <= 2 { 2 } else { 1 };
+    let mut rows = Vec::new();
+    for (level, text) in screen.lead.iter().take(STREAMS) {
+        rows.extend(leading(text, Some(mark(*level).1), most, width));
+    }
+    if screen.lead.len() > STREAMS {
+        rows.push(Row::of(&more(screen.lead.len() - STREAMS, screen.full), None));
+    }
+    rows
+}
+
+/// `text` from the first column on, in at most `most` rows.
+fn leading(text: &str, look: Option<Look>, most: usize, width: usize) -> Vec<Row> {
+    let mut lines = wrapped(&printable(text), width);
+    if lines.len() > most {
+        let rest = lines.split_off(most - 1).join(" ");
+        lines.push(cut(&rest, width));
+    }
+    lines.iter().map(|line| Row::of(line, look)).collect()
+}
+
+fn figures(screen: &Screen, width: usize) -> Vec<Row> {
+    let to_row = |cells: Cells| Row(cells);
+    // Long names are cut rather than figures left out.
+    let mut rows = screen.rows.clone();
+    rows.truncate(STREAMS);
+    for row in &mut rows {
+        row.label = cut_before(&printable(&row.label), 12)
+            .chars()
+            .map(|c| if c.is_ascii() { c } else { '?' })
+            .collect();
+    }
+    let whole = rows.len() == screen.rows.len();
+    // A table with a column for each may hold fewer of them.
+    let fits = (1..=rows.len()).rev().find_map(|n| Some((n, table(&rows[..n], width)?)));
+    let Some((shown, lines)) = fits else { return Vec::new() };
+    let mut rows: Vec<Row> = lines.into_iter().map(to_row).collect();
+    if !whole || shown < screen.rows.len() {
+        rows.push(Row::of(&more(screen.rows.len() - shown, screen.full), None));
+    }
+    rows
+}
+
+/// Delay over time of one or two streams, with a row for losses if there are any.
+fn courses(screen: &Screen, options: &Options, width: usize) -> Vec<Row> {
+    let shown = if screen.courses.len() > 2 { &[] } else { &screen.courses[..] };
+    let name = |name: &str| match shown.len() {
+        1 => "delay".to_owned(),
+        _ => cut_before(&printable(name), 12),
+    };
+    let range = |course: &super::Course| {
+        let [low, high] = course.range().unwrap_or_default();
+        match course.is_relative() {
+            true => format!("+{}", eng3(high as f64)),
+            false => format!("{} to {}", eng3(low as f64), eng3(high as f64)),
+        }
+    };
+    let label = shown.iter().map(|(n, _)| columns(&name(n))).max().unwrap_or(0).max("lost".len());
+    let right = shown.iter().map(|(_, c)| columns(&range(c))).max().unwrap_or(0);
+    let right = if shown.iter().any(|(_, c)| c.has_losses()) { right.max(LEGEND.len()) } else { right };
+    let canvas = Canvas { width: width.saturating_sub(label + right + 4).max(10), unicode: options.unicode };
+    let mut rows = Vec::new();
+    for (of, course) in shown {
+        let drawn = course.draw(canvas);
+        let padded =
+            |text: &str| format!("{text}{}", " ".repeat(canvas.width - columns(text).min(canvas.width)));
+        let mut row = Row::of(&format!("{:<label$}  ", name(of)), None);
+        row.push(&padded(&drawn.delay), None);
+        row.push(&format!("  {}", range(course)), None);
+        rows.push(row);
+        if !drawn.lost.is_empty() {
+            let mut row = Row::of(&format!("{:<label$}  ", "lost"), None);
+            row.push(&padded(&drawn.lost), Some(Look::Bad));
+            row.push(&format!("  {LEGEND}"), None);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// The uses, one a row; if all suffer from the same, that is said once.
+fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
+    let shown = &screen.uses;
+    if let [first, others @ ..] = &shown[..]
+        && first.severity > Severity::Good
+        && !others.is_empty()
+        && others.iter().all(|of| (of.severity, &of.because) == (first.severity, &first.because))
+    {
+        let names: Vec<&str> = shown.iter().map(|of| of.name.as_str()).collect();
+        let text = printable(&format!("{} ({})", names.join(", "), first.because));
+        let of = format!("{}:", first.severity.name());
+        return vec![statement(Some((&of, mark(first.severity.into()).1)), &text, width)];
+    }
+    let name = shown.iter().map(|u| columns(&printable(&u.name))).max().unwrap_or(0).min(20);
+    let one = |(k, of): (usize, &Use)| {
+        let mut row = Row::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
+        row.push(&format!("{:<7}", of.severity.name()), Some(mark(of.severity.into()).1));
+        // A reason without a figure is said once.
+        let said = shown[..k].iter().any(|before| before.because == of.because);
+        let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
+            true => "likewise",
+            false => &of.because,
+        };
+        row.push(&cut(because, width - MARGIN - name - 9), None);
+        vec![row]
+    };
+    shown.iter().enumerate().map(one).collect()
+}
+
+/// The uses in few rows: the names of those that are equally good, the worst first.
+fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
+    let mut severities: Vec<Severity> = screen.uses.iter().map(|u| u.severity).collect();
+    severities.sort_unstable_by(|a, b| b.cmp(a));
+    severities.dedup();
+    let one = |severity: &Severity| {
+        let names: Vec<&str> =
+            screen.uses.iter().filter(|u| u.severity == *severity).map(|u| u.name.as_str()).collect();
+        let of = format!("{}:", severity.name());
+        statement(Some((&of, mark((*severity).into()).1)), &printable(&names.join(", ")), width)
+    };
+    severities.iter().map(one).collect()
+}
+
+/// What each of causes, uses and trust gets of `room` rows.
+fn shared(
+    [why, uses, trust]: [&Vec<Statement>; 3],
+    room: usize,
+    screen: &Screen,
+    width: usize,
+) -> [Vec<Row>; 3] {
+    let rows = |of: &[Statement]| of.iter().map(Vec::len).sum::<usize>();
+    let few = |of: &[Statement], most: usize| rows(of).min(most);
+    // The first causes and the first reason to believe come first, then every use, then the rest.
+    let mut left = room.saturating_sub(few(trust, 2));
+    let mut causes = few(why, 4).min(left.saturating_sub(usize::from(!uses.is_empty())));
+    left -= causes;
+    let grouped = grouped(screen, width);
+    let uses = if rows(uses) <= left { uses } else { &grouped };
+    let shown = rows(uses).min(left);
+    left -= shown;
+    let more = (rows(why) - causes).min(left);
+    causes += more;
+    left -= more;
+    let trusted = (few(trust, 2) + left).min(room.saturating_sub(causes + shown));
+    let fit = |of: &[Statement], rows| fitted(of, rows, screen.full);
+    [fit(why, causes), fit(uses, shown), fit(trust, trusted)]
+}
+
+/// Where the packets are, and what to do next. A command that is longer than a row goes on after a backslash.
+fn foot(screen: &Screen, width: usize) -> Vec<Row> {
+    let log: Vec<Row> = match screen.log.is_empty() {
+        true => Vec::new(),
+        false => statement(None, &printable(&screen.log), width),
+    };
+    let mut next: Vec<Row> = Vec::new();
+    let [command, purpose] = screen.next.each_ref().map(|text| printable(text));
+    let in_one = format!("{command}  # {purpose}");
+    if !purpose.is_empty() && columns(&in_one) <= width - MARGIN {
+        next.push(Row::of(&in_one, None));
+    } else if !command.is_empty() {
+        let lines = wrapped(&command, width - MARGIN - 2);
+        let last = lines.len() - 1;
+        for (k, line) in lines.iter().enumerate() {
+            next.push(Row::of(&if k < last { format!("{line} \\") } else { line.clone() }, None));
+        }
+    }
+    // A log far away may have a long name: what does not fit is in the log of the shell.
+    let rows = |rows: Vec<Row>, most: usize| if rows.len() > most { rows[..most].to_vec() } else { rows };
+    [section("Log", rows(log, 2)), section("Next", rows(next, 2))].concat()
+}

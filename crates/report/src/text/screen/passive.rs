@@ -1,0 +1,109 @@
+//! The content for captured traffic.
+
+use super::rows::{describe_buffer, describe_loss, row_of};
+use super::{Course, Screen, content, trust};
+use crate::text::count;
+use jitlat_core::metrics::stat::wilson95;
+use jitlat_core::passive::verdict::list_prefixes;
+use jitlat_core::passive::{PassiveResult, WayFigures};
+use jitlat_core::summary::{Level, Summary};
+use jitlat_core::units::eng3;
+
+impl Screen {
+    /// The content for two captures: `ways` are the judged figures of OUT and IN if the packets were kept, `round_trips`
+    /// the course of the pairs, `notes` what is to be added to those of the result.
+    pub fn of_captures(
+        r: &PassiveResult,
+        ways: Option<[&Summary; 2]>,
+        round_trips: Course,
+        notes: &[String],
+    ) -> Screen {
+        let s = &r.summary;
+        let rtt = s.rtt_ns.map(|f| [f.median as f64, f.p99 as f64, f.p99.saturating_sub(f.min) as f64]);
+        let mut rows = vec![row_of("round trip", rtt, rtt.map(|_| "none".to_owned()), None)];
+        let offset = s.clocks.offset_ns.zip(s.clocks.offset_bound_ns);
+        for (label, way, sign) in [("out", &s.out, 1.0), ("in", &s.back, -1.0)] {
+            let variation = way.delay_variation_ns.map(|d| d.p99 as f64);
+            let delay = way.delay_raw_ns.zip(offset).zip(variation).map(|((d, (offset, _)), variation)| {
+                [d.median as f64 - sign * offset, d.p99 as f64 - sign * offset, variation]
+            });
+            let error = offset.map_or("unknown".to_owned(), |(_, bound)| eng3(bound));
+            let mut row = row_of(label, delay, Some(error), lost(way));
+            if delay.is_none() {
+                row.figures[3] = variation.map_or_else(|| "-".to_owned(), eng3);
+            }
+            rows.push(row);
+        }
+        let samples = Default::default();
+        let streams: Vec<super::Stream<'_>> = ways
+            .into_iter()
+            .flat_map(|ways| ["out", "in"].into_iter().zip(ways))
+            .map(|(label, summary)| super::Stream { label, summary, samples: &samples })
+            .collect();
+        let labels = ["out", "in"].map(str::to_owned);
+        for (row, stream) in rows.iter_mut().skip(1).zip(&streams) {
+            let answer = stream.summary.answer.as_ref();
+            row.severity = answer.map(|a| a.severity);
+            row.figures[5] = describe_buffer(answer.and_then(|a| a.buffer_ns));
+        }
+        let mut lead = vec![found(r)];
+        if r.is_measured() {
+            lead.extend(content::lead(&streams, &labels));
+        }
+        let mut said = r.notes();
+        said.extend(notes.iter().cloned());
+        if r.is_measured() {
+            let clocks =
+                "a round trip is the delay of a packet out and of the next one in: the clocks cancel";
+            said.push(clocks.to_owned());
+            said.extend(trust::warnings(&streams, &labels));
+        }
+        Screen {
+            lead,
+            title: format!(
+                "captures at {} (reference) and {} (monitor)",
+                list_prefixes(&r.plan.sides[0].reference),
+                list_prefixes(&r.plan.sides[1].monitor)
+            ),
+            rows,
+            courses: if round_trips.is_empty() {
+                Vec::new()
+            } else {
+                vec![("round trip".into(), round_trips)]
+            },
+            why: content::why(&streams, &labels),
+            uses: content::uses(&streams, &labels, content::Relation::Directions),
+            trust: said,
+            full: "--verbose",
+            ..Screen::default()
+        }
+    }
+}
+
+/// What was found, in one sentence.
+fn found(r: &PassiveResult) -> (Level, String) {
+    let s = &r.summary;
+    if !r.is_measured() {
+        return (Level::Bad, "Nothing measured: no packet was recognised at both points.".to_owned());
+    }
+    let Some(rtt) = s.rtt_ns else {
+        return (Level::Note, "No round trips: that takes packets both ways.".to_owned());
+    };
+    let lost = [(&s.out, "out"), (&s.back, "in")].map(|(w, way)| match w.counts.lost {
+        0 => format!("none {way}"),
+        n => format!("{n} of {} {way}", n + w.counts.matched),
+    });
+    let text = format!(
+        "{}: half within {}, 99 % within {}. Packets lost: {}.",
+        count(s.pairs, "round trip"),
+        eng3(rtt.median as f64),
+        eng3(rtt.p99 as f64),
+        lost.join(", ")
+    );
+    (Level::Good, text)
+}
+
+fn lost(way: &WayFigures) -> Option<String> {
+    let (lost, all) = (way.counts.lost, way.counts.lost + way.counts.matched);
+    (all > 0).then(|| describe_loss(lost, all, wilson95(lost, all)))
+}

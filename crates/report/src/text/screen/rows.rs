@@ -1,0 +1,308 @@
+//! The table: a row for each stream, or, where that is too wide, a column.
+
+use super::{Course, Stream};
+use crate::text::is_one_host;
+use crate::text::page::{Look, mark};
+use jitlat_core::metrics::stat::wilson95;
+use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
+use jitlat_core::twoway::{FarReport, Way};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::{self, CauseId, Severity};
+
+const P99: Percent = Percent(99_000);
+/// Fewer packets have no 99th percentile.
+pub(super) const RESOLVED: u64 = 100;
+
+/// How a delay is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Clocks {
+    /// One clock has read both times.
+    One,
+    /// Two clocks: what was subtracted, and the largest remaining error, in ns.
+    Bounded(i64, f64),
+    /// Two clocks: what was subtracted, with an unknown remaining error.
+    Unbounded(i64),
+    /// Two clocks of which nothing is known.
+    Unknown,
+    /// Two clocks whose estimate contradicts the delays.
+    Contradicted,
+}
+
+impl Clocks {
+    /// For the delays of a test.
+    pub(super) fn of(s: &Summary) -> Clocks {
+        if s.is_round_trip() || is_one_host(s) {
+            return Clocks::One;
+        }
+        match s.correction() {
+            Some((shift, error)) => Clocks::checked(shift, error, s.latency.min),
+            None => match s.clock.correction_ns {
+                Some(shift) => Clocks::Unbounded(shift),
+                None => Clocks::Unknown,
+            },
+        }
+    }
+
+    fn of_way(s: &Summary, way: &Way) -> Clocks {
+        if is_one_host(s) {
+            return Clocks::One;
+        }
+        match (way.clock.correction_ns, way.clock.bound_ns) {
+            (Some(shift), Some(error)) => Clocks::checked(shift, error, way.latency.min),
+            (Some(shift), None) => Clocks::Unbounded(shift),
+            _ => Clocks::Unknown,
+        }
+    }
+
+    /// No packet arrives before it was sent.
+    fn checked(shift: i64, error: f64, least: Option<i64>) -> Clocks {
+        match least {
+            Some(least) if (least.saturating_sub(shift) as f64) < -error => Clocks::Contradicted,
+            _ => Clocks::Bounded(shift, error),
+        }
+    }
+
+    /// What is subtracted from raw delays; `None` if they mean nothing.
+    fn shift(self) -> Option<i64> {
+        match self {
+            Clocks::One => Some(0),
+            Clocks::Bounded(shift, _) | Clocks::Unbounded(shift) => Some(shift),
+            Clocks::Unknown | Clocks::Contradicted => None,
+        }
+    }
+
+    fn error(self) -> String {
+        match self {
+            Clocks::One => "none".to_owned(),
+            Clocks::Bounded(_, error) => eng3(error),
+            Clocks::Unbounded(_) | Clocks::Unknown | Clocks::Contradicted => "unknown".to_owned(),
+        }
+    }
+}
+
+/// The figures of a stream as text; `-` where there is none.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub label: String,
+    /// The verdict; `None` if the stream is not judged by itself.
+    pub severity: Option<Severity>,
+    /// In the order of [`HEADS`], without the verdict.
+    pub figures: [String; 6],
+}
+
+/// The heads of the columns, without the first.
+const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", "lost (95 %)", "buffer"];
+
+impl Row {
+    /// The row of a stream; if it is `alone`, also those of the two ways of its round trips, as far as they are known.
+    pub(super) fn of_stream(label: &str, s: &Summary, alone: bool) -> Vec<Row> {
+        if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
+            return vec![Row::of_far_report(label, s, &report)];
+        }
+        let whole = Row {
+            label: label.to_owned(),
+            severity: s.answer.as_ref().map(|a| a.severity),
+            figures: figures(Figures {
+                clocks: Clocks::of(s),
+                delay: &s.latency,
+                jitter: s.pdv_deskewed.as_ref().unwrap_or(&s.pdv),
+                lost: lost(s),
+                buffer: s.answer.as_ref().and_then(|a| a.buffer_ns),
+            }),
+        };
+        let ways = s
+            .two_way
+            .as_ref()
+            .filter(|_| alone)
+            .map(|t| [("there", t.up.as_ref()), ("back", t.down.as_ref())]);
+        let ways = ways.into_iter().flatten().filter_map(|(label, way)| {
+            let way = way?;
+            Some(Row {
+                label: label.to_owned(),
+                severity: None,
+                figures: figures(Figures {
+                    clocks: Clocks::of_way(s, way),
+                    delay: &way.latency,
+                    jitter: way.pdv_deskewed.as_ref().unwrap_or(&way.pdv),
+                    lost: lost_on(way),
+                    buffer: None,
+                }),
+            })
+        });
+        let queue = shown_queue(s).map(|q| {
+            let error = if q.bounded > 0 { "at most" } else { "none" };
+            let none = || "-".to_owned();
+            let figures = [eng3(q.median), eng3(q.p99 as f64), error.to_owned(), none(), none(), none()];
+            Row { label: "local queue".to_owned(), severity: None, figures }
+        });
+        std::iter::once(whole).chain(queue).chain(ways).collect()
+    }
+}
+
+/// The time in the sending host's own queue, where that matters.
+pub(super) fn shown_queue(s: &Summary) -> Option<&LocalQueue> {
+    s.local_queue.as_ref().filter(|_| s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue)))
+}
+
+impl Row {
+    /// The row of a test of one way of which the far host reports counts, and the extremes of the delays.
+    fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> Row {
+        let (sent, lost) = (s.counts.sent, s.counts.sent.saturating_sub(report.received));
+        let loss = (sent > 0).then(|| describe_loss(lost, sent, wilson95(lost, sent)));
+        let severity = s.answer.as_ref().map(|a| a.severity);
+        Row { severity, ..row_of(label, None, Some("unknown".to_owned()), loss) }
+    }
+}
+
+struct Figures<'a> {
+    clocks: Clocks,
+    delay: &'a Distribution,
+    jitter: &'a Distribution,
+    lost: Option<String>,
+    buffer: Option<i64>,
+}
+
+fn figures(of: Figures<'_>) -> [String; 6] {
+    let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
+    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= RESOLVED).map(|ns| ns as f64);
+    let shift = of.clocks.shift();
+    let delay = |raw: Option<f64>| {
+        let corrected = raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
+        match (corrected, of.clocks) {
+            // Nothing arrives before it was sent: what is known is the upper end.
+            (Some(ns), Clocks::Bounded(_, error)) if ns <= 0.0 => format!("<{}", eng3(ns + error)),
+            _ => time(corrected),
+        }
+    };
+    let error = if of.delay.n == 0 { "-".to_owned() } else { of.clocks.error() };
+    [
+        delay(of.delay.median),
+        delay(p99(of.delay)),
+        error,
+        time(p99(of.jitter)),
+        of.lost.unwrap_or_else(|| "-".to_owned()),
+        describe_buffer(of.buffer),
+    ]
+}
+
+/// A row of median and 99th percentile of the delay and the 99th percentile of its variation, in ns, with what is known
+/// of the clocks.
+pub(super) fn row_of(label: &str, ns: Option<[f64; 3]>, error: Option<String>, lost: Option<String>) -> Row {
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let [p50, p99, jitter] = [0, 1, 2].map(|k| dash(ns.map(|ns| eng3(ns[k]))));
+    let figures = [p50, p99, dash(error), jitter, dash(lost), "-".to_owned()];
+    Row { label: label.to_owned(), severity: None, figures }
+}
+
+/// The loss of a stream, if it is observable.
+fn lost(s: &Summary) -> Option<String> {
+    if !s.loss_observable() || s.counts.sent == 0 {
+        return None;
+    }
+    let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
+    Some(describe_loss(s.counts.lost, s.counts.sent, interval))
+}
+
+fn lost_on(way: &Way) -> Option<String> {
+    let (sent, lost) = (way.sent.filter(|n| *n > 0)?, way.lost?);
+    let interval = way.loss.as_ref().and_then(|l| l.wilson95_correlated.or(l.wilson95));
+    let interval = interval.or_else(|| wilson95(lost, sent));
+    Some(describe_loss(lost, sent, interval))
+}
+
+/// `0.40 % (0.11-1.4)`, `none (<0.75 %)`, `all (>99 %)`.
+pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) -> String {
+    if lost == 0 {
+        return format!("none (<{} %)", percent(3.0 / sent as f64));
+    }
+    if lost >= sent {
+        // Rounded down: it is a lower bound.
+        let least = (1000.0 * (1.0 - 3.0 / sent as f64)).floor().max(0.0) / 10.0;
+        return format!("all (>{least} %)");
+    }
+    let range =
+        interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", percent(low), percent(high)));
+    format!("{} %{range}", percent(lost as f64 / sent as f64))
+}
+
+/// The recommended buffer, as in the answer.
+pub(super) fn describe_buffer(ns: Option<i64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| verdict::time(ns as f64))
+}
+
+/// A share in percent with two digits: `0.014`, `0.40`, `3.2`, `31`.
+pub(super) fn percent(share: f64) -> String {
+    let value = (100.0 * share).clamp(0.0, 100.0);
+    match value {
+        0.0 => "0".to_owned(),
+        ..0.0995 => format!("{value:.3}"),
+        ..0.995 => format!("{value:.2}"),
+        ..9.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// The course of a stream's delay, and whether only the distance from its minimum is known. `None` without packets.
+pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
+    let s = stream.summary;
+    let course = Course::of(stream.samples, s.counts.sent, s.header.period);
+    // Of delays that clocks make negative, only the differences mean something.
+    let shift = Clocks::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift));
+    (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
+}
+
+/// A line of a table: its cells, the first with its style.
+pub(super) type Cells = Vec<(String, Option<Look>)>;
+
+/// The table of `rows`, if it is not wider than `width`: with a row for each stream, or with a column.
+pub(super) fn table(rows: &[Row], width: usize) -> Option<Vec<Cells>> {
+    let judged = rows.iter().any(|row| row.severity.is_some());
+    let head = || {
+        let heads = HEADS.iter().filter(|head| judged || **head != HEADS[0]);
+        let look = Some(Look::Heading);
+        std::iter::once((String::new(), None)).chain(heads.map(move |head| ((*head).to_owned(), look)))
+    };
+    let line = |row: &Row| {
+        let verdict = row.severity.map_or((String::new(), None), |severity| {
+            (severity.name().to_owned(), Some(mark(severity.into()).1))
+        });
+        let mut cells: Cells = vec![(row.label.clone(), None)];
+        if judged {
+            cells.push(verdict);
+        }
+        cells.extend(row.figures.iter().map(|text| (text.clone(), None)));
+        cells
+    };
+    let mut lines: Vec<Cells> = vec![head().collect()];
+    lines.extend(rows.iter().map(line));
+    if !judged {
+        // No verdict, no buffer.
+        lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
+    }
+    aligned(&lines, width).or_else(|| aligned(&turned(&lines), width))
+}
+
+fn turned(lines: &[Cells]) -> Vec<Cells> {
+    let columns = lines.first().map_or(0, Vec::len);
+    (0..columns).map(|k| lines.iter().filter_map(|line| line.get(k).cloned()).collect()).collect()
+}
+
+/// The cells padded to the width of their column: the first to the left, the others to the right.
+fn aligned(lines: &[Cells], width: usize) -> Option<Vec<Cells>> {
+    let columns = lines.first().map_or(0, Vec::len);
+    let widest = |k: usize| lines.iter().filter_map(|l| l.get(k)).map(|c| c.0.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|k| widest(k).unwrap_or(0)).collect();
+    let room = width.checked_sub(widths.iter().sum())?;
+    let gap = (room / columns.saturating_sub(1).max(1)).min(3);
+    if gap == 0 {
+        return None;
+    }
+    let pad = |line: &Cells| {
+        let cell = |(k, (text, look)): (usize, &(String, Option<Look>))| match k {
+            0 => (format!("{text:<0$}", widths[0]), *look),
+            _ => (format!("{text:>0$}", widths[k] + gap), *look),
+        };
+        line.iter().enumerate().map(cell).collect()
+    };
+    Some(lines.iter().map(pad).collect())
+}

@@ -1,0 +1,189 @@
+//! How far to believe the figures: the clocks, the sender, the sample; and other reasons to doubt a figure.
+
+use super::Stream;
+use super::content::{is_reported, sender};
+use super::rows::{Clocks, RESOLVED, shown_queue};
+use crate::text::count;
+use crate::text::two_way::describe_far_report;
+use jitlat_core::summary::{Coverage, Summary, Warning};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::CauseId;
+
+/// Warnings that the other lines or the answer contain.
+const SAID: [&str; 9] = [
+    "few_packets",
+    "clocks_unknown",
+    "sender_late",
+    "negative_delay",
+    "nothing_received",
+    "path_change",
+    "stall_suspect",
+    "tail_unknown",
+    "tcp",
+];
+
+/// Said before everything else: the figures are not of the whole test.
+const FIRST: [&str; 3] = ["incomplete", "receiver_drops", "wait_refused"];
+
+/// The statements about `streams`, the most important first.
+pub(super) fn of(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {
+    let warnings = sorted(streams, labels);
+    let (later, first): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|(later, _)| *later);
+    let mut lines: Vec<String> = first.into_iter().map(|(_, text)| text).collect();
+    let received: Vec<&Summary> =
+        streams.iter().map(|s| s.summary).filter(|s| s.counts.unique_valid > 0).collect();
+    if let Some(s) = received.first() {
+        let same = received.iter().all(|other| kind(other) == kind(s));
+        lines.extend(local_queue(&received).map(str::to_owned));
+        let compared = same || received.len() == 1;
+        lines.extend(clocks(s).into_iter().filter(|_| compared && !is_reported(s)));
+    }
+    lines.extend(streams.iter().flat_map(|s| reported(s.summary)));
+    let from: Vec<(&str, &Summary)> = streams
+        .iter()
+        .zip(labels)
+        .map(|(stream, label)| (named(label, stream.summary), stream.summary))
+        .filter(|(_, s)| s.counts.unique_valid > 0)
+        .collect();
+    lines.extend(senders(&from));
+    lines.extend(sample(&received));
+    lines.extend(later.into_iter().map(|(_, text)| text));
+    lines
+}
+
+/// What the far host reports of a test of one way.
+fn reported(s: &Summary) -> Vec<String> {
+    let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) else { return Vec::new() };
+    let mut said = describe_far_report(&report);
+    if let (Some(min), Some(mean), Some(max)) = (report.min, report.mean, report.max) {
+        let [min, mean, max] = [min, mean, max].map(|t| eng3(t.0 as f64));
+        said.insert(0, format!("delay by the server's clock and this one's: {min} to {max}, mean {mean}"));
+    }
+    said
+}
+
+/// Whether the other lines or the answer contain `warning`.
+fn is_said(warning: &Warning, s: &Summary) -> bool {
+    let incomplete = s.answer.as_ref().is_some_and(|a| a.names(CauseId::IncompleteLog));
+    let without_reason = warning.code == "incomplete" && s.session.reason.is_none();
+    SAID.contains(&&*warning.code) || incomplete && without_reason
+}
+
+/// The warnings about `streams`.
+pub(super) fn warnings(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {
+    sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
+}
+
+/// The warnings, each once, and whether they come after the rest.
+fn sorted(streams: &[Stream<'_>], labels: &[String]) -> Vec<(bool, String)> {
+    let mut warnings: Vec<(bool, String)> = Vec::new();
+    for (stream, label) in streams.iter().zip(labels) {
+        for warning in stream.summary.warnings.iter().filter(|w| !is_said(w, stream.summary)) {
+            let later = !FIRST.contains(&&*warning.code);
+            let same = streams.iter().all(|s| s.summary.warnings.contains(warning));
+            let text = match streams.len() {
+                0 | 1 => warning.text.clone(),
+                _ if same => warning.text.clone(),
+                _ => format!("{label}: {}", warning.text),
+            };
+            if !warnings.iter().any(|(_, said)| *said == text) {
+                warnings.push((later, text));
+            }
+        }
+    }
+    warnings
+}
+
+/// What the line about clocks depends on.
+fn kind(s: &Summary) -> (std::mem::Discriminant<Clocks>, Option<i64>) {
+    (std::mem::discriminant(&Clocks::of(s)), s.clock.offset_ns)
+}
+
+fn clocks(s: &Summary) -> Option<String> {
+    if let Some(t) = &s.two_way {
+        let far = if t.processing.is_some() { "without" } else { "with" };
+        return Some(format!("delay: round trip {far} the far host's time, one clock, {}", stamps(s)));
+    }
+    Some(match Clocks::of(s) {
+        Clocks::One => format!("delay: the path's, one clock, {}", stamps(s)),
+        Clocks::Bounded(_, error) if s.clock.offset_ns.is_some() => format!(
+            "delay: the path's, {}; clocks to +/- {} ({})",
+            stamps(s),
+            eng3(error),
+            count(s.clock.probes as u64, "probe")
+        ),
+        Clocks::Bounded(_, error) => format!(
+            "delay: the path's, {}; clocks to +/- {} by the hosts' own account",
+            stamps(s),
+            eng3(error)
+        ),
+        Clocks::Unbounded(_) => {
+            "delay: corrected by a clock offset of unknown error; jitter and loss stand".to_owned()
+        }
+        Clocks::Unknown => "clocks unknown, so delay is unknown; jitter, loss and buffer stand".to_owned(),
+        Clocks::Contradicted => {
+            "clock probes and delays contradict each other: delay is unknown; jitter and loss stand"
+                .to_owned()
+        }
+    })
+}
+
+/// Where the times were read.
+fn stamps(s: &Summary) -> &'static str {
+    let (sent, arrived) = (&s.stamps.sent, &s.stamps.arrived);
+    let all = |c: &Coverage| c.user + c.kernel + c.hardware + c.wire;
+    match (sent, arrived) {
+        _ if all(sent) + all(arrived) == 0 => "unknown stamps",
+        _ if sent.user + arrived.user > 0 => "program stamps (hosts' time in them)",
+        _ if sent.hardware > 0 && arrived.hardware > 0 => "adapter stamps",
+        _ if sent.wire > 0 && arrived.wire > 0 => "capture stamps",
+        _ => "kernel stamps",
+    }
+}
+
+/// What the row of a local queue says, and that the path's delay does not include it.
+fn local_queue(received: &[&Summary]) -> Option<&'static str> {
+    let queue = received.iter().find_map(|s| shown_queue(s))?;
+    Some(match queue.bounded {
+        0 => "local queue: in the sending host, before the path's delay; an application has both",
+        _ => "local queue: in the sending host, at most; before the path's delay: an application has both",
+    })
+}
+
+/// The sender: its host if both directions are shown, the stream otherwise.
+fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
+    if label.starts_with("to ") { sender(s).unwrap_or(label) } else { label }
+}
+
+/// How punctual the senders of `received` were, each with its name.
+fn senders(received: &[(&str, &Summary)]) -> Option<String> {
+    let errors: Vec<_> =
+        received.iter().filter_map(|(who, s)| Some((*who, s.schedule_error.as_ref()?))).collect();
+    let late: u64 = errors.iter().map(|(_, e)| e.over_half_period).sum();
+    let most = errors.iter().map(|(_, e)| e.max).max()?;
+    let each = errors.iter().map(|(who, e)| match errors.len() {
+        1 => eng3(e.p99 as f64),
+        _ => format!("{} ({who})", eng3(e.p99 as f64)),
+    });
+    let late = match late {
+        0 => String::new(),
+        n => format!("; {n} over half a period late, at most {}", eng3(most as f64)),
+    };
+    Some(format!("99 % were sent within {} of their time{late}", each.collect::<Vec<_>>().join(", ")))
+}
+
+fn sample(received: &[&Summary]) -> Option<String> {
+    let n = received.iter().map(|s| s.counts.unique_valid).min()?;
+    let packets = match received.len() {
+        1 => count(n, "packet"),
+        _ => format!("{} each", count(n, "packet")),
+    };
+    let resolved = match n {
+        ..RESOLVED => format!("{packets}: too few for a 99th percentile"),
+        RESOLVED..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
+        _ => format!("{packets} resolve the 99.9th percentile"),
+    };
+    let skewed = received.iter().any(|s| s.pdv_deskewed.is_some());
+    let skewed = if skewed { "; jitter is without the clocks' drift" } else { "" };
+    Some(format!("{resolved}{skewed}"))
+}

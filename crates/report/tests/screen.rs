@@ -1,0 +1,305 @@
+//! The one screen: what it shows of every kind of test, and that it is one whatever was measured.
+
+use jitlat_core::analysis::{Analyzer, Options, Samples};
+use jitlat_core::record::{Moment, PacketRecord};
+use jitlat_core::session::{Ending, Session};
+use jitlat_core::summary::{Level, Summary};
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{ClockProbe, Direction, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime};
+use jitlat_report::text::screen::{ROWS, Relation, Screen, Stream};
+use jitlat_report::text::{self, Style};
+
+const START: i64 = 1_763_697_000_000_000_000;
+const MS: i64 = 1_000_000;
+
+struct Measured {
+    summary: Summary,
+    samples: Samples,
+}
+
+impl Measured {
+    fn of(session: &Session, records: impl IntoIterator<Item = PacketRecord>) -> Measured {
+        let mut analyzer = Analyzer::new(session, &Options::default());
+        records.into_iter().for_each(|record| analyzer.push(&record));
+        let (summary, samples) = analyzer.finish_with_samples(session);
+        Measured { summary, samples }
+    }
+
+    fn stream<'a>(&'a self, label: &'a str) -> Stream<'a> {
+        Stream { label, summary: &self.summary, samples: &self.samples }
+    }
+}
+
+fn session(direction: Direction, n: u32) -> Session {
+    let spec =
+        TestSpec::new(direction, Transport::Udp, n.into(), 172, Span(20 * MS), Schedule::Periodic).unwrap();
+    let mut session = Session::new(spec);
+    session.created = Some(WallTime(START));
+    session.src = Some("192.0.2.1".parse().unwrap());
+    session.dst = Some("198.51.100.7".parse().unwrap());
+    if direction == Direction::Down {
+        std::mem::swap(&mut session.src, &mut session.dst);
+    }
+    session.sent = Some(n);
+    session.ending = Ending::Complete;
+    session
+}
+
+/// Probes whose round trip is 24 ms, before and after `n` packets.
+fn probed(mut session: Session, n: u32) -> Session {
+    for at in [START - 1_000 * MS, START + i64::from(n) * 20 * MS] {
+        for k in 0..4 {
+            let sent = at + k * 100 * MS;
+            session.probes.push(ClockProbe {
+                sent: WallTime(sent),
+                arrived: WallTime(sent + 12 * MS + k * 9_000),
+                answered: WallTime(sent + 12 * MS + k * 9_000),
+                returned: WallTime(sent + 24 * MS + k * 20_000),
+            });
+        }
+    }
+    session
+}
+
+/// 0…1, the same in every run.
+fn noise(seq: i64) -> f64 {
+    let mixed =
+        (seq as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0x2545_f491_4f6c_dd1d);
+    (mixed >> 40) as f64 / (1u64 << 24) as f64
+}
+
+/// Packets with kernel stamps that take `delay` ns and some noise.
+fn records(n: u32, delay: impl Fn(i64) -> Option<i64>) -> Vec<PacketRecord> {
+    let of = |seq: i64| {
+        let sent = START + seq * 20 * MS + (noise(seq + 7) * 60_000.0) as i64;
+        let arrived = sent + delay(seq)? + (noise(seq) * 700_000.0) as i64;
+        let mut record = PacketRecord::new(seq);
+        record.set(Moment::Sent, Stamp { at: WallTime(sent), source: Source::Kernel });
+        record.set(Moment::Arrived, Stamp { at: WallTime(arrived), source: Source::Kernel });
+        Some(record)
+    };
+    let mut rows: Vec<PacketRecord> = (0..i64::from(n)).filter_map(of).collect();
+    rows.sort_by_key(PacketRecord::arrived);
+    rows
+}
+
+fn clean(n: u32, direction: Direction) -> Measured {
+    Measured::of(&probed(session(direction, n), n), records(n, |_| Some(12 * MS)))
+}
+
+/// A queue that fills and empties, and an outage of three seconds.
+fn queued(n: u32) -> Measured {
+    let delay = |seq: i64| match seq {
+        300..450 => None,
+        600..800 => Some(12 * MS + (seq - 600) * MS / 2),
+        _ => Some(12 * MS),
+    };
+    Measured::of(&probed(session(Direction::Up, n), n), records(n, delay))
+}
+
+fn shown(screen: &Screen, options: &text::Options) -> String {
+    let page = screen.show(options);
+    let rows = page.lines().count();
+    assert!(rows <= ROWS, "{rows} rows:\n{page}");
+    for line in page.lines() {
+        assert!(line.chars().count() <= options.width, "{line}");
+    }
+    page
+}
+
+fn plain() -> text::Options {
+    text::Options::default()
+}
+
+fn unicode() -> text::Options {
+    text::Options { unicode: true, ..text::Options::default() }
+}
+
+#[test]
+fn one_direction() {
+    let m = queued(1000);
+    let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate)
+        .logged_to(&["jitlat.0faqgu".into()])
+        .followed_by("jitlat path 198.51.100.7", "where on the way");
+    insta::assert_snapshot!(shown(&screen, &unicode()));
+    insta::assert_snapshot!("one_direction_narrow", shown(&screen, &text::Options { width: 60, ..plain() }));
+}
+
+#[test]
+fn a_path_that_is_fine() {
+    let m = clean(1000, Direction::Up);
+    let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate)
+        .logged_to(&["jitlat.0faqgu".into()])
+        .followed_by("jitlat -f jitlat.0faqgu -v", "every figure");
+    insta::assert_snapshot!(shown(&screen, &unicode()));
+}
+
+#[test]
+fn both_directions() {
+    let (up, down) = (queued(1000), clean(1000, Direction::Down));
+    let streams = [up.stream("Client to server"), down.stream("Server to client")];
+    let screen = Screen::new(&streams, Relation::Directions)
+        .logged_to(&["jitlat.0faqgu.up".into(), "jitlat.0faqgu.down".into()])
+        .followed_by("jitlat path 198.51.100.7", "where on the way");
+    insta::assert_snapshot!(shown(&screen, &unicode()));
+    let narrow = shown(&screen, &text::Options { width: 60, ..plain() });
+    assert!(narrow.is_ascii() && narrow.contains("to client"), "{narrow}");
+}
+
+fn round_trips(n: u32) -> Measured {
+    let mut session = session(Direction::Up, n);
+    session.two_way = Some(Box::new(TwoWay {
+        protocol: "stamp".into(),
+        timeout: Some(Span(2_000 * MS)),
+        far_clock: true,
+        ..TwoWay::default()
+    }));
+    let of = |seq: i64| {
+        let sent = START + seq * 20 * MS;
+        let arrived = sent + 12 * MS + (noise(seq) * 700_000.0) as i64;
+        let answered = arrived + 40_000;
+        let returned = answered + 12 * MS + (noise(seq + 1) * 900_000.0) as i64;
+        let mut record = PacketRecord::new(seq);
+        for (moment, at) in [
+            (Moment::Sent, sent),
+            (Moment::Arrived, arrived),
+            (Moment::Answered, answered),
+            (Moment::Returned, returned),
+        ] {
+            record.set(moment, Stamp { at: WallTime(at), source: Source::Kernel });
+        }
+        record
+    };
+    Measured::of(&session, (0..i64::from(n)).map(of))
+}
+
+#[test]
+fn ping() {
+    let m = round_trips(500);
+    let screen = Screen::new(&[m.stream("round trip")], Relation::Separate);
+    insta::assert_snapshot!(shown(&screen, &plain()));
+}
+
+#[test]
+fn load() {
+    let (idle, loaded) = (clean(500, Direction::Up), queued(1000));
+    let streams = [idle.stream("idle"), loaded.stream("loaded")];
+    let screen =
+        Screen::new(&streams, Relation::Load).led_by(Level::Bad, "Under load packets wait 97 ms more.");
+    insta::assert_snapshot!(shown(&screen, &plain()));
+}
+
+#[test]
+fn an_incomplete_log_says_so_first() {
+    let mut cut = session(Direction::Up, 1000);
+    (cut.sent, cut.ending) = (None, Ending::Unknown);
+    cut.declared = Some(1000);
+    cut.version = 3;
+    let m = Measured::of(&cut, records(400, |_| Some(12 * MS)));
+    let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+    assert!(page.starts_with("The log is incomplete"), "{page}");
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn nothing_received_says_so_first() {
+    let m = Measured::of(&session(Direction::Up, 1000), []);
+    let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+    assert!(page.starts_with("Bad: nothing arrived"), "{page}");
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn few_packets_have_bounds_and_no_verdict() {
+    let m = Measured::of(&session(Direction::Up, 20), records(20, |_| Some(12 * MS)));
+    insta::assert_snapshot!(shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain()));
+}
+
+#[test]
+fn unknown_clocks_give_no_delay() {
+    // An hour and a half between the clocks, of which nothing says so.
+    let hour = 5_400_000 * MS;
+    let m = Measured::of(&session(Direction::Up, 1000), records(1000, |_| Some(hour)));
+    let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+    assert!(page.contains("clocks unknown") && !page.contains("5400"), "{page}");
+}
+
+#[test]
+fn colours_are_styles_of_the_same_text() {
+    let m = queued(1000);
+    let screen = || Screen::new(&[m.stream("one way")], Relation::Separate);
+    let coloured = screen().show(&text::Options { style: Style::Colour, ..plain() });
+    assert!(coloured.contains("\x1b[1;31mBad"), "{coloured}");
+    let mut bare = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        bare.push_str(before);
+        rest = after.split_once('m').unwrap().1;
+    }
+    bare.push_str(rest);
+    assert_eq!(bare, shown(&screen(), &plain()));
+}
+
+#[test]
+fn many_logs_are_one_screen_too() {
+    let all: Vec<Measured> = (0..9).map(|k| clean(200 + k, Direction::Up)).collect();
+    let names: Vec<String> = (0..9).map(|k| format!("measured/on/a/day/in/november/night-{k}.log")).collect();
+    let streams: Vec<Stream<'_>> = all.iter().zip(&names).map(|(m, name)| m.stream(name)).collect();
+    insta::assert_snapshot!(shown(&Screen::new(&streams, Relation::Separate), &plain()));
+}
+
+mod any_test {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn time() -> impl Strategy<Value = i64> {
+        prop_oneof![4 => 0i64..10_000_000_000, 2 => -1000i64..1000, 1 => any::<i64>()]
+    }
+
+    fn records() -> impl Strategy<Value = Vec<PacketRecord>> {
+        let row = (-2i64..400, time(), time());
+        let record = row.prop_map(|(seq, sent, at)| PacketRecord::one_way(seq, WallTime(sent), WallTime(at)));
+        prop::collection::vec(record, 0..300)
+    }
+
+    /// Columns, counted as wide where a character may be.
+    fn columns(line: &str) -> usize {
+        line.chars().map(|c| if c.is_ascii() || ('▁'..='█').contains(&c) { 1 } else { 2 }).sum()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn is_one_screen(
+            rows in prop::collection::vec(records(), 0..4),
+            sent in prop_oneof![Just(None), (0u32..500).prop_map(Some), Just(Some(u32::MAX))],
+            both: bool,
+            two_way: bool,
+            width in 0usize..120,
+            unicode: bool,
+            name in ".{0,40}",
+            text in ".{0,400}",
+        ) {
+            let mut session = super::session(Direction::Up, 400);
+            (session.sent, session.reason) = (sent, Some(text.clone()));
+            if two_way {
+                session.two_way = Some(Box::default());
+            }
+            let all: Vec<Measured> = rows.into_iter().map(|rows| Measured::of(&session, rows)).collect();
+            let streams: Vec<Stream<'_>> = all.iter().map(|m| m.stream(&name)).collect();
+            let relation = if both { Relation::Directions } else { Relation::Separate };
+            let screen = Screen::new(&streams, relation)
+                .led_by(Level::Note, &text)
+                .noting(&text)
+                .logged_to(&[name.clone(), text.clone()])
+                .followed_by(&text, &name);
+            let page = screen.show(&text::Options { width, unicode, ..text::Options::default() });
+            prop_assert!(page.lines().count() <= ROWS, "{page}");
+            for line in page.lines() {
+                prop_assert!(columns(line) <= width.clamp(60, 80), "{line}");
+                prop_assert!(!line.chars().any(char::is_control), "{line}");
+            }
+        }
+    }
+}

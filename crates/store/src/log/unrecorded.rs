@@ -1,0 +1,160 @@
+//! [`Unrecorded`]: of which sequence numbers a log says nothing, although it goes on after them.
+
+use jitlat_core::PacketRecord;
+use jitlat_core::metrics::seqset::Run;
+
+/// Most runs kept, so that a hostile log costs little; of further ones it is not known that they were not recorded.
+const MOST: usize = 1 << 12;
+
+/// Collects them while rows are read. Between the highest number before a place where rows are missing and the next
+/// higher one after it, only the numbers that come later still are known.
+#[derive(Debug, Default)]
+pub(super) struct Unrecorded {
+    /// Numbers of packets of the test are below this one.
+    end: u64,
+    /// The number after the highest so far.
+    next: u64,
+    /// Rows are missing after it; whether that is certain.
+    missing: Option<bool>,
+    /// What is unrecorded, ascending; whether that is certain.
+    runs: Vec<(Run, bool)>,
+}
+
+impl Unrecorded {
+    /// The test has `packets`.
+    pub(super) fn set_packets(&mut self, packets: u64) {
+        self.end = packets;
+    }
+
+    /// Rows are missing here. It is not certain of a jump in their numbering: somebody may have numbered them otherwise.
+    pub(super) fn missing(&mut self, certain: bool) {
+        self.missing = Some(certain || self.missing == Some(true));
+    }
+
+    /// The next row.
+    #[inline]
+    pub(super) fn row(&mut self, record: &PacketRecord) {
+        let seq = record.seq as u64;
+        if !record.flags.is_clean() || seq >= self.end {
+            return;
+        }
+        if seq >= self.next {
+            if self.missing.is_some() {
+                self.found_again(seq);
+            }
+            self.next = seq + 1;
+        } else if !self.runs.is_empty() {
+            self.came_late(seq);
+        }
+    }
+
+    #[cold]
+    fn found_again(&mut self, seq: u64) {
+        if let Some(certain) = self.missing.take()
+            && seq > self.next
+            && self.runs.len() < MOST
+        {
+            self.runs.push((Run { start: self.next, len: seq - self.next }, certain));
+        }
+    }
+
+    #[cold]
+    fn came_late(&mut self, seq: u64) {
+        let place = self.runs.partition_point(|(run, _)| run.start <= seq).checked_sub(1);
+        let Some((place, &(run, certain))) = place.and_then(|k| Some((k, self.runs.get(k)?))) else { return };
+        let end = run.start + run.len;
+        if seq >= end {
+            return;
+        }
+        let parts = [(run.start, seq), (seq + 1, end)].into_iter().filter(|(from, to)| from < to);
+        let parts = parts.map(|(from, to)| (Run { start: from, len: to - from }, certain));
+        let room = MOST.saturating_sub(self.runs.len()) + 1;
+        self.runs.splice(place..=place, parts.take(room));
+    }
+
+    /// What is unrecorded, once all rows are read; `proven` where their number shows that rows with a number of their
+    /// own are missing.
+    pub(super) fn finish(&mut self, proven: bool) -> Vec<Run> {
+        self.found_again(self.end);
+        core::mem::take(&mut self.runs)
+            .into_iter()
+            .filter(|(_, certain)| *certain || proven)
+            .map(|(run, _)| run)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::{Flags, WallTime};
+
+    enum Line {
+        Row(i64),
+        Damaged(i64),
+        Missing,
+        Jump,
+    }
+    use Line::{Damaged, Jump, Missing, Row};
+
+    fn found(lines: &[Line], proven: bool) -> Vec<[u64; 2]> {
+        let mut found = Unrecorded::default();
+        found.set_packets(10);
+        for line in lines {
+            let record = |seq| PacketRecord::one_way(seq, WallTime(0), WallTime(1));
+            match *line {
+                Row(seq) => found.row(&record(seq)),
+                Damaged(seq) => {
+                    let mut damaged = record(seq);
+                    damaged.flags = Flags::LENGTH;
+                    found.row(&damaged);
+                }
+                Missing => found.missing(true),
+                Jump => found.missing(false),
+            }
+        }
+        found.finish(proven).iter().map(|run| [run.start, run.start + run.len - 1]).collect()
+    }
+
+    #[test]
+    fn between_the_rows_around_it_nothing_is_known() {
+        assert_eq!(found(&[Row(0), Row(1), Missing, Row(5), Row(6)], false), [[2, 4]]);
+        assert_eq!(
+            found(&[Row(0), Row(3), Missing, Row(4), Row(9)], false),
+            [[0u64; 2]; 0],
+            "nothing is missing"
+        );
+        assert_eq!(found(&[Missing, Row(3)], false), [[0, 2]]);
+        assert_eq!(found(&[Row(2), Missing], false), [[3, 9]]);
+        assert_eq!(found(&[Row(2), Missing, Row(1), Missing, Row(7)], false), [[3, 6]], "overtaken");
+        assert_eq!(
+            found(&[Row(2), Missing, Damaged(4), Row(7)], false),
+            [[3, 6]],
+            "a damaged packet's number"
+        );
+        assert_eq!(
+            found(&[Row(2), Missing, Row(-1), Row(10), Row(7)], false),
+            [[3, 6]],
+            "no numbers of this test"
+        );
+    }
+
+    #[test]
+    fn what_comes_late_is_known() {
+        let late = |seq| found(&[Row(0), Missing, Row(6), Row(seq), Row(7)], false);
+        assert_eq!(late(1), [[2, 5]]);
+        assert_eq!(late(3), [[1, 2], [4, 5]]);
+        assert_eq!(late(5), [[1, 4]]);
+        assert_eq!(late(0), [[1, 5]]);
+        assert_eq!(late(6), [[1, 5]]);
+        assert_eq!(found(&[Row(0), Missing, Row(2), Row(1)], false), [[0u64; 2]; 0]);
+    }
+
+    #[test]
+    fn a_jump_counts_where_it_is_proven() {
+        let lines = [Row(0), Jump, Row(3), Missing, Row(5)];
+        assert_eq!(found(&lines, false), [[4, 4]]);
+        assert_eq!(found(&lines, true), [[1, 2], [4, 4]]);
+        assert_eq!(found(&[Row(0), Missing, Jump, Row(3)], false), [[1, 2]]);
+    }
+}

@@ -1,0 +1,259 @@
+//! The file of a sweep: its [`Plan`] in the first line, then a line for each finished run, so that an interruption or a
+//! crash costs at most one run.
+//!
+//! ```
+//! use jitlat_core::sweep::{Axis, Factor, Grid, Level};
+//! use jitlat_store::sweep::{self, Plan};
+//!
+//! let sizes = [40, 80].map(|n: u32| Level { text: n.to_string(), number: Some(n.into()) });
+//! let grid = Grid { axes: vec![Axis::new(Factor::Payload, sizes.into())] };
+//! let plan = Plan::new("192.0.2.1", grid);
+//! let read = sweep::read(&sweep::plan_line(&plan)?)?;
+//! assert_eq!((read.plan, read.outcomes.len()), (plan, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use jitlat_core::Span;
+use jitlat_core::analysis::Samples;
+use jitlat_core::sweep::{Confidence, Grid, Outcome, Run, order};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// Everything that fixes a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Plan {
+    /// `jitlat sweep 1`.
+    pub format: String,
+    /// The far host.
+    pub host: String,
+    /// Whether one-way tests instead of round trips.
+    pub one_way: bool,
+    /// The varied conditions.
+    pub grid: Grid,
+    /// Packets per run.
+    pub packets: u64,
+    /// Runs of each combination.
+    pub repetitions: u32,
+    /// Pause between runs.
+    pub pause: Span,
+    /// Seed of the random order; `None` = in the given order.
+    pub seed: Option<u64>,
+    /// Confidence level of the intervals.
+    pub confidence: Confidence,
+    /// The server that receives the load: host, port, key file, and how long the load settles.
+    pub load: LoadLink,
+    /// Options of the test.
+    pub options: Vec<String>,
+}
+
+/// Where the load is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LoadLink {
+    /// Its host; `None`: that of the test.
+    pub host: Option<String>,
+    /// Its control port.
+    pub port: u16,
+    /// The file with its key.
+    pub key_file: Option<PathBuf>,
+    /// How long the load runs before the test begins.
+    pub settle: Span,
+}
+
+impl Default for LoadLink {
+    fn default() -> LoadLink {
+        let port = jitlat_core::spec::CONTROL_PORT;
+        LoadLink { host: None, port, key_file: None, settle: Span::seconds(1) }
+    }
+}
+
+/// The format in the first line of a sweep's file.
+pub const FORMAT: &str = "jitlat sweep 2";
+
+/// The formats that can be resumed: version 1 has other names for ten figures.
+const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
+
+/// Most runs; more are certainly a mistake.
+const MOST_RUNS: usize = 100_000;
+
+/// Why a file is not that of a sweep, or cannot be continued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// Its first line is not a plan.
+    #[error("it is not the file of a sweep")]
+    NoPlan(#[source] serde_json::Error),
+    /// It is of another program, or of a newer one.
+    #[error("it is of format '{0}', which this program does not know")]
+    Format(String),
+    /// A line is not a run.
+    #[error("line {line}")]
+    NoRun {
+        /// Its number, from 1.
+        line: usize,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A run that the plan does not have, or has once.
+    #[error("line {0}: this run is not one of the plan's, or is there twice")]
+    Stray(usize),
+    /// More runs than a sweep may have.
+    #[error("{0} runs are too many: a sweep has at most {MOST_RUNS}")]
+    TooMany(usize),
+    /// More runs than fit a number.
+    #[error("there are more combinations than can be counted")]
+    Uncountable,
+}
+
+impl Plan {
+    /// Ten packets for every combination of `grid` to `host`, three times, in the given order.
+    pub fn new(host: &str, grid: Grid) -> Plan {
+        Plan {
+            format: FORMAT.to_owned(),
+            host: host.to_owned(),
+            one_way: false,
+            grid,
+            packets: 10,
+            repetitions: 3,
+            pause: Span::ZERO,
+            seed: None,
+            confidence: Confidence::default(),
+            load: LoadLink::default(),
+            options: Vec::new(),
+        }
+    }
+
+    /// The runs, in order.
+    ///
+    /// # Errors
+    /// [`SweepError::TooMany`], [`SweepError::Uncountable`].
+    pub fn runs(&self) -> Result<Vec<Run>, SweepError> {
+        let cells = self.grid.cells().ok_or(SweepError::Uncountable)?;
+        match cells.checked_mul(self.repetitions as usize) {
+            Some(1..=MOST_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
+            Some(n) => Err(SweepError::TooMany(n)),
+            None => Err(SweepError::Uncountable),
+        }
+    }
+
+    /// What the delays of this sweep are.
+    pub fn quantity(&self) -> &'static str {
+        if self.one_way { "one-way delay" } else { "round trip" }
+    }
+}
+
+/// What a file contains.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// Its plan.
+    pub plan: Plan,
+    /// The finished runs.
+    pub outcomes: Vec<Outcome>,
+    /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
+    pub packets: Vec<Samples>,
+    /// Bytes of its whole lines. A line that was cut follows.
+    pub whole: usize,
+}
+
+/// A finished run as a line.
+#[derive(Serialize, Deserialize)]
+struct Line<Outcome, Packets> {
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// Its accepted packets; absent from files of older programs.
+    #[serde(default)]
+    packets: Packets,
+}
+
+/// The first line, with its end.
+///
+/// # Errors
+/// None that a plan can cause.
+pub fn plan_line(plan: &Plan) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(plan)? + "\n")
+}
+
+/// The line of a finished run with its accepted packets.
+///
+/// # Errors
+/// None that a run can cause.
+pub fn run_line(outcome: &Outcome, packets: &Samples) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(&Line { outcome, packets })? + "\n")
+}
+
+/// Reads a file. A last line without an end is left out.
+///
+/// # Errors
+/// [`SweepError`].
+pub fn read(text: &str) -> Result<Contents, SweepError> {
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let mut lines = text[..whole].lines().zip(1..);
+    let (first, _) = lines.next().unwrap_or_default();
+    let plan: Plan = serde_json::from_str(first).map_err(SweepError::NoPlan)?;
+    if !READABLE.contains(&plan.format.as_str()) {
+        return Err(SweepError::Format(plan.format));
+    }
+    let cells = plan.grid.cells().unwrap_or(0);
+    let mut contents = Contents { plan, outcomes: Vec::new(), packets: Vec::new(), whole };
+    let mut known = HashSet::new();
+    for (text, line) in lines {
+        let Line { outcome, packets } = serde_json::from_str::<Line<Outcome, Samples>>(text)
+            .map_err(|source| SweepError::NoRun { line, source })?;
+        if outcome.run.cell >= cells || !known.insert((outcome.run.cell, outcome.run.repetition)) {
+            return Err(SweepError::Stray(line));
+        }
+        contents.outcomes.push(outcome);
+        contents.packets.push(packets);
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::WallTime;
+    use jitlat_core::sweep::{Axis, Factor, Figures, Level};
+
+    fn plan() -> Plan {
+        let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
+        Plan::new("192.0.2.1", Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] })
+    }
+
+    fn line(cell: usize) -> String {
+        let run = Run { cell, repetition: 0 };
+        let figures = Figures::default();
+        let outcome = Outcome { run, at: WallTime(1), sent: 10, received: 10, ip_length: Some(68), figures };
+        run_line(
+            &outcome,
+            &Samples { seq: vec![0, 2], sent: vec![1, 3], delay: vec![7, -9], ..Samples::default() },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_a_cut_line_is_left_out() {
+        let text = plan_line(&plan()).unwrap() + &line(1) + &line(0);
+        let read = |text: &str| read(text).unwrap();
+        let contents = read(&text);
+        assert_eq!((contents.plan, contents.whole), (plan(), text.len()));
+        assert_eq!(contents.outcomes.iter().map(|o| o.run.cell).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(contents.packets[1].delay, [7, -9]);
+        let cut = read(&text[..text.len() - 5]);
+        assert_eq!((cut.outcomes.len(), cut.whole), (1, text.len() - line(0).len()));
+    }
+
+    #[test]
+    fn what_is_no_sweep_is_refused() {
+        let first = plan_line(&plan()).unwrap();
+        assert!(matches!(read(""), Err(SweepError::NoPlan(_))));
+        assert!(matches!(read("x\n"), Err(SweepError::NoPlan(_))));
+        assert!(matches!(read(&first.replace(FORMAT, "jitlat sweep 9")), Err(SweepError::Format(_))));
+        assert!(matches!(read(&(first.clone() + &line(0) + &line(0))), Err(SweepError::Stray(3))));
+        assert!(matches!(read(&(first.clone() + &line(2))), Err(SweepError::Stray(2))));
+        assert!(matches!(read(&(first + "{}\n")), Err(SweepError::NoRun { line: 2, .. })));
+        let many = Plan { repetitions: u32::MAX, ..plan() };
+        assert!(matches!(many.runs(), Err(SweepError::TooMany(_))));
+    }
+}
