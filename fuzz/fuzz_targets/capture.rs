@@ -1,16 +1,18 @@
 #![no_main]
+// Aims at: crates/core/src/passive crates/net/src/capture
 
 //! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 
+use jitlat_core::passive::flows::Grouping;
 use jitlat_core::passive::pipeline::{
-    CaptureHead, MatchObservers, NamingRule, PacketNamer, PreviewSample, SharedFlowNumbers, SightingSource, join,
+    CaptureHead, MatchObservers, NamingRule, PacketNamer, PreviewSample, SharedFlowNumbers, SightingSource,
+    join,
 };
 use jitlat_core::passive::tcp::{TcpAnalyzer, explain_delays};
 use jitlat_core::passive::verdict::explain_no_match;
-use jitlat_core::passive::flows::Grouping;
 use jitlat_core::passive::{
-    Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting, StreamSink, Streams,
-    Way, survey,
+    Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting,
+    StreamSink, Streams, Way, survey,
 };
 use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_net::capture::Capture;
@@ -88,7 +90,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     let (last, facts) = namer.finish();
     sightings.extend(last);
-    assert!(sightings.len() as u64 <= facts.ours && facts.ours <= facts.packets && facts.packets <= facts.frames);
+    assert!(
+        sightings.len() as u64 <= facts.ours && facts.ours <= facts.packets && facts.packets <= facts.frames
+    );
     let mut observers = MatchObservers {
         streams: Some(Streams::new(Highest::default())),
         flows: Some(Flows::new(None)),

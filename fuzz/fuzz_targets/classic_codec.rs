@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/jitlat/classic
 
 use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::auth::Side;

@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/jitlat/client
 
 use jitlat_fuzz::Story;
 use jitlat_proto::sim::chaos;

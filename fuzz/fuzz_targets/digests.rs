@@ -1,10 +1,11 @@
 //! Both sides of the digest conversation, fed with anything: no panic, no hang, no memory beyond the bytes.
 #![no_main]
+// Aims at: crates/proto/src/digest
 
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
 use jitlat_proto::digest::{
-    Listen, Collector, CollectorInput, Message, Exporter, ExporterEvent, ExporterInput,
+    Collector, CollectorInput, Exporter, ExporterEvent, ExporterInput, Listen, Message,
 };
 use jitlat_proto::{Machine, Tick};
 use libfuzzer_sys::fuzz_target;

@@ -1,12 +1,14 @@
 #![no_main]
+// Aims at: crates/proto/src/irtt
 
 use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_proto::access;
 use jitlat_proto::irtt::packet::{self, Packet, flag};
-use jitlat_proto::irtt::server::OPEN_SURPLUS;
 use jitlat_proto::irtt::{Client, Clocks, Key, Options, Params, Rules, Server, StampAt, Stats};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Arrival, Pinger, Plan};
+use std::collections::HashMap;
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -35,6 +37,8 @@ const HOSTS: [&str; 4] = ["192.0.2.1:4000", "192.0.2.1:4001", "198.51.100.7:4000
 struct World {
     server: Server,
     now: Tick,
+    /// Of each client that has not used a session yet: bytes it sent without an answer.
+    credit: HashMap<access::Client, Option<usize>>,
 }
 
 impl World {
@@ -43,13 +47,21 @@ impl World {
     }
 
     /// What the server answers, which is never to be worth more than the question.
-    fn say(&mut self, from: u8, bytes: &[u8], open: bool) -> Vec<u8> {
-        let from = HOSTS[usize::from(from) % HOSTS.len()].parse().unwrap();
+    fn say(&mut self, from: u8, bytes: &[u8]) -> Vec<u8> {
+        let from: std::net::SocketAddr = HOSTS[usize::from(from) % HOSTS.len()].parse().unwrap();
         let arrival = Arrival { from, at: self.now.wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
         let reaction = self.server.handle(bytes, &arrival, self.now, &mut out);
-        let surplus = if open { OPEN_SURPLUS } else { 0 };
-        assert!(out.len() <= bytes.len() + surplus, "an answer larger than its question");
+        let credit = self.credit.entry(access::Client::of(from.ip())).or_insert(Some(0));
+        if reaction.is_ok() && bytes.get(3).is_some_and(|flags| flags & (flag::OPEN | flag::CLOSE) == 0) {
+            // It knows a token: it receives what is sent to its address.
+            assert!(out.len() <= bytes.len(), "an answer larger than its question");
+            *credit = None;
+        } else if let Some(credit) = credit {
+            *credit = (*credit + bytes.len())
+                .checked_sub(out.len())
+                .expect("more than came from an address without proof");
+        }
         assert!(reaction.is_ok() || out.is_empty());
         assert!(self.server.sessions() <= 8);
         out
@@ -60,35 +72,35 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let key = input.keyed.then(|| Key::new("secret").unwrap());
     let rules = Rules { key: key.clone(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
     let now = Tick { wall: WallTime(1_795_309_600_000_000_000), steady: SteadyTime(7) };
-    let mut world = World { server: Server::new(rules, [3; 32], now.steady), now };
+    let mut world = World { server: Server::new(rules, [3; 32], now.steady), now, credit: HashMap::new() };
     let mut tokens = vec![0_u64];
     for op in input.ops.iter().take(200) {
         let mut bytes = Vec::new();
-        let (from, open) = match op {
+        let from = match op {
             Op::Wait(us) => {
                 world.wait(Span::micros((*us).into()));
                 continue;
             }
             Op::Raw { from, bytes: raw } => {
                 bytes.extend(raw);
-                (from, true)
+                from
             }
             Op::Open { from, flags, params } => {
                 packet::begin(flag::OPEN | flags & !flag::HMAC, key.as_ref(), &mut bytes);
                 bytes.extend(params);
-                (from, true)
+                from
             }
             Op::Echo { from, flags, token, body } => {
                 packet::begin(flags & !(flag::HMAC | flag::OPEN), key.as_ref(), &mut bytes);
                 bytes.extend(tokens[usize::from(*token) % tokens.len()].to_le_bytes());
                 bytes.extend(body);
-                (from, false)
+                from
             }
         };
         if !matches!(op, Op::Raw { .. }) {
             packet::sign(key.as_ref(), &mut bytes);
         }
-        let answer = world.say(*from, &bytes, open);
+        let answer = world.say(*from, &bytes);
         if let Ok(packet) = Packet::parse(&answer, key.as_ref()) {
             assert!(packet.flags & flag::REPLY != 0);
             tokens.extend(packet.token().map(|(token, _)| token));
@@ -118,7 +130,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         out.clear();
         let mut heard = vec![bytes.clone()];
         if pinger.poll_transmit(world.now, &mut out).is_some() {
-            let mut answer = world.say(0, &out, out.get(3).is_some_and(|flags| flags & flag::OPEN != 0));
+            let mut answer = world.say(0, &out);
             if kind & 1 == 0 {
                 heard.push(answer.clone());
             }

@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/lamp
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::lamp::client::Options;
@@ -20,7 +21,14 @@ struct Input {
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mode = if input.unidirectional { Mode::Unidirectional } else { Mode::PingLike };
     let follow_up = input.follow_up.map(FollowUp::from);
-    let options = Options { id: 7, mode, payload: input.payload.into(), timeless: input.timeless, follow_up, broadcast: false };
+    let options = Options {
+        id: 7,
+        mode,
+        payload: input.payload.into(),
+        timeless: input.timeless,
+        follow_up,
+        broadcast: false,
+    };
     let mut client = Client::new(options);
     let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
     let from = "192.0.2.1:4000".parse().unwrap();

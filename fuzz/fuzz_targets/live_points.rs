@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/core/src/passive/pipeline crates/core/src/passive/matcher.rs crates/core/src/passive/matcher
 
 //! Deliveries of two live points in any order, of any times: learnt from and merged, without a panic, with bounded
 //! memory, and nothing matched that was not seen.

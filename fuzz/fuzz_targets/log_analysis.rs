@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/core/src/analysis crates/core/src/metrics crates/report/src/text
 
 use jitlat_core::Span;
 use jitlat_core::analysis::{Analyzer, Options};

@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/store/src/log
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Session};

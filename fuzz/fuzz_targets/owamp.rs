@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/owamp
 
 use jitlat_core::impair::{Choice, Config, Duplication, Reordering};
 use jitlat_core::{Direction, Span};

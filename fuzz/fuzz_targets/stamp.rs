@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/stamp crates/proto/src/reqresp crates/proto/src/twoway/pinger.rs
 
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};

@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/jitlat/stream crates/proto/src/jitlat/packet.rs crates/proto/src/jitlat/recording.rs
 
 use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_fuzz::pieces;

@@ -1,4 +1,5 @@
 #![no_main]
+// Aims at: crates/proto/src/jitlat/v3 crates/proto/src/jitlat/framing.rs crates/proto/src/jitlat/auth.rs
 
 use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::auth::{Key, Side};

@@ -1,5 +1,9 @@
 //! What the targets share.
 
+mod heap;
+
+pub use heap::Heap;
+
 use arbitrary::Arbitrary;
 use jitlat_proto::sim::chaos;
 

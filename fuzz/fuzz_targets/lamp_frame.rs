@@ -1,0 +1,57 @@
+#![no_main]
+// Aims at: crates/net/src/lamp_frame.rs crates/proto/src/lamp/server.rs
+
+use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_net::lamp_frame::{address_of, fill, is_unicast, parse};
+use jitlat_proto::lamp::{Reaction, Server, ServerRules};
+use jitlat_proto::machine::Tick;
+use jitlat_proto::twoway::Arrival;
+use std::net::IpAddr;
+
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
+
+// A frame that is understood is built again as it was, with any padding; a host has one address; and what a server answers
+// to frames of a host that proves nothing is no more, in frames and bytes, than came from it.
+libfuzzer_sys::fuzz_target!(|frames: Vec<(u16, Vec<u8>)>| {
+    let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
+    let mut steady = SteadyTime(0);
+    let (mut balance, mut out, mut again) = ((0i64, 0i64), Vec::new(), Vec::new());
+    for (wait, bytes) in frames.iter().take(200) {
+        steady = steady + Span::millis((*wait).into());
+        let now = Tick { wall: WallTime(1_000_000_000 + steady.0), steady };
+        balance = (balance.0 + 1, balance.1 + bytes.len() as i64);
+        if let Some(frame) = parse(bytes) {
+            fill(&mut again, frame.source, frame.destination, frame.packet);
+            assert_eq!(again, bytes[..HEADER + frame.packet.len()]);
+            again.resize(again.len() + 46, 0);
+            let padded = parse(&again).expect("padding is no part of the packet");
+            assert_eq!((padded.source, padded.packet), (frame.source, frame.packet));
+
+            let from = address_of(frame.source);
+            let IpAddr::V6(ip) = from.ip() else { panic!("not link-local") };
+            let o = ip.octets();
+            assert!(ip.is_unicast_link_local());
+            assert_eq!([o[8] ^ 2, o[9], o[10], o[13], o[14], o[15]], frame.source, "two hosts, one address");
+
+            let arrival = Arrival { from, at: now.wall, ttl: None, traffic_class: None };
+            out.clear();
+            if is_unicast(frame.source) {
+                let reaction = server.handle(frame.packet, &arrival, (), now, &mut out);
+                assert!(!matches!(reaction, Ok(Reaction::AnswerAndFollow(_))), "a follow-up without proof");
+            }
+            if !out.is_empty() {
+                fill(&mut again, frame.destination, frame.source, &out);
+                assert!(parse(&again).is_some_and(|answer| answer.packet == out));
+                balance = (balance.0 - 1, balance.1 - again.len() as i64);
+            }
+        }
+        out.clear();
+        while server.poll_transmit(now, &mut out).is_some() {
+            balance = (balance.0 - 1, balance.1 - (HEADER + out.len()) as i64);
+            out.clear();
+        }
+        assert!(balance.0 >= 0 && balance.1 >= 0, "an amplifier: {balance:?}");
+        assert!(server.sessions() <= 8);
+    }
+});

@@ -1,0 +1,33 @@
+#![no_main]
+// Aims at: crates/store/src/json.rs crates/core/src/summary.rs crates/core/src/compare
+
+use jitlat_core::Summary;
+use jitlat_core::compare::{Basis, Grid, Key, Question, Run, Statistic};
+use jitlat_store::json;
+
+fn written(summaries: &[Summary]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    json::write(&mut bytes, summaries).expect("what was read can be written");
+    bytes
+}
+
+// Any text as the JSON of tests: what is understood is written and read again unchanged, and can be compared.
+libfuzzer_sys::fuzz_target!(|text: &[u8]| {
+    let Ok(summaries) = json::read(text) else { return };
+    assert!(!summaries.is_empty());
+    let once = written(&summaries);
+    let again = json::read(&once[..]).expect("what was written is read");
+    assert_eq!(again, summaries);
+    assert_eq!(written(&again), once);
+    let run = |(k, summary): (usize, &Summary)| Run {
+        label: format!("run {}", k % 3),
+        summary: summary.clone(),
+        ..Run::default()
+    };
+    let runs: Vec<Run> = summaries.iter().take(8).enumerate().map(run).collect();
+    for (basis, statistic) in [(Basis::Delay, Statistic::Median), (Basis::Ipdv, Statistic::P99)] {
+        let question = Question { basis, statistic, seed: 1, ..Question::default() };
+        let grid = Grid::new(&runs, &Key::Label, Some(&Key::Direction), None, &question);
+        serde_json::to_string(&grid).expect("a comparison can be written");
+    }
+});
