@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub use crate::network::own_address;
 
 /// Time limit for anything that does not measure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
 
@@ -72,7 +72,6 @@ pub struct Running {
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
     what: String,
-    started: Instant,
 }
 
 /// A program that has ended.
@@ -90,7 +89,7 @@ impl Running {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{what}: {e}"));
         let stdout = child.stdout.take().map(collect);
         let stderr = child.stderr.take().map(collect);
-        Running { child, stdout, stderr, what, started: Instant::now() }
+        Running { child, stdout, stderr, what }
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -102,13 +101,14 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for its end; fails the test if it takes longer than `limit`.
+    /// Waits for its end; fails the test if that takes longer than `limit` from now on.
     pub fn finish(mut self, limit: Duration) -> Finished {
+        let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if self.started.elapsed() > limit {
+            if started.elapsed() > limit {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 let said = self.said();

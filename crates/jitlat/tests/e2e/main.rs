@@ -5,6 +5,8 @@
 
 #[path = "../network/mod.rs"]
 mod network;
+#[path = "../undisturbed/mod.rs"]
+mod undisturbed;
 
 mod acceptance;
 mod broadcast;

@@ -1,6 +1,7 @@
 //! Emulated paths between two network namespaces: the report states what was done to the packets.
 
 use crate::harness::*;
+use crate::undisturbed::undisturbed;
 use jitlat_core::impair::Scenario;
 use jitlat_net::emulator::{self, Lab};
 use std::time::Duration;
@@ -25,91 +26,104 @@ fn run_client(lab: &Lab, folder: &std::path::Path, host: &str, arguments: &str) 
 
 #[test]
 fn known_loss_runs_come_out_as_their_histogram_in_both_directions() {
-    let Some(lab) = lab("known_loss_runs_come_out_as_their_histogram_in_both_directions") else { return };
-    let (report, _) = measure(&lab, scenario("loss_runs"), "-b -n 200 -p 10ms");
-    let [up, down] = report.directions();
-    assert_eq!(up.histogram("/loss/run_length_hist"), [(1, 10), (2, 5), (7, 2)]);
-    assert_eq!(up.count("/counts/lost"), 34);
-    assert_eq!(down.histogram("/loss/run_length_hist"), [(1, 3), (20, 1)]);
-    assert_eq!(down.count("/counts/lost"), 23);
-    for direction in [up, down] {
-        assert_eq!((direction.count("/counts/duplicate"), direction.count("/counts/invalid")), (0, 0));
-    }
+    undisturbed(|| {
+        let Some(lab) = lab("known_loss_runs_come_out_as_their_histogram_in_both_directions") else { return };
+        let (report, _) = measure(&lab, scenario("loss_runs"), "-b -n 200 -p 10ms");
+        let [up, down] = report.directions();
+        assert_eq!(up.histogram("/loss/run_length_hist"), [(1, 10), (2, 5), (7, 2)]);
+        assert_eq!(up.count("/counts/lost"), 34);
+        assert_eq!(down.histogram("/loss/run_length_hist"), [(1, 3), (20, 1)]);
+        assert_eq!(down.count("/counts/lost"), 23);
+        for direction in [up, down] {
+            assert_eq!((direction.count("/counts/duplicate"), direction.count("/counts/invalid")), (0, 0));
+        }
+    });
 }
 
 #[test]
 fn random_bursts_are_reported_as_the_emulator_tells_them() {
-    let Some(lab) = lab("random_bursts_are_reported_as_the_emulator_tells_them") else { return };
-    let path: Scenario = "seed = 4\n[both]\ndelay = 20ms\n[up]\nloss = gilbert p=2% r=30%".parse().unwrap();
-    let (report, truth) = measure(&lab, path, "-n 1500 -p 2ms");
-    let runs: Vec<(i64, u64)> = truth.up.loss_runs().into_iter().map(|(l, n)| (l as i64, n)).collect();
-    assert!(runs.len() > 3, "{runs:?}");
-    assert_eq!(report.histogram("/loss/run_length_hist"), runs);
-    assert_eq!(report.count("/counts/lost"), truth.up.lost);
-    assert_eq!(report.text("/loss/pattern"), "bursty");
-    assert_eq!(report.count("/counts/unique_valid") + truth.up.lost, 1500);
-    assert!(report.ms("/latency/min") >= 20.0);
+    undisturbed(|| {
+        let Some(lab) = lab("random_bursts_are_reported_as_the_emulator_tells_them") else { return };
+        let path: Scenario =
+            "seed = 4\n[both]\ndelay = 20ms\n[up]\nloss = gilbert p=2% r=30%".parse().unwrap();
+        let (report, truth) = measure(&lab, path, "-n 1500 -p 2ms");
+        let runs: Vec<(i64, u64)> = truth.up.loss_runs().into_iter().map(|(l, n)| (l as i64, n)).collect();
+        assert!(runs.len() > 3, "{runs:?}");
+        assert_eq!(report.histogram("/loss/run_length_hist"), runs);
+        assert_eq!(report.count("/counts/lost"), truth.up.lost);
+        assert_eq!(report.text("/loss/pattern"), "bursty");
+        assert_eq!(report.count("/counts/unique_valid") + truth.up.lost, 1500);
+        assert!(report.ms("/latency/min") >= 20.0);
+    });
 }
 
 #[test]
 fn known_duplicates_and_late_packets_come_out_exactly() {
-    let Some(lab) = lab("known_duplicates_and_late_packets_come_out_exactly") else { return };
-    let (report, _) = measure(&lab, scenario("duplicates_reorder"), "-b -n 120 -p 100ms");
-    let [up, down] = report.directions();
-    assert_eq!(up.histogram("/duplicates/run_length_hist"), [(1, 2), (3, 1)]);
-    assert_eq!(up.histogram("/duplicates/arrival_count_hist"), [(1, 115), (2, 5)]);
-    assert_eq!((up.count("/counts/duplicate"), up.count("/counts/lost")), (5, 0));
-    // 30, 60 and 90 are each overtaken by two packets.
-    assert_eq!(up.count("/counts/out_of_sequence"), 3);
-    assert_eq!(up.histogram("/reordering/extent_hist"), [(2, 3)]);
-    assert_eq!(up.histogram("/reordering/rd_fd"), [(-1, 6), (0, 111), (2, 3)]);
-    // 15 comes three times, 50 is overtaken by three packets.
-    assert_eq!(down.histogram("/duplicates/arrival_count_hist"), [(1, 119), (3, 1)]);
-    assert_eq!(down.histogram("/reordering/extent_hist"), [(3, 1)]);
+    undisturbed(|| {
+        let Some(lab) = lab("known_duplicates_and_late_packets_come_out_exactly") else { return };
+        let (report, _) = measure(&lab, scenario("duplicates_reorder"), "-b -n 120 -p 100ms");
+        let [up, down] = report.directions();
+        assert_eq!(up.histogram("/duplicates/run_length_hist"), [(1, 2), (3, 1)]);
+        assert_eq!(up.histogram("/duplicates/arrival_count_hist"), [(1, 115), (2, 5)]);
+        assert_eq!((up.count("/counts/duplicate"), up.count("/counts/lost")), (5, 0));
+        // 30, 60 and 90 are each overtaken by two packets.
+        assert_eq!(up.count("/counts/out_of_sequence"), 3);
+        assert_eq!(up.histogram("/reordering/extent_hist"), [(2, 3)]);
+        assert_eq!(up.histogram("/reordering/rd_fd"), [(-1, 6), (0, 111), (2, 3)]);
+        // 15 comes three times, 50 is overtaken by three packets.
+        assert_eq!(down.histogram("/duplicates/arrival_count_hist"), [(1, 119), (3, 1)]);
+        assert_eq!(down.histogram("/reordering/extent_hist"), [(3, 1)]);
+    });
 }
 
 #[test]
 fn a_bleached_code_point_is_seen_at_the_far_end() {
-    let Some(lab) = lab("a_bleached_code_point_is_seen_at_the_far_end") else { return };
-    let path: Scenario = "[both]\ndelay = 2ms\n[up]\nremark = CS1".parse().unwrap();
-    let (report, _) = measure(&lab, path, "-b -n 50 -p 5ms -D EF");
-    let [up, down] = report.directions();
-    assert_eq!((up.histogram("/far_end/dscp"), up.count("/header/dscp")), (vec![(8, 50)], 46));
-    assert_eq!(down.histogram("/far_end/dscp"), [(46, 50)]);
+    undisturbed(|| {
+        let Some(lab) = lab("a_bleached_code_point_is_seen_at_the_far_end") else { return };
+        let path: Scenario = "[both]\ndelay = 2ms\n[up]\nremark = CS1".parse().unwrap();
+        let (report, _) = measure(&lab, path, "-b -n 50 -p 5ms -D EF");
+        let [up, down] = report.directions();
+        assert_eq!((up.histogram("/far_end/dscp"), up.count("/header/dscp")), (vec![(8, 50)], 46));
+        assert_eq!(down.histogram("/far_end/dscp"), [(46, 50)]);
+    });
 }
 
 #[test]
 fn ipv6_crosses_like_ipv4() {
-    let Some(lab) = lab("ipv6_crosses_like_ipv4") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let _tun = lab.tun(scenario("loss_runs"), BY_SEQUENCE).unwrap();
-    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v6, "");
-    let report =
-        run_client(&lab, folder.path(), &lab.server.v6.to_string(), "-b -6 -n 200 -p 5ms -l 100 -D AF41");
-    let [up, down] = report.directions();
-    assert_eq!(up.histogram("/loss/run_length_hist"), [(1, 10), (2, 5), (7, 2)]);
-    assert_eq!(down.histogram("/loss/run_length_hist"), [(1, 3), (20, 1)]);
-    assert_eq!(up.histogram("/far_end/dscp"), [(34, 166)]);
-    assert_eq!(up.text("/header/dst_ip"), lab.server.v6.to_string());
-    assert!(up.ms("/latency/min") >= 5.0);
+    undisturbed(|| {
+        let Some(lab) = lab("ipv6_crosses_like_ipv4") else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let _tun = lab.tun(scenario("loss_runs"), BY_SEQUENCE).unwrap();
+        let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v6, "");
+        let report =
+            run_client(&lab, folder.path(), &lab.server.v6.to_string(), "-b -6 -n 200 -p 5ms -l 100 -D AF41");
+        let [up, down] = report.directions();
+        assert_eq!(up.histogram("/loss/run_length_hist"), [(1, 10), (2, 5), (7, 2)]);
+        assert_eq!(down.histogram("/loss/run_length_hist"), [(1, 3), (20, 1)]);
+        assert_eq!(up.histogram("/far_end/dscp"), [(34, 166)]);
+        assert_eq!(up.text("/header/dst_ip"), lab.server.v6.to_string());
+        assert!(up.ms("/latency/min") >= 5.0);
+    });
 }
 
 #[test]
 fn an_outage_is_one_long_run() {
-    let Some(lab) = lab("an_outage_is_one_long_run") else { return };
-    let (report, truth) = measure(&lab, scenario("outage"), "-n 200 -p 10ms");
-    let lost = report.count("/counts/lost");
-    assert_eq!(lost, truth.up.outage_drops);
-    assert!((30..=50).contains(&lost), "{lost} of about 40 lost");
-    assert_eq!(report.histogram("/loss/run_length_hist"), [(lost as i64, 1)]);
+    undisturbed(|| {
+        let Some(lab) = lab("an_outage_is_one_long_run") else { return };
+        let (report, truth) = measure(&lab, scenario("outage"), "-n 200 -p 10ms");
+        let lost = report.count("/counts/lost");
+        assert_eq!(lost, truth.up.outage_drops);
+        assert!((30..=50).contains(&lost), "{lost} of about 40 lost");
+        assert_eq!(report.histogram("/loss/run_length_hist"), [(lost as i64, 1)]);
+    });
 }
 
 /// Queues take time to fill: run in parallel.
 #[test]
 fn queues() {
     std::thread::scope(|s| {
-        s.spawn(a_path_narrower_than_the_stream_is_called_overload);
-        s.spawn(a_short_queue_drops_the_tail);
+        s.spawn(|| undisturbed(a_path_narrower_than_the_stream_is_called_overload));
+        s.spawn(|| undisturbed(a_short_queue_drops_the_tail));
     });
 }
 

@@ -3,6 +3,7 @@
 //! packet waited where.
 
 use crate::harness::*;
+use crate::undisturbed::undisturbed;
 use jitlat_net::capture::Capture;
 use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
@@ -23,12 +24,12 @@ const NARROW: &str = "root tbf rate 48kbit burst 1600 limit 200000";
 #[test]
 fn a_queue_is_found_where_it_is() {
     std::thread::scope(|s| {
-        s.spawn(|| a_queue_in("the sending host", Some(WIDE), None, "-n 400 -p 10ms"));
-        s.spawn(|| a_queue_in("the path", None, Some(WIDE), "-n 400 -p 10ms"));
-        s.spawn(|| a_queue_in("both", Some(WIDE), Some(NARROW), "-n 400 -p 10ms"));
-        s.spawn(a_queue_before_round_trips);
-        s.spawn(a_queue_in_the_server);
-        s.spawn(a_full_queue_loses_nothing_on_the_path);
+        s.spawn(|| undisturbed(|| a_queue_in("the sending host", Some(WIDE), None, "-n 400 -p 10ms")));
+        s.spawn(|| undisturbed(|| a_queue_in("the path", None, Some(WIDE), "-n 400 -p 10ms")));
+        s.spawn(|| undisturbed(|| a_queue_in("both", Some(WIDE), Some(NARROW), "-n 400 -p 10ms")));
+        s.spawn(|| undisturbed(a_queue_before_round_trips));
+        s.spawn(|| undisturbed(a_queue_in_the_server));
+        s.spawn(|| undisturbed(a_full_queue_loses_nothing_on_the_path));
     });
 }
 

@@ -2,6 +2,7 @@
 //! contains them, by direction if the protocol can distinguish them.
 
 use crate::harness::*;
+use crate::undisturbed::undisturbed;
 use jitlat_core::impair::Scenario;
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_net::emulator::{Lab, Numbering};
@@ -28,40 +29,23 @@ duplicate = at 75 copies 1
 
 const REQUESTS: u64 = 100;
 
-/// How often a test is made until no process stood still for the whole of it, as happens on a busy machine.
-const ATTEMPTS: usize = 4;
-
 /// Whether a smallest delay of `ms` fits a path of `path` ms.
 fn fits(ms: f64, path: f64) -> bool {
     (path..path + 10.0).contains(&ms)
-}
-
-/// Whether some answers of the test were not held up by this machine.
-fn is_undisturbed(report: &Report) -> bool {
-    let smallest =
-        |name: &str| report.0.pointer(name).and_then(serde_json::Value::as_f64).map_or(0.0, |ns| ns / 1e6);
-    [("/latency/min", 20.0), ("/two_way/up/latency/min", 15.0), ("/two_way/down/latency/min", 5.0)]
-        .iter()
-        .all(|(name, path)| smallest(name) < path + 10.0)
 }
 
 /// Runs each of `tests` over a path of its own.
 fn across(lab: &Lab, host: IpAddr, tests: &[&str], look: impl Fn(&str, &Report)) {
     let folder = tempfile::tempdir().unwrap();
     for test in tests {
-        let measure = || {
+        undisturbed(|| {
             let _tun = lab.tun(PATH.parse::<Scenario>().unwrap(), Numbering::Arrival).unwrap();
             let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
             let line = format!("ping {host} --json - -n {REQUESTS} -p 10ms --timeout 1s -l 300 {test}");
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
-        };
-        let mut report = measure();
-        for _ in 1..ATTEMPTS {
-            if !is_undisturbed(&report) {
-                report = measure();
-            }
-        }
-        look(test, &report);
+            let report =
+                Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+            look(test, &report);
+        });
     }
 }
 
@@ -168,109 +152,132 @@ fn unreachables(host: &Namespace) -> u64 {
 
 #[test]
 fn raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable() {
-    let Some(lab) = lab("raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable") else {
-        return;
-    };
-    lab.cable().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let host = lab.server.v4;
-    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
-    let run = |arguments: &str| {
-        let line = format!("ping {host} --proto lamp --raw --json - -n 50 -p 5ms {arguments}");
-        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
-    };
-    for arguments in ["-l 1448 -D EF", "--follow-up --stamps krt", "--stamps user --timeless"] {
-        let report = run(arguments).report();
-        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
-        assert!(report.number("/latency/min") > 0.0, "{arguments}");
-        let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
-        assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
-    }
-    assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
-    // An answer that comes after a test's end finds the port closed; without an owner of the port, each would.
-    assert!(unreachables(&lab.client) < 5, "{}", unreachables(&lab.client));
-    run("-l 1449").refused(&["1473 bytes do not fit"]);
-    let nobody = "ping 10.9.0.77 --proto lamp --raw -n 1";
-    Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT).refused(&["ARP"]);
+    undisturbed(|| {
+        let Some(lab) = lab("raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable") else {
+            return;
+        };
+        lab.cable().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = lab.server.v4;
+        let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+        let run = |arguments: &str| {
+            let line = format!("ping {host} --proto lamp --raw --json - -n 50 -p 5ms {arguments}");
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+        };
+        for arguments in ["-l 1448 -D EF", "--follow-up --stamps krt", "--stamps user --timeless"] {
+            let report = run(arguments).report();
+            assert_eq!(
+                (report.count("/counts/lost"), report.count("/counts/received")),
+                (0, 50),
+                "{arguments}"
+            );
+            assert!(report.number("/latency/min") > 0.0, "{arguments}");
+            let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
+            assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
+        }
+        assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
+        assert_eq!(unreachables(&lab.client), 0);
+        run("-l 1449").refused(&["1473 bytes do not fit"]);
+        let nobody = "ping 10.9.0.77 --proto lamp --raw -n 1";
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT).refused(&["ARP"]);
+    });
 }
 
 #[test]
 fn a_server_of_raw_frames_answers_datagrams_and_frames() {
-    let Some(lab) = lab("a_server_of_raw_frames_answers_datagrams_and_frames") else { return };
-    lab.cable().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let host = lab.server.v4;
-    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--lamp-raw path");
-    for arguments in ["-l 1448 -D EF", "--raw", "--follow-up=krt", "--raw --timeless", "--follow-up=kernel"] {
-        let line = format!("ping {host} --proto lamp --json - -n 50 -p 5ms {arguments}");
-        let report =
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
-        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
-        let reported = report.at("/two_way/processing").is_object();
-        assert_eq!(
-            reported,
-            arguments.contains("krt"),
-            "{arguments}: stamps of frames that leave are not taken"
-        );
-    }
-    for arguments in ["", "--raw"] {
-        let line = format!("ping {host} --proto lamp --mode unidir --json - -n 50 -p 5ms {arguments}");
-        let report =
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
-        assert_eq!(report.count("/two_way/far_report/received"), 50, "{arguments}");
-    }
-    assert_eq!((unreachables(&lab.client), unreachables(&lab.server)), (0, 0));
+    undisturbed(|| {
+        let Some(lab) = lab("a_server_of_raw_frames_answers_datagrams_and_frames") else { return };
+        lab.cable().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = lab.server.v4;
+        let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--lamp-raw path");
+        for arguments in
+            ["-l 1448 -D EF", "--raw", "--follow-up=krt", "--raw --timeless", "--follow-up=kernel"]
+        {
+            let line = format!("ping {host} --proto lamp --json - -n 50 -p 5ms {arguments}");
+            let report =
+                Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+            assert_eq!(
+                (report.count("/counts/lost"), report.count("/counts/received")),
+                (0, 50),
+                "{arguments}"
+            );
+            let reported = report.at("/two_way/processing").is_object();
+            assert_eq!(
+                reported,
+                arguments.contains("krt"),
+                "{arguments}: stamps of frames that leave are not taken"
+            );
+        }
+        for arguments in ["", "--raw"] {
+            let line = format!("ping {host} --proto lamp --mode unidir --json - -n 50 -p 5ms {arguments}");
+            let report =
+                Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+            assert_eq!(report.count("/two_way/far_report/received"), 50, "{arguments}");
+        }
+        assert_eq!((unreachables(&lab.client), unreachables(&lab.server)), (0, 0));
+    });
 }
 
 #[test]
 fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
-    let Some(lab) = lab("lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only") else {
-        return;
-    };
-    lab.cable().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let host = lab.server.v4;
-    let arguments = "--lamp-ethernet path --late-packets kept";
-    let server = Server::start(Place::In(&lab.server), folder.path(), host, arguments);
-    let run = |arguments: &str| {
-        let line = format!("ping {host} --proto lamp --ethernet --json - -n 50 -p 5ms {arguments}");
-        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
-    };
-    let rules = "table inet seen { counter datagrams {}\n chain in { type filter hook input priority 0;\n \
+    undisturbed(|| {
+        let Some(lab) = lab("lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only") else {
+            return;
+        };
+        lab.cable().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = lab.server.v4;
+        let arguments = "--lamp-ethernet path --late-packets kept";
+        let server = Server::start(Place::In(&lab.server), folder.path(), host, arguments);
+        let run = |arguments: &str| {
+            let line = format!("ping {host} --proto lamp --ethernet --json - -n 50 -p 5ms {arguments}");
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+        };
+        let rules = "table inet seen { counter datagrams {}\n chain in { type filter hook input priority 0;\n \
                  ip protocol udp counter name datagrams\n }\n }\n";
-    std::fs::write(folder.path().join("rules"), rules).unwrap();
-    let done = lab.server.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
-    assert!(done.status.success(), "{done:?}");
-    for arguments in ["-l 0", "-l 1448", "--follow-up=krt --stamps krt", "--stamps user --timeless"] {
-        let report = run(arguments).report();
-        assert_eq!((report.count("/counts/lost"), report.count("/counts/received")), (0, 50), "{arguments}");
-        assert!(report.number("/latency/min") > 0.0, "{arguments}");
-        let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
-        assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
-    }
-    assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
-    // The datagrams that find the host's address, and no others.
-    let seen =
-        lab.server.command("nft").args(["list", "counter", "inet", "seen", "datagrams"]).output().unwrap();
-    let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
-    let packets: u64 =
-        seen.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap();
-    assert!(packets < 20, "{seen}");
-    run("-l 1477").refused(&["do not fit"]);
-    run("--raw").refused(&["--ethernet"]);
-    let before = std::fs::read_dir(folder.path().join("kept")).unwrap().count();
-    drop(server);
-    assert!(before <= 2, "one test was unidirectional");
-    // A policy knows these hosts by their link-local addresses.
-    let closed = Server::start(
-        Place::In(&lab.server),
-        folder.path(),
-        host,
-        "--lamp-ethernet path --allow 10.9.0.0/24",
-    );
-    let refused = run("--timeout 200ms");
-    assert_ne!(refused.code(), 0, "{refused:?}");
-    drop(closed);
+        std::fs::write(folder.path().join("rules"), rules).unwrap();
+        let done = lab.server.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        for arguments in ["-l 0", "-l 1448", "--follow-up=krt --stamps krt", "--stamps user --timeless"] {
+            let report = run(arguments).report();
+            assert_eq!(
+                (report.count("/counts/lost"), report.count("/counts/received")),
+                (0, 50),
+                "{arguments}"
+            );
+            assert!(report.number("/latency/min") > 0.0, "{arguments}");
+            let sent = if arguments.contains("stamps") { "user" } else { "kernel" };
+            assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
+        }
+        assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
+        // The datagrams that find the host's address, and no others.
+        let seen = lab
+            .server
+            .command("nft")
+            .args(["list", "counter", "inet", "seen", "datagrams"])
+            .output()
+            .unwrap();
+        let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+        let packets: u64 =
+            seen.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap();
+        assert!(packets < 20, "{seen}");
+        run("-l 1477").refused(&["do not fit"]);
+        run("--raw").refused(&["--ethernet"]);
+        let before = std::fs::read_dir(folder.path().join("kept")).unwrap().count();
+        drop(server);
+        assert!(before <= 2, "one test was unidirectional");
+        // A policy knows these hosts by their link-local addresses.
+        let closed = Server::start(
+            Place::In(&lab.server),
+            folder.path(),
+            host,
+            "--lamp-ethernet path --allow 10.9.0.0/24",
+        );
+        let refused = run("--timeout 200ms");
+        assert_ne!(refused.code(), 0, "{refused:?}");
+        drop(closed);
+    });
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Measurements count only if this host kept its conditions: one that failed while the host stood still is made again.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How often a measurement is made, at most.
+const ATTEMPTS: u32 = 5;
+/// A host that did not run a thread for this long after its sleep disturbs what is measured.
+const STANDSTILL: Duration = Duration::from_millis(20);
+
+/// Runs `measurement`, which may panic as a test does. If it does and the host stood still meanwhile, runs it again;
+/// on a host that ran throughout, the first failure is the test's.
+pub fn undisturbed(measurement: impl Fn()) {
+    for attempt in 1..=ATTEMPTS {
+        let started = Instant::now();
+        let _ = standstills();
+        let Err(failure) = catch_unwind(AssertUnwindSafe(&measurement)) else { return };
+        let longest = longest_standstill(started);
+        if attempt == ATTEMPTS || longest < STANDSTILL {
+            resume_unwind(failure);
+        }
+        let _ = writeln!(std::io::stderr(), "measured again: this host stood still for {longest:?}");
+    }
+}
+
+/// The longest standstill that ended since `started`.
+fn longest_standstill(started: Instant) -> Duration {
+    // One that still lasts ends first: the watching thread runs as late as this one.
+    std::thread::sleep(2 * STANDSTILL);
+    let all = standstills().lock().unwrap();
+    all.iter().filter(|(ended, _)| *ended >= started).map(|(_, length)| *length).max().unwrap_or_default()
+}
+
+/// When each standstill of this process ended, and its length. A thread that sleeps and looks at the clock fills the
+/// list from the first call on.
+fn standstills() -> &'static Mutex<Vec<(Instant, Duration)>> {
+    static ALL: OnceLock<Mutex<Vec<(Instant, Duration)>>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        std::thread::spawn(|| {
+            let pause = STANDSTILL / 4;
+            loop {
+                let before = Instant::now();
+                std::thread::sleep(pause);
+                let late = before.elapsed().saturating_sub(pause);
+                if late >= STANDSTILL {
+                    standstills().lock().unwrap().push((Instant::now(), late));
+                }
+            }
+        });
+        Mutex::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_failure_on_a_host_that_ran_is_a_failure() {
+        let calls = Cell::new(0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            undisturbed(|| {
+                calls.set(calls.get() + 1);
+                panic!("wrong");
+            });
+        }));
+        assert!(outcome.is_err() && (1..=ATTEMPTS).contains(&calls.get()));
+    }
+
+    #[test]
+    fn a_failure_while_the_host_stood_still_is_measured_again() {
+        let calls = Cell::new(0);
+        undisturbed(|| {
+            calls.set(calls.get() + 1);
+            if calls.get() == 1 {
+                standstills().lock().unwrap().push((Instant::now(), 2 * STANDSTILL));
+                panic!("disturbed");
+            }
+        });
+        assert_eq!(calls.get(), 2);
+    }
+}
