@@ -5,6 +5,8 @@
 mod network;
 #[path = "server/mod.rs"]
 mod server;
+#[path = "undisturbed/mod.rs"]
+mod undisturbed;
 
 use serde_json::Value;
 use server::Server;
@@ -14,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use undisturbed::undisturbed;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 /// Where Debian's package has it.
@@ -106,21 +109,23 @@ fn irtts_client_measures_against_us() {
         "--tstamp=midpoint --clock=both",
         "--tstamp=midpoint --clock=wall",
     ] {
-        let server = if options.contains("hmac") { &keyed } else { &open };
-        let result = dir.path().join("result.json");
-        let to = format!("{ip}:{}", server.port(0));
-        let output =
-            run("irtt", &format!("client -d 500ms -i 20ms -o result.json {options} {to}"), dir.path());
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{options}: {text}{}", String::from_utf8_lossy(&output.stderr));
-        let result = json(&result);
-        let sent = number(&result, "/stats/packets_sent");
-        assert!(sent >= 5.0 && number(&result, "/stats/packets_received") == sent, "{options}: {text}");
-        if !options.contains("stats=none") && !options.contains("stats=window") {
-            assert_eq!(number(&result, "/stats/server_packets_received"), sent, "{options}");
-        }
-        let asked = number(&result, "/config/supplied/params/dscp");
-        assert_eq!(number(&result, "/config/params/dscp"), asked, "{options}: nothing is restricted");
+        undisturbed(|| {
+            let server = if options.contains("hmac") { &keyed } else { &open };
+            let result = dir.path().join("result.json");
+            let to = format!("{ip}:{}", server.port(0));
+            let output =
+                run("irtt", &format!("client -d 500ms -i 20ms -o result.json {options} {to}"), dir.path());
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{options}: {text}{}", String::from_utf8_lossy(&output.stderr));
+            let result = json(&result);
+            let sent = number(&result, "/stats/packets_sent");
+            assert!(sent >= 5.0 && number(&result, "/stats/packets_received") == sent, "{options}: {text}");
+            if !options.contains("stats=none") && !options.contains("stats=window") {
+                assert_eq!(number(&result, "/stats/server_packets_received"), sent, "{options}");
+            }
+            let asked = number(&result, "/config/supplied/params/dscp");
+            assert_eq!(number(&result, "/config/params/dscp"), asked, "{options}: nothing is restricted");
+        });
     }
     let question = "client -n -Q --timeouts=1s,2s,4s";
     assert!(run("irtt", &format!("{question} {ip}:{}", open.port(0)), dir.path()).status.success());
@@ -155,15 +160,17 @@ fn we_measure_against_irtts_server() {
         (&open, "--wait 15ms"),
         (&narrow, "-l 300 -D EF --loose"),
     ] {
-        assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
-        let summary = json(&dir.path().join("out.json"));
-        // The narrow server grants a test of 300 ms.
-        let sent = if options.contains("loose") { 15.0 } else { 30.0 };
-        let count = |name: &str| number(&summary, &format!("/counts/{name}"));
-        assert_eq!((count("sent"), count("received"), count("invalid")), (sent, sent, 0.0), "{options}");
-        if !options.contains("none") && !options.contains("monotonic") {
-            assert!(number(&summary, "/two_way/down/latency/max") > 0.0, "{options}: delays one way");
-        }
+        undisturbed(|| {
+            assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
+            let summary = json(&dir.path().join("out.json"));
+            // The narrow server grants a test of 300 ms.
+            let sent = if options.contains("loose") { 15.0 } else { 30.0 };
+            let count = |name: &str| number(&summary, &format!("/counts/{name}"));
+            assert_eq!((count("sent"), count("received"), count("invalid")), (sent, sent, 0.0), "{options}");
+            if !options.contains("none") && !options.contains("monotonic") {
+                assert!(number(&summary, "/two_way/down/latency/max") > 0.0, "{options}: delays one way");
+            }
+        });
     }
     let (status, log) = jitlat(&narrow, "-l 300");
     assert_eq!(status, Some(2));
