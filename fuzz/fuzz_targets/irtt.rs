@@ -4,7 +4,7 @@
 use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_proto::access;
 use jitlat_proto::irtt::packet::{self, Packet, flag};
-use jitlat_proto::irtt::{Client, Clocks, Key, Options, Params, Rules, Server, StampAt, Stats};
+use jitlat_proto::irtt::{Client, Clocks, Key, IrttOptions, Params, Rules, Server, StampAt, Stats};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Arrival, Pinger, Plan};
@@ -108,7 +108,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     }
 
     // A test whose answers are the server's, and these spoilt, copied or left out.
-    let mut options = Options::new(Span::seconds(1), Span::millis(10));
+    let mut options = IrttOptions::new(Span::seconds(1), Span::millis(10));
     options.key = key;
     options.loose = true;
     options.params = Params {

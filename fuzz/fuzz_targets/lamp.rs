@@ -2,7 +2,7 @@
 // Aims at: crates/proto/src/lamp
 
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_proto::lamp::client::Options;
+use jitlat_proto::lamp::client::LampOptions;
 use jitlat_proto::lamp::{Client, FollowUp, Header, Mode, Reaction, Report, Server, ServerRules};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::{Arrival, Protocol};
@@ -21,7 +21,7 @@ struct Input {
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mode = if input.unidirectional { Mode::Unidirectional } else { Mode::PingLike };
     let follow_up = input.follow_up.map(FollowUp::from);
-    let options = Options {
+    let options = LampOptions {
         id: 7,
         mode,
         payload: input.payload.into(),

@@ -25,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
     let (mut summary, samples) = analyzer.finish_with_samples(log.session());
     log.reading().add_to(&mut summary);
 
-    let report = text::report(&summary, &text::Options { corrected: true, ..text::Options::default() });
+    let report = text::report(&summary, &text::TextOptions { corrected: true, ..text::TextOptions::default() });
     let nonsense =
         |word: &str| word.contains("NaN") || word.trim_matches(|c: char| !c.is_alphabetic()) == "inf";
     assert!(!report.split_whitespace().any(nonsense), "{report}");

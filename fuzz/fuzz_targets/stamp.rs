@@ -5,7 +5,7 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Direction, Schedule, Source, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes, respond};
-use jitlat_proto::stamp::sender::Options;
+use jitlat_proto::stamp::sender::StampOptions;
 use jitlat_proto::stamp::{Reflector, Rules, Sender};
 use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Arrival, Pinger, Plan, Protocol};
@@ -73,12 +73,12 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     for (_, _, bytes) in input.steps.iter().take(50) {
         let _ = reflect(bytes, Tick { wall: WallTime(5), steady: SteadyTime(5) });
     }
-    let options = Options {
+    let options = StampOptions {
         size: input.size.into(),
         light: input.light,
         class_of_service: input.marked.then_some(46),
         direct_measurement: input.marked,
-        ..Options::default()
+        ..StampOptions::default()
     };
     test(&input, Sender::new(options), reflect);
 

@@ -2,7 +2,7 @@
 // Aims at: crates/store/src/json.rs crates/core/src/summary.rs crates/core/src/compare
 
 use jitlat_core::Summary;
-use jitlat_core::compare::{Basis, Grid, Key, Question, Run, Statistic};
+use jitlat_core::compare::{Basis, Grid, Key, Question, LabelledRun, Statistic};
 use jitlat_store::json;
 
 fn written(summaries: &[Summary]) -> Vec<u8> {
@@ -19,12 +19,12 @@ libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     let again = json::read(&once[..]).expect("what was written is read");
     assert_eq!(again, summaries);
     assert_eq!(written(&again), once);
-    let run = |(k, summary): (usize, &Summary)| Run {
+    let run = |(k, summary): (usize, &Summary)| LabelledRun {
         label: format!("run {}", k % 3),
         summary: summary.clone(),
-        ..Run::default()
+        ..LabelledRun::default()
     };
-    let runs: Vec<Run> = summaries.iter().take(8).enumerate().map(run).collect();
+    let runs: Vec<LabelledRun> = summaries.iter().take(8).enumerate().map(run).collect();
     for (basis, statistic) in [(Basis::Delay, Statistic::Median), (Basis::Ipdv, Statistic::P99)] {
         let question = Question { basis, statistic, seed: 1, ..Question::default() };
         let grid = Grid::new(&runs, &Key::Label, Some(&Key::Direction), None, &question);

@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         .find_map(|l| l.strip_suffix(" packets dropped by kernel")?.trim().parse().ok())
                         .unwrap_or(0u64);
                 }
-                (told(dropped, 2 * sent, children_time()? - before, seconds), sent)
+                (drops_and_load(dropped, 2 * sent, children_time()? - before, seconds), sent)
             }
         };
         let child = switch
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             bare.1 / seconds,
             bare.0,
             sent / seconds,
-            told(dropped, 2 * sent, children_time()? - before, seconds),
+            drops_and_load(dropped, 2 * sent, children_time()? - before, seconds),
             100.0 * matched as f64 / sent as f64,
             100.0 * lost as f64 / sent as f64,
             json.pointer("/summary/rtt_ns/median").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
@@ -89,7 +89,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn told(dropped: u64, passed: u64, time: Duration, seconds: u64) -> String {
+/// The share of `passed` packets that the kernel dropped, and the processor `time` as a share of `seconds`.
+fn drops_and_load(dropped: u64, passed: u64, time: Duration, seconds: u64) -> String {
     let share = 100.0 * dropped as f64 / passed.max(1) as f64;
     format!("{share:.3} %, {:.0} %", 100.0 * time.as_secs_f64() / seconds as f64)
 }

@@ -110,8 +110,9 @@ fn run(
         bytes as f64 / 1e9,
         start.elapsed().as_secs_f64()
     );
-    let told = |l: &&str| l.contains("others") || l.contains("left alone") || l.starts_with("RTT per pair");
-    said.lines().filter(told).for_each(|l| println!("    {}", l.trim()));
+    let of_matching =
+        |l: &&str| l.contains("others") || l.contains("left alone") || l.starts_with("RTT per pair");
+    said.lines().filter(of_matching).for_each(|l| println!("    {}", l.trim()));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use jitlat_core::session::Session;
 use jitlat_core::{
     Analyzer, Direction, Options, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime,
 };
-use jitlat_report::figure::{self, Run, Trace};
+use jitlat_report::figure::{self, DrawnRun, Trace};
 use jitlat_report::html::{Part, Report, page};
 use jitlat_report::{draw, text};
 use jitlat_store::log::{LogReader, LogWriter, Version};
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let trace = Trace::of(&session, &samples);
     steps.done("trace");
     let figures =
-        figure::of_run(&Run { label: "", summary: &summary, trace: Some(&trace), corrected: false });
+        figure::of_run(&DrawnRun { label: "", summary: &summary, trace: Some(&trace), corrected: false });
     steps.done("figures");
     let svg: usize = figures.iter().map(|f| draw::svg(f).len()).sum();
     steps.done(&format!("{} SVG files, {} kB", figures.len(), svg / 1000));
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         written: None,
     });
     steps.done(&format!("HTML, {} kB", html.len() / 1000));
-    let console = text::report(&summary, &text::Options::default());
+    let console = text::report(&summary, &text::TextOptions::default());
     steps.done(&format!("console report, {} lines", console.lines().count()));
     println!("{:>9.3} s  everything", steps.total);
     Ok(())

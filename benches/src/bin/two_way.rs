@@ -12,7 +12,7 @@ use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::policy::{Policy, Quota};
-use jitlat_proto::stamp::{Sender, sender::Options};
+use jitlat_proto::stamp::{Sender, sender::StampOptions};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
 use std::io::{IoSlice, IoSliceMut};
@@ -180,7 +180,7 @@ fn load(at: SocketAddr, rate: u64, sessions: u16, answering: &str) -> Result<Row
 
 fn request(ssid: u16, seq: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Sender::new(Options { ssid, ..Options::default() }).request(
+    Sender::new(StampOptions { ssid, ..StampOptions::default() }).request(
         seq,
         false,
         jitlat_net::clock::wall(),
@@ -236,7 +236,7 @@ fn round_trips() -> Result<(), Failure> {
             pacing: Pacing::default(),
             live: None,
         };
-        let sender = Sender::new(Options { ssid: 2, ..Options::default() });
+        let sender = Sender::new(StampOptions { ssid: 2, ..StampOptions::default() });
         let outcome = twoway::run(|_| sender, plan, &link, &AtomicBool::new(false))?.outcome;
         let whole = outcome.records.iter().filter_map(|r| {
             let mut r = *r;

@@ -168,7 +168,7 @@ impl Noise {
         }
     }
 
-    /// Whether percentile `p` of PDV cannot be told from the host's own.
+    /// Whether percentile `p` of PDV does not exceed the host's own.
     pub fn marks(&self, p: Percent) -> bool {
         self.at_or_below.contains(&p.to_string())
     }

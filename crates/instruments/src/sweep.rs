@@ -8,7 +8,7 @@ use crate::stop::Stop;
 use jitlat_core::Span;
 use jitlat_core::analysis::{Options, Samples};
 use jitlat_core::observer::Unobserved;
-use jitlat_core::sweep::{Outcome, Run};
+use jitlat_core::sweep::{Outcome, SweepRun};
 use jitlat_net::clock;
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct CellTest {
 #[derive(Debug)]
 pub enum SweepEvent<'a> {
     /// A run begins.
-    Begins(Run),
+    Begins(SweepRun),
     /// A run failed, and will be tried once more.
-    Failed(Run, &'a Error),
+    Failed(SweepRun, &'a Error),
     /// A run is finished: its outcome and its accepted packets.
     Finished(Outcome, Samples),
 }
@@ -42,9 +42,9 @@ const RETRY_PAUSE: Span = Span::seconds(2);
 /// # Errors
 /// [`Error`] of the first run that failed twice.
 pub fn sweep(
-    runs: &[Run],
+    runs: &[SweepRun],
     pause: Span,
-    test: &dyn Fn(Run) -> Result<CellTest, Error>,
+    test: &dyn Fn(SweepRun) -> Result<CellTest, Error>,
     stop: &Stop,
     on_event: &mut dyn FnMut(SweepEvent<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -76,7 +76,7 @@ pub fn sweep(
 }
 
 impl CellTest {
-    fn measure(&self, run: Run, stop: &Stop) -> Result<(Outcome, Samples), Error> {
+    fn measure(&self, run: SweepRun, stop: &Stop) -> Result<(Outcome, Samples), Error> {
         let at = clock::wall();
         let measure = || self.instrument.analyse(&Options::default(), stop, &mut Unobserved);
         let analysed = match &self.load {

@@ -5,7 +5,7 @@ use crate::label;
 use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::screen::Origin;
-use crate::output::{Part, Run, text};
+use crate::output::{AnalysedStream, Part, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
@@ -75,7 +75,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
         (Some(path), [one]) => Some((path, one.state.save()?)),
         _ => None,
     };
-    let mut runs: Vec<Run> = taken.into_iter().map(|t| t.finish(args)).collect();
+    let mut runs: Vec<AnalysedStream> = taken.into_iter().map(|t| t.finish(args)).collect();
     let known: Vec<_> = runs
         .iter()
         .map(|run| {
@@ -89,7 +89,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
     let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
     saved?;
-    if !written || runs.iter().all(Run::is_unknown) {
+    if !written || runs.iter().all(AnalysedStream::is_unknown) {
         return Ok(Status::NotMeasured);
     }
     Ok(text::status(&runs, &args.fail_if))
@@ -178,12 +178,12 @@ fn merged(taken: Vec<Taken>) -> Result<Taken> {
 }
 
 impl Taken {
-    fn finish(self, args: &ReportArgs) -> Run {
+    fn finish(self, args: &ReportArgs) -> AnalysedStream {
         let (session, analyzer) = self.state.into_parts();
         let (mut summary, samples) = analyzer.finish_with_samples(&session);
         self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
         let samples = if args.keeps_packets() { samples } else { Default::default() };
-        Run {
+        AnalysedStream {
             summary,
             samples,
             log: self.log,

@@ -4,7 +4,7 @@ use crate::exit::Status;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
-use crate::output::{Report, Run, screen, text};
+use crate::output::{AnalysedStream, Report, screen, text};
 use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::Span;
@@ -17,7 +17,7 @@ use jitlat_core::verdict::{self, Level};
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::text::screen::{Relation, Screen};
-use jitlat_report::text::{Options, Page};
+use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
 use serde_json::Value;
 use tracing::error;
@@ -48,7 +48,7 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     let stop = interrupt::stop()?;
     let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;
     let report = PhasesReport::new(phases, instrument.quantity(), args);
-    let options = Options { style: console::style(), ..Options::default() };
+    let options = TextOptions { style: console::style(), ..TextOptions::default() };
     let whole = args.outputs.write(&report, || match args.quiet {
         true => text::line(&report.runs),
         false if args.is_full() => page(&report.phases, &report.runs, instrument.quantity(), &options),
@@ -66,7 +66,7 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
 /// Both phases as an output [`Report`]: two streams and their comparison.
 struct PhasesReport {
     phases: Phases,
-    runs: [Run; 2],
+    runs: [AnalysedStream; 2],
     quantity: &'static str,
     interval: Option<Span>,
 }
@@ -74,18 +74,20 @@ struct PhasesReport {
 impl PhasesReport {
     fn new(mut phases: Phases, quantity: &'static str, report: &ReportArgs) -> PhasesReport {
         let (interval, corrected) = (report.analysis.interval, report.plot_corrected);
-        let runs = [("idle", &mut phases.idle), ("loaded", &mut phases.loaded)].map(|(name, phase)| Run {
-            summary: phase.analysed.summary.clone(),
-            session: phase.analysed.session.clone(),
-            samples: std::mem::take(&mut phase.analysed.samples),
-            log: None,
-            records: std::mem::take(&mut phase.records),
-            tcp: Vec::new(),
-            heading: String::new(),
-            label: name.to_owned(),
-            corrected,
-            shown_windows: Vec::new(),
-            file_ending: name.to_owned(),
+        let runs = [("idle", &mut phases.idle), ("loaded", &mut phases.loaded)].map(|(name, phase)| {
+            AnalysedStream {
+                summary: phase.analysed.summary.clone(),
+                session: phase.analysed.session.clone(),
+                samples: std::mem::take(&mut phase.analysed.samples),
+                log: None,
+                records: std::mem::take(&mut phase.records),
+                tcp: Vec::new(),
+                heading: String::new(),
+                label: name.to_owned(),
+                corrected,
+                shown_windows: Vec::new(),
+                file_ending: name.to_owned(),
+            }
         });
         PhasesReport { phases, runs, quantity, interval }
     }
@@ -96,7 +98,7 @@ impl Report for PhasesReport {
         Ok(serde_json::to_value(PhasesDocument::new(&self.phases, &self.runs, self.quantity))?)
     }
 
-    fn streams(&self) -> &[Run] {
+    fn streams(&self) -> &[AnalysedStream] {
         &self.runs
     }
 
@@ -139,8 +141,8 @@ struct RoundTripsPerMinute {
 
 impl RoundTripsPerMinute {
     /// Of an idle and a loaded test; `None` where no round trips were measured.
-    fn of(runs: &[Run; 2]) -> Option<RoundTripsPerMinute> {
-        let of = |run: &Run| {
+    fn of(runs: &[AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
+        let of = |run: &AnalysedStream| {
             let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
             run.summary.is_round_trip().then(|| responsiveness(round_trips.collect()))?
         };
@@ -149,7 +151,7 @@ impl RoundTripsPerMinute {
 }
 
 impl<'a> PhasesDocument<'a> {
-    fn new(phases: &'a Phases, runs: &[Run; 2], quantity: &'a str) -> PhasesDocument<'a> {
+    fn new(phases: &'a Phases, runs: &[AnalysedStream; 2], quantity: &'a str) -> PhasesDocument<'a> {
         PhasesDocument {
             format: "jitlat phases 1",
             quantity,
@@ -163,7 +165,7 @@ impl<'a> PhasesDocument<'a> {
 }
 
 /// Both phases, and what the load does, on one screen.
-fn one_screen(phases: &Phases, runs: &[Run; 2]) -> String {
+fn one_screen(phases: &Phases, runs: &[AnalysedStream; 2]) -> String {
     let (level, text) = effect(&phases.comparison, runs);
     let mut screen = Screen::new(&screen::streams(runs), Relation::Load).led_by(level, &text);
     for line in describe(&phases.streams).iter().rev() {
@@ -173,7 +175,7 @@ fn one_screen(phases: &Phases, runs: &[Run; 2]) -> String {
 }
 
 /// What the load does, in one sentence; it is as bad as the loaded path where that is worse than the idle one.
-fn effect(c: &Comparison, runs: &[Run; 2]) -> (Level, String) {
+fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
     if let (Some(median), Some(p99)) = (c.median, c.p99) {
@@ -194,7 +196,7 @@ fn effect(c: &Comparison, runs: &[Run; 2]) -> (Level, String) {
     (level, text)
 }
 
-fn page(phases: &Phases, runs: &[Run; 2], quantity: &str, options: &Options) -> String {
+fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let s = &runs[0].summary;
     page.line(&format!(

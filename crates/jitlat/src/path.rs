@@ -76,7 +76,7 @@ pub fn run(args: &PathArgs) -> Result<Status> {
         ..PathTest::new(&args.host)
     };
     let path = test.run(&stop, &mut |_| ())?;
-    let options = text::Options { style: console::style(), ..text::Options::default() };
+    let options = text::TextOptions { style: console::style(), ..text::TextOptions::default() };
     let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
     Ok(if whole && !path.hops.is_empty() { Status::Measured } else { Status::NotMeasured })
 }

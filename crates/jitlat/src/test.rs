@@ -10,7 +10,7 @@ use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::running::RunningWindows;
 use crate::output::screen::Origin;
-use crate::output::{Run, text};
+use crate::output::{AnalysedStream, text};
 use crate::{analyze, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -138,7 +138,7 @@ impl Followed {
             if let Some(log) = &log.log {
                 heading += &format!("{}\n\n", logged(log));
             }
-            runs.push(Run {
+            runs.push(AnalysedStream {
                 heading,
                 label: direction.to_owned(),
                 corrected: args.report.plot_corrected,
@@ -168,7 +168,7 @@ impl Followed {
         let unsaved = closed.iter().any(|log| !log.troubles.is_empty());
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
-        if !measured || unsaved || !whole || runs.iter().any(Run::is_cut_off) {
+        if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
             return Ok(Status::NotMeasured);
         }
         Ok(text::status(&runs, &args.report.fail_if))
@@ -176,7 +176,7 @@ impl Followed {
 }
 
 /// A stream that was sent and completely lost is a measurement, too.
-fn sent_something(run: &Run) -> bool {
+fn sent_something(run: &AnalysedStream) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
 }
 

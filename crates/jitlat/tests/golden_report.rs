@@ -19,7 +19,7 @@ fn report(log: Vec<u8>) -> String {
     reader.by_ref().for_each(|record| analyzer.push(&record.unwrap()));
     let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
     reader.reading().add_to(&mut summary);
-    let options = text::Options { corrected: true, ..text::Options::default() };
+    let options = text::TextOptions { corrected: true, ..text::TextOptions::default() };
     format!(
         "{}\n{}\n{}\n{}",
         text::analysing(reader.session()),

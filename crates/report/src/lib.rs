@@ -11,7 +11,7 @@
 //! let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 700 + seq % 7));
 //! let session = Session::new(TestSpec::default());
 //! let summary = analyze(&session, (0..1000).map(record), &Options::default());
-//! let page = jitlat_report::text::report(&summary, &jitlat_report::text::Options::default());
+//! let page = jitlat_report::text::report(&summary, &jitlat_report::text::TextOptions::default());
 //! assert!(page.contains("latency"), "{page}");
 //! ```
 

@@ -34,7 +34,7 @@ pub use windows::{window_head, window_line};
 pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
-pub use page::{Options, Page, Style};
+pub use page::{Page, Style, TextOptions};
 pub use passive::{
     CAPTURE_COLUMNS, PassiveExtras, asked_tables, capture_row, captures, describe_band, passive,
 };
@@ -51,7 +51,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The report of one direction of one test.
-pub fn report(summary: &Summary, options: &Options) -> String {
+pub fn report(summary: &Summary, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     if summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some()) {
         two_way::of_far_report(&mut page, summary);
@@ -66,7 +66,7 @@ pub fn report(summary: &Summary, options: &Options) -> String {
 }
 
 /// The windows of `--interval` alone, without those that begin at `except`; empty if there are none.
-pub fn windows(summary: &Summary, except: &[i64], options: &Options) -> String {
+pub fn windows(summary: &Summary, except: &[i64], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     windows::alone(&mut page, &summary.intervals, except);
     page.text
@@ -74,7 +74,7 @@ pub fn windows(summary: &Summary, except: &[i64], options: &Options) -> String {
 
 /// The sum of the smallest latencies of both directions, which is a round trip without the clock error. Empty if either
 /// direction received nothing.
-pub fn both(up: &Summary, down: &Summary, options: &Options) -> String {
+pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     if let (Some(there), Some(back)) = (up.latency.min, down.latency.min) {
         page.heading("Both directions");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn statements_wrap_between_words() {
-        let mut page = Page::new(&Options { width: 40, ..Options::default() });
+        let mut page = Page::new(&TextOptions { width: 40, ..TextOptions::default() });
         page.item("one two three four five six seven eight nine ten");
         assert_eq!(page.text, "    one two three four five six seven\n      eight nine ten\n");
         assert!(page.text.lines().all(|l| l.len() <= 40));

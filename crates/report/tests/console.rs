@@ -84,15 +84,17 @@ fn summary(direction: Direction) -> Summary {
 
 #[test]
 fn everything_known() {
-    let options = text::Options { corrected: true, ..text::Options::default() };
+    let options = text::TextOptions { corrected: true, ..text::TextOptions::default() };
     insta::assert_snapshot!(text::report(&summary(Direction::Up), &options));
 }
 
 #[test]
 fn correction_knows_its_direction() {
     let corrected = |direction| {
-        let report =
-            text::report(&summary(direction), &text::Options { corrected: true, ..text::Options::default() });
+        let report = text::report(
+            &summary(direction),
+            &text::TextOptions { corrected: true, ..text::TextOptions::default() },
+        );
         let line = report.lines().find(|l| l.starts_with("min/avg/max corrected latency = ")).unwrap();
         line.split(" = ").nth(1).unwrap().split('.').next().unwrap().to_owned()
     };
@@ -102,17 +104,17 @@ fn correction_knows_its_direction() {
 
 #[test]
 fn two_directions_free_of_the_clocks() {
-    let both = text::both(&summary(Direction::Up), &summary(Direction::Down), &text::Options::default());
+    let both = text::both(&summary(Direction::Up), &summary(Direction::Down), &text::TextOptions::default());
     assert!(both.starts_with("Both directions\n    smallest latency there and back = 20.00"), "{both}");
 }
 
 #[test]
 fn colours_only_where_asked_for() {
     let summary = summary(Direction::Up);
-    let plain = text::report(&summary, &text::Options::default());
+    let plain = text::report(&summary, &text::TextOptions::default());
     assert!(!plain.contains('\u{1b}'), "neither ours nor a peer's");
     let coloured =
-        text::report(&summary, &text::Options { style: Style::Colour, ..text::Options::default() });
+        text::report(&summary, &text::TextOptions { style: Style::Colour, ..text::TextOptions::default() });
     assert!(coloured.contains("\u{1b}[1mClocks\u{1b}[0m"));
     assert!(!coloured.contains("\u{1b}[2J"));
 }
@@ -126,7 +128,7 @@ fn a_change_of_path_and_windows_are_listed() {
         PacketRecord::one_way(i, WallTime(START + i * 20_000_000), WallTime(START + i * 20_000_000 + delay))
     });
     let options = Options { interval: Some(Span::millis(100)), ..Options::default() };
-    let report = text::report(&analyze(&session, records, &options), &text::Options::default());
+    let report = text::report(&analyze(&session, records, &options), &text::TextOptions::default());
     // Sentences are wrapped.
     let text = report.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [

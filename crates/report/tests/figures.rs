@@ -4,7 +4,7 @@ mod common;
 
 use common::{GOLDEN, Measured, everything, figures, golden, made_up, run};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, ComparedRun, Figure, Mark, Run};
+use jitlat_report::figure::{self, ComparedRun, DrawnRun, Figure, Mark};
 
 /// Text must not be clipped, nor overlap other text.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -40,7 +40,7 @@ fn words_of_any_length_are_wrapped_or_cut() {
             .repeat(3);
     let m = golden("b_wan_lossy_v1");
     let other = golden("d_edge_small_v1");
-    for mut figure in figure::of_run(&Run { label: &long, ..run(&m) }) {
+    for mut figure in figure::of_run(&DrawnRun { label: &long, ..run(&m) }) {
         figure.notes.push(long.replace(' ', "_"));
         assert_readable(&figure.id, &layout(&figure));
     }
@@ -223,7 +223,7 @@ fn position(figure: &Figure) -> f64 {
 fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
     let m = golden("c_unsync_v2");
     let off = m.summary.clock.correction_ns.unwrap() as f64;
-    let corrected = figure::of_run(&Run { corrected: true, ..run(&m) });
+    let corrected = figure::of_run(&DrawnRun { corrected: true, ..run(&m) });
     let mut latencies = 0;
     for (raw, corrected) in figures(&m).iter().zip(&corrected) {
         assert_eq!(raw.id, corrected.id);
@@ -252,7 +252,7 @@ fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
         assert_eq!(raw.x == corrected.x, raw.id.contains("jitter"), "{}", raw.id);
     }
     // Without knowledge about the clocks nothing can be corrected, and the figure says so.
-    let unknown = figure::of_run(&Run { corrected: true, ..run(&other) });
+    let unknown = figure::of_run(&DrawnRun { corrected: true, ..run(&other) });
     let latency = unknown.iter().find(|f| f.id == "latency").unwrap();
     assert!(latency.notes.iter().any(|n| n.contains("not corrected")));
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Measured, golden, made_up};
-use jitlat_core::compare::{Grid, Key, Question, Run};
+use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
@@ -268,9 +268,9 @@ fn several_runs_and_densities_work_in_a_browser() {
 }
 
 fn compared(runs: &[(&str, &Measured)]) -> Grid {
-    let runs: Vec<Run> = runs
+    let runs: Vec<LabelledRun> = runs
         .iter()
-        .map(|(label, m)| Run {
+        .map(|(label, m)| LabelledRun {
             label: (*label).to_owned(),
             source: format!("{label}.log"),
             summary: m.summary.clone(),

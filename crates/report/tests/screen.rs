@@ -97,7 +97,7 @@ fn queued(n: u32) -> Measured {
     Measured::of(&probed(session(Direction::Up, n), n), records(n, delay))
 }
 
-fn shown(screen: &Screen, options: &text::Options) -> String {
+fn shown(screen: &Screen, options: &text::TextOptions) -> String {
     let page = screen.show(options);
     let rows = page.lines().count();
     assert!(rows <= ROWS, "{rows} rows:\n{page}");
@@ -107,12 +107,12 @@ fn shown(screen: &Screen, options: &text::Options) -> String {
     page
 }
 
-fn plain() -> text::Options {
-    text::Options::default()
+fn plain() -> text::TextOptions {
+    text::TextOptions::default()
 }
 
-fn unicode() -> text::Options {
-    text::Options { unicode: true, ..text::Options::default() }
+fn unicode() -> text::TextOptions {
+    text::TextOptions { unicode: true, ..text::TextOptions::default() }
 }
 
 #[test]
@@ -122,7 +122,10 @@ fn one_direction() {
         .logged_to(&["jitlat.0faqgu".into()])
         .followed_by("jitlat path 198.51.100.7", "where on the way");
     insta::assert_snapshot!(shown(&screen, &unicode()));
-    insta::assert_snapshot!("one_direction_narrow", shown(&screen, &text::Options { width: 60, ..plain() }));
+    insta::assert_snapshot!(
+        "one_direction_narrow",
+        shown(&screen, &text::TextOptions { width: 60, ..plain() })
+    );
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn both_directions() {
         .logged_to(&["jitlat.0faqgu.up".into(), "jitlat.0faqgu.down".into()])
         .followed_by("jitlat path 198.51.100.7", "where on the way");
     insta::assert_snapshot!(shown(&screen, &unicode()));
-    let narrow = shown(&screen, &text::Options { width: 60, ..plain() });
+    let narrow = shown(&screen, &text::TextOptions { width: 60, ..plain() });
     assert!(narrow.is_ascii() && narrow.contains("to client"), "{narrow}");
 }
 
@@ -228,7 +231,7 @@ fn unknown_clocks_give_no_delay() {
 fn colours_are_styles_of_the_same_text() {
     let m = queued(1000);
     let screen = || Screen::new(&[m.stream("one way")], Relation::Separate);
-    let coloured = screen().show(&text::Options { style: Style::Colour, ..plain() });
+    let coloured = screen().show(&text::TextOptions { style: Style::Colour, ..plain() });
     assert!(coloured.contains("\x1b[1;31mBad"), "{coloured}");
     let mut bare = String::new();
     let mut rest = coloured.as_str();
@@ -294,7 +297,7 @@ mod any_test {
                 .noting(&text)
                 .logged_to(&[name.clone(), text.clone()])
                 .followed_by(&text, &name);
-            let page = screen.show(&text::Options { width, unicode, ..text::Options::default() });
+            let page = screen.show(&text::TextOptions { width, unicode, ..text::TextOptions::default() });
             prop_assert!(page.lines().count() <= ROWS, "{page}");
             for line in page.lines() {
                 prop_assert!(columns(line) <= width.clamp(60, 80), "{line}");

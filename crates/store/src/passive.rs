@@ -40,7 +40,7 @@ pub struct SppDocument<'a> {
     pub reference_addresses: Vec<String>,
     /// Addresses on the side of the monitor point.
     pub monitor_addresses: Vec<String>,
-    /// What packets are told apart by, in words.
+    /// The fields by which packets are identified, in words.
     pub identity: String,
     /// What was read at each capture point.
     pub captures: Captures,

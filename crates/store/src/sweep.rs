@@ -15,7 +15,7 @@
 
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
-use jitlat_core::sweep::{Confidence, Grid, Outcome, Run, order};
+use jitlat_core::sweep::{Confidence, Grid, Outcome, SweepRun, order};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`SweepError::TooMany`], [`SweepError::Uncountable`].
-    pub fn runs(&self) -> Result<Vec<Run>, SweepError> {
+    pub fn runs(&self) -> Result<Vec<SweepRun>, SweepError> {
         let cells = self.grid.cells().ok_or(SweepError::Uncountable)?;
         match cells.checked_mul(self.repetitions as usize) {
             Some(1..=MOST_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn line(cell: usize) -> String {
-        let run = Run { cell, repetition: 0 };
+        let run = SweepRun { cell, repetition: 0 };
         let figures = Figures::default();
         let outcome = Outcome { run, at: WallTime(1), sent: 10, received: 10, ip_length: Some(68), figures };
         run_line(

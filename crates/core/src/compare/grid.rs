@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 /// One run to be compared with others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct LabelledRun {
     /// Its label.
     pub label: String,
     /// Its file.
@@ -51,7 +51,7 @@ pub enum Key {
 
 impl Key {
     /// The value of this key for `run`; `-` if it has none.
-    pub fn of(&self, run: &Run) -> String {
+    pub fn of(&self, run: &LabelledRun) -> String {
         let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
             Key::Label => Some(run.label.clone()),
@@ -215,7 +215,7 @@ impl Grid {
     /// Groups `runs` into columns by one key and, if there is a second one, into rows by that, in the order of their
     /// first appearance, but the column `baseline` first. Runs with equal keys are pooled.
     pub fn new(
-        runs: &[Run],
+        runs: &[LabelledRun],
         columns: &Key,
         rows: Option<&Key>,
         baseline: Option<&str>,
@@ -235,8 +235,8 @@ impl Grid {
         // Stable: the others keep their order.
         column_names.sort_by_key(|name| baseline != Some(name.as_str()));
         let row = |name: String| {
-            let here = |(_, r): &(usize, &Run)| rows.is_none_or(|key| key.of(r) == name);
-            let groups: Vec<Vec<(usize, &Run)>> = column_names
+            let here = |(_, r): &(usize, &LabelledRun)| rows.is_none_or(|key| key.of(r) == name);
+            let groups: Vec<Vec<(usize, &LabelledRun)>> = column_names
                 .iter()
                 .map(|column| {
                     runs.iter().enumerate().filter(here).filter(|(_, r)| columns.of(r) == *column).collect()
@@ -263,9 +263,13 @@ impl Grid {
     }
 }
 
-fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Question) -> Vec<Comparison> {
-    let side = |(column, group): (&String, &Vec<(usize, &Run)>)| {
-        let of = |(_, run): &(usize, &Run)| {
+fn comparisons(
+    columns: &[String],
+    groups: &[Vec<(usize, &LabelledRun)>],
+    question: &Question,
+) -> Vec<Comparison> {
+    let side = |(column, group): (&String, &Vec<(usize, &LabelledRun)>)| {
+        let of = |(_, run): &(usize, &LabelledRun)| {
             Side::new(column, &run.summary, &run.samples, question.basis, question.statistic)
         };
         (!group.is_empty()).then(|| Side::pooled(column, group.iter().map(of).collect()))
@@ -278,8 +282,8 @@ fn comparisons(columns: &[String], groups: &[Vec<(usize, &Run)>], question: &Que
 
 impl Cell {
     /// Pools `runs`; `None` if there are none.
-    fn new(column: &str, group: &[(usize, &Run)]) -> Option<Cell> {
-        let runs: Vec<&Run> = group.iter().map(|(_, run)| *run).collect();
+    fn new(column: &str, group: &[(usize, &LabelledRun)]) -> Option<Cell> {
+        let runs: Vec<&LabelledRun> = group.iter().map(|(_, run)| *run).collect();
         let (first, others) = runs.split_first()?;
         let summaries = || runs.iter().map(|r| &r.summary);
         let sum = |of: fn(&Summary) -> u64| summaries().map(of).fold(0, u64::saturating_add);
@@ -342,7 +346,7 @@ impl Cell {
 
 impl Cell {
     /// The summary that figures are taken from: that of the only run, or as much of one as can be pooled.
-    fn together(&self, runs: &[&Run]) -> Summary {
+    fn together(&self, runs: &[&LabelledRun]) -> Summary {
         let mut whole = match runs {
             [only] => only.summary.clone(),
             several => pooled(several),
@@ -361,7 +365,7 @@ impl Cell {
 }
 
 /// Pooled counts and lengths of runs of loss.
-fn pooled(runs: &[&Run]) -> Summary {
+fn pooled(runs: &[&LabelledRun]) -> Summary {
     let mut whole = Summary::default();
     let c = &mut whole.counts;
     for run in runs {
@@ -387,7 +391,7 @@ fn pooled(runs: &[&Run]) -> Summary {
 }
 
 /// The steps within each run, pooled: their figures, and themselves, sorted.
-fn pooled_ipdv(runs: &[&Run]) -> (Ipdv, Sample) {
+fn pooled_ipdv(runs: &[&LabelledRun]) -> (Ipdv, Sample) {
     let steps: Vec<i64> = runs.iter().flat_map(|run| ipdv::steps(&run.samples)).collect();
     let possible = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();
     ipdv::of_steps(steps, possible)
@@ -400,7 +404,7 @@ mod tests {
     use crate::session::Session;
     use crate::{Analyzer, Options, PacketRecord, TestSpec, WallTime};
 
-    fn run(class: &str, load: &str, seed: i64, shift: i64) -> Run {
+    fn run(class: &str, load: &str, seed: i64, shift: i64) -> LabelledRun {
         let mut session = Session::new(TestSpec::default());
         session.tags = vec![("class".into(), class.into()), ("load".into(), load.into())];
         let mut analyzer = Analyzer::new(&session, &Options::default());
@@ -413,7 +417,7 @@ mod tests {
             ));
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);
-        Run { label: format!("{class} {load} {seed}"), source: "x".into(), summary, samples }
+        LabelledRun { label: format!("{class} {load} {seed}"), source: "x".into(), summary, samples }
     }
 
     fn tag(name: &str) -> Key {
@@ -441,7 +445,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_group_are_taken_together() {
-        let runs: Vec<Run> =
+        let runs: Vec<LabelledRun> =
             (0..6).map(|k| run(if k < 3 { "a" } else { "b" }, "-", k, (k / 3) * 4_000)).collect();
         let grid = Grid::new(&runs, &tag("class"), None, None, &Question::default());
         let [a, b] = &grid.rows[0].cells[..] else { panic!("two columns") };
@@ -451,8 +455,8 @@ mod tests {
         assert_eq!(grid.rows[0].comparisons[0].outcome, Outcome::Different);
 
         // Without the packets counts are added, and percentiles are not invented.
-        let summaries: Vec<Run> =
-            runs.into_iter().map(|r| Run { samples: Samples::default(), ..r }).collect();
+        let summaries: Vec<LabelledRun> =
+            runs.into_iter().map(|r| LabelledRun { samples: Samples::default(), ..r }).collect();
         let grid = Grid::new(&summaries, &tag("class"), None, None, &Question::default());
         let a = grid.rows[0].cells[0].as_ref().unwrap();
         assert_eq!((a.sent, &a.pdv, &a.ipdv), (1200, &None, &None));
@@ -478,7 +482,7 @@ mod tests {
     #[test]
     fn what_cannot_be_compared_is_refused() {
         let (a, mut b) = (run("a", "-", 1, 0), run("b", "-", 2, 0));
-        let outcome = |b: &Run, key: &Key| {
+        let outcome = |b: &LabelledRun, key: &Key| {
             let grid = Grid::new(&[a.clone(), b.clone()], key, None, None, &Question::default());
             let c = grid.rows[0].comparisons[0].clone();
             (c.outcome, c.unlike.iter().map(|u| u.what).collect::<Vec<_>>())
@@ -502,7 +506,7 @@ mod tests {
     fn delay_needs_clocks() {
         let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 5_000)];
         let question = Question { basis: Basis::Delay, statistic: Statistic::Median, ..Question::default() };
-        let decide = |runs: &[Run]| {
+        let decide = |runs: &[LabelledRun]| {
             Grid::new(runs, &tag("class"), None, None, &question).rows[0].comparisons[0].outcome
         };
         assert_eq!(decide(&runs), Outcome::Undecided);

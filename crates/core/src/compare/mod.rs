@@ -16,7 +16,7 @@ pub use comparable::{Comparable, Damaged};
 pub use comparison::{
     Basis, Comparison, Difference, Effect, Outcome, Precondition, Question, Statistic, Tests, Unlike,
 };
-pub use grid::{Cell, Grid, Key, Row, Run};
+pub use grid::{Cell, Grid, Key, LabelledRun, Row};
 pub use side::Side;
 pub use spread::{Origin, Spread};
 

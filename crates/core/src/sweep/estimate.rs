@@ -244,13 +244,13 @@ fn size_law(grid: &Grid, outcomes: &[Outcome], name: String) -> Option<SizeLaw> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Axis, Figures, Level, Run};
+    use super::super::{Axis, Figures, Level, SweepRun};
     use super::*;
     use crate::time::WallTime;
 
     fn outcome(cell: usize, repetition: u32, ip_length: u64, mean: f64) -> Outcome {
         Outcome {
-            run: Run { cell, repetition },
+            run: SweepRun { cell, repetition },
             at: WallTime(0),
             sent: 10,
             received: 9,

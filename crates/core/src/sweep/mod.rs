@@ -191,7 +191,7 @@ impl Grid {
 /// One run: a combination, and the number of the repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Run {
+pub struct SweepRun {
     /// Index of the combination.
     pub cell: usize,
     /// Counted from 0.
@@ -200,7 +200,7 @@ pub struct Run {
 
 /// The order of the runs: repetition by repetition, so that a drift of the path affects all combinations alike, and
 /// within each shuffled by `seed`; `None` keeps the given order.
-pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<Run> {
+pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<SweepRun> {
     let mut rng = seed.map(ChaCha8Rng::seed_from_u64);
     let mut all = Vec::new();
     for repetition in 0..repetitions {
@@ -212,7 +212,7 @@ pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<Run> {
                 block.swap(i, j);
             }
         }
-        all.extend(block.into_iter().map(|cell| Run { cell, repetition }));
+        all.extend(block.into_iter().map(|cell| SweepRun { cell, repetition }));
     }
     all
 }

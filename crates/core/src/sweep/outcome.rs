@@ -1,6 +1,6 @@
 //! [`Outcome`]: the result of one run of a sweep, in figures that can be averaged.
 
-use super::Run;
+use super::SweepRun;
 use crate::figures::selectors;
 use crate::summary::Summary;
 use crate::time::WallTime;
@@ -47,7 +47,7 @@ impl Figures {
 pub struct Outcome {
     /// Which run.
     #[serde(flatten)]
-    pub run: Run,
+    pub run: SweepRun,
     /// When it began, ns since 1970.
     pub at: WallTime,
     /// Packets sent.
@@ -62,7 +62,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// From a finished test that began at `at`, with packets of `ip_length` bytes.
-    pub fn of(summary: &Summary, run: Run, at: WallTime, ip_length: Option<u64>) -> Outcome {
+    pub fn of(summary: &Summary, run: SweepRun, at: WallTime, ip_length: Option<u64>) -> Outcome {
         Outcome {
             run,
             at,
@@ -78,7 +78,7 @@ impl Outcome {
 #[derive(Deserialize)]
 struct Line {
     #[serde(flatten)]
-    run: Run,
+    run: SweepRun,
     at: WallTime,
     sent: u64,
     received: u64,

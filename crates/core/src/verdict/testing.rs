@@ -7,6 +7,7 @@ use super::delays::Delays;
 use super::known::Known;
 use super::losses::Scattered;
 use super::material::{Material, RowNotes};
+use crate::clock::SyncState;
 use crate::distribution::sample::Sample;
 use crate::metrics::classify::Packet;
 use crate::metrics::clock::ClockEstimate;
@@ -21,6 +22,15 @@ use std::collections::BTreeMap;
 pub const US: i64 = 1_000;
 pub const MS: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
+
+/// What a kernel says of its clock when that is synchronised.
+pub const SYNCHRONISED: SyncState = SyncState {
+    synchronised: true,
+    offset: Span(0),
+    estimated_error: Span(0),
+    maximum_error: Span(5),
+    frequency_ppb: 0,
+};
 
 /// The first number of `range` for which `holds` is true, where it is false below and true from there on. Panics if it
 /// is true or false for all of them: such a range has no border.

@@ -5,13 +5,12 @@ use crate::output::{Drawings, Report, Table};
 use crate::sweep::show::{PointDocument, lines, table};
 use anyhow::{Context, Result, bail, ensure};
 use jitlat_core::WallTime;
-use jitlat_core::compare::{Key, Run};
+use jitlat_core::compare::{Key, LabelledRun};
 use jitlat_core::sweep::{
-    Axis, Confidence, Factor, Grid, Level, Outcome, Point, Run as Repetition, points,
-    with_intervals_of_packets,
+    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, points, with_intervals_of_packets,
 };
 use jitlat_report::figure::{Sweep, of_sweep};
-use jitlat_report::text::Options;
+use jitlat_report::text::TextOptions;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,7 +24,12 @@ pub struct Along {
 
 impl Along {
     /// Arranges `runs` by the number in `key`, and in curves by `group`. Runs that agree in both are repetitions.
-    pub fn new(runs: &[Run], key: &Key, group: Option<&Key>, confidence: Confidence) -> Result<Along> {
+    pub fn new(
+        runs: &[LabelledRun],
+        key: &Key,
+        group: Option<&Key>,
+        confidence: Confidence,
+    ) -> Result<Along> {
         let round_trips = runs.iter().filter(|r| r.summary.is_round_trip()).count();
         ensure!(
             round_trips == 0 || round_trips == runs.len(),
@@ -74,7 +78,7 @@ impl Along {
             let cell = row * curves.len() + column;
             let repetition = outcomes.iter().filter(|o| o.run.cell == cell).count() as u32;
             let began = run.summary.session.created.unwrap_or(WallTime(0));
-            outcomes.push(Outcome::of(&run.summary, Repetition { cell, repetition }, began, None));
+            outcomes.push(Outcome::of(&run.summary, SweepRun { cell, repetition }, began, None));
         }
         let mut points = points(&grid, &outcomes, confidence);
         with_intervals_of_packets(&mut points, confidence);
@@ -84,7 +88,7 @@ impl Along {
 
     /// The table for the console.
     pub fn page(&self) -> String {
-        let options = Options { style: console::style(), ..Options::default() };
+        let options = TextOptions { style: console::style(), ..TextOptions::default() };
         let mut page = table(&self.grid, self.confidence, &self.points, &options);
         if self.points.iter().any(|p| p.runs == 1) {
             page.item(
@@ -163,16 +167,19 @@ mod tests {
     use super::*;
     use jitlat_core::summary::Summary;
 
-    fn run(distance: &str, rate: &str) -> Run {
-        let mut run =
-            Run { source: format!("{distance}.log"), summary: Summary::default(), ..Run::default() };
+    fn run(distance: &str, rate: &str) -> LabelledRun {
+        let mut run = LabelledRun {
+            source: format!("{distance}.log"),
+            summary: Summary::default(),
+            ..LabelledRun::default()
+        };
         for (key, value) in [("distance", distance), ("rate", rate)] {
             run.summary.session.tags.insert(key.to_owned(), value.to_owned());
         }
         run
     }
 
-    fn along(runs: &[Run], group: Option<&Key>) -> Result<Along> {
+    fn along(runs: &[LabelledRun], group: Option<&Key>) -> Result<Along> {
         Along::new(runs, &"tag:distance".parse().unwrap(), group, Confidence::Ninety)
     }
 
@@ -194,9 +201,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_named() {
-        let refused = |runs: &[Run]| along(runs, None).err().unwrap().to_string();
+        let refused = |runs: &[LabelledRun]| along(runs, None).err().unwrap().to_string();
         assert!(refused(&[run("near", "3")]).contains("near.log: the value of tag:distance is near"));
         assert!(refused(&[run("20 m", "3"), run("1 km", "3")]).contains("another unit: 1 km"));
-        assert!(refused(&[Run::default()]).contains("is -, not a number"));
+        assert!(refused(&[LabelledRun::default()]).contains("is -, not a number"));
     }
 }

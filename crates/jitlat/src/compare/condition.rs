@@ -1,6 +1,6 @@
 //! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
-use jitlat_core::compare::{Cell, Grid, Outcome, Run};
+use jitlat_core::compare::{Cell, Grid, LabelledRun, Outcome};
 use jitlat_core::figures::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownFigure};
 use std::str::FromStr;
 
@@ -77,7 +77,7 @@ impl FromStr for Condition {
 
 impl Condition {
     /// Descriptions of where the condition is met.
-    pub fn violations(&self, grid: &Grid, runs: &[Run]) -> Vec<String> {
+    pub fn violations(&self, grid: &Grid, runs: &[LabelledRun]) -> Vec<String> {
         match self {
             Condition::Worse | Condition::Different => grid
                 .comparisons()
@@ -109,7 +109,7 @@ impl Condition {
 }
 
 impl Change {
-    fn violated(&self, row: &str, first: &Cell, cell: &Cell, runs: &[Run]) -> Option<String> {
+    fn violated(&self, row: &str, first: &Cell, cell: &Cell, runs: &[LabelledRun]) -> Option<String> {
         let (a, b) = (self.mean(first, runs)?, self.mean(cell, runs)?);
         let limit = match self.limit {
             Limit::By(by) => by,
@@ -132,7 +132,7 @@ impl Change {
     }
 
     /// The figure's mean over the runs of `cell`; `None` if it is undefined.
-    fn mean(&self, cell: &Cell, runs: &[Run]) -> Option<f64> {
+    fn mean(&self, cell: &Cell, runs: &[LabelledRun]) -> Option<f64> {
         let values: Vec<f64> = cell
             .members
             .iter()

@@ -4,7 +4,7 @@ use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
 use jitlat_core::analysis::{Analyzer, Options};
-use jitlat_core::compare::{Key, Run};
+use jitlat_core::compare::{Key, LabelledRun};
 use jitlat_store::json::{self, ReadError};
 use jitlat_store::log::LogReader;
 use std::fs::File;
@@ -16,7 +16,7 @@ use tracing::warn;
 const LARGEST_JSON: u64 = 1 << 30;
 
 /// The runs in `files`, each with a unique label.
-pub fn read(files: &[String]) -> Result<Vec<Run>> {
+pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
     if files.iter().filter(|f| f.rsplit('=').next() == Some("-")).count() > 1 {
         bail!("standard input can be read once only");
     }
@@ -57,10 +57,10 @@ fn of_test(source: &str, direction: Option<Direction>) -> &str {
 }
 
 /// Makes the labels of runs with the same direction unique: by their sources, and by numbers if that is not enough.
-fn make_labels_unique(runs: &mut [Run]) {
+fn make_labels_unique(runs: &mut [LabelledRun]) {
     // Up and down of one test share a column, in two rows.
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
-        let mut these: Vec<&mut Run> =
+        let mut these: Vec<&mut LabelledRun> =
             runs.iter_mut().filter(|r| r.summary.direction() == direction).collect();
         let mut labels: Vec<String> = these.iter().map(|r| r.label.clone()).collect();
         label::rename(&mut labels, |k, _| these[k].source.clone());
@@ -70,10 +70,10 @@ fn make_labels_unique(runs: &mut [Run]) {
 }
 
 /// The default rows: one per direction, if a column has both.
-pub fn rows_of_themselves(runs: &[Run], columns: &Key) -> Option<Key> {
-    let both = |run: &Run| {
+pub fn rows_of_themselves(runs: &[LabelledRun], columns: &Key) -> Option<Key> {
+    let both = |run: &LabelledRun| {
         let mine = run.summary.direction();
-        let other = |r: &Run| {
+        let other = |r: &LabelledRun| {
             columns.of(r) == columns.of(run) && r.summary.direction().is_some_and(|d| Some(d) != mine)
         };
         mine.is_some() && runs.iter().any(other)
@@ -81,7 +81,7 @@ pub fn rows_of_themselves(runs: &[Run], columns: &Key) -> Option<Key> {
     (*columns != Key::Direction && runs.iter().any(both)).then_some(Key::Direction)
 }
 
-fn open(path: &str) -> Result<Vec<Run>> {
+fn open(path: &str) -> Result<Vec<LabelledRun>> {
     let name = if path == "-" { "standard input" } else { path };
     let input: Box<dyn Read + Send> = if path == "-" {
         Box::new(io::stdin())
@@ -96,7 +96,7 @@ fn open(path: &str) -> Result<Vec<Run>> {
     }
 }
 
-fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
+fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<LabelledRun> {
     let mut reader = LogReader::from_reader(name, Box::new(input))?;
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
     let mut failure = None;
@@ -109,10 +109,10 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Run> {
     }
     let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
     reader.reading().add_to(&mut summary);
-    Ok(Run { label: String::new(), source: name.to_owned(), summary, samples })
+    Ok(LabelledRun { label: String::new(), source: name.to_owned(), summary, samples })
 }
 
-fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
+fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
     let summaries = json::read(input.take(LARGEST_JSON)).map_err(|e| match e {
         ReadError::Empty => anyhow!("{name} holds no summary"),
         ReadError::Json(e) => anyhow!(e).context(format!("reading {name} as JSON")),
@@ -121,7 +121,7 @@ fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
              `analyze`"
         ),
     })?;
-    let run = |summary| Run { source: name.to_owned(), summary, ..Run::default() };
+    let run = |summary| LabelledRun { source: name.to_owned(), summary, ..LabelledRun::default() };
     Ok(summaries.into_iter().map(run).collect())
 }
 
@@ -129,8 +129,8 @@ fn from_json(input: impl Read, name: &str) -> Result<Vec<Run>> {
 mod tests {
     use super::*;
 
-    fn run(label: &str, source: &str, direction: Option<Direction>) -> Run {
-        let mut run = Run { label: label.into(), source: source.into(), ..Run::default() };
+    fn run(label: &str, source: &str, direction: Option<Direction>) -> LabelledRun {
+        let mut run = LabelledRun { label: label.into(), source: source.into(), ..LabelledRun::default() };
         (run.summary.session.direction, run.summary.session.direction_known) =
             (direction.unwrap_or_default(), direction.is_some());
         run

@@ -12,9 +12,9 @@ use along::Along;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
-use jitlat_core::compare::{Basis, Grid, Key, Outcome, Question, Run, Statistic};
+use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Outcome, Question, Statistic};
 use jitlat_core::sweep::Confidence;
-use jitlat_report::text::{Options, comparison};
+use jitlat_report::text::{TextOptions, comparison};
 use report::GridReport;
 
 #[cfg(test)]
@@ -111,14 +111,14 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
     if grid.comparisons().next().is_none() {
         nothing_to_compare(&runs, &columns, rows.as_ref())?;
     }
-    let options = Options { style: console::style(), ..Options::default() };
+    let options = TextOptions { style: console::style(), ..TextOptions::default() };
     let whole = args.outputs.write(&GridReport(&grid), || comparison(&grid, &options));
     let status = status(&grid, &runs, args);
     Ok(if whole { status } else { Status::NotMeasured })
 }
 
 /// Shows the runs against the number in `along`.
-fn show_along(args: &CompareArgs, runs: &[Run], along: &Key) -> Result<Status> {
+fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &Key) -> Result<Status> {
     if let Some((output, _)) = args.outputs.needing(Part::PAGE) {
         bail!("--{} shows comparisons: with --along use --plots, --csv or --json", output.name);
     }
@@ -131,7 +131,7 @@ fn show_along(args: &CompareArgs, runs: &[Run], along: &Key) -> Result<Status> {
 }
 
 /// Reports why no two columns can be compared.
-fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result<()> {
+fn nothing_to_compare(runs: &[LabelledRun], columns: &Key, rows: Option<&Key>) -> Result<()> {
     if let [only] = runs {
         bail!("there is one run only ({}): give at least two to compare", only.source);
     }
@@ -143,7 +143,7 @@ fn nothing_to_compare(runs: &[Run], columns: &Key, rows: Option<&Key>) -> Result
     bail!("no row{rows} has runs in two columns: nothing to compare");
 }
 
-fn status(grid: &Grid, runs: &[Run], args: &CompareArgs) -> Status {
+fn status(grid: &Grid, runs: &[LabelledRun], args: &CompareArgs) -> Status {
     let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
     for violation in &violations {
         error!("failed: {violation}");

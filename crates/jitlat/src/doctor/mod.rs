@@ -44,7 +44,7 @@ pub fn run(args: &DoctorArgs) -> Result<Status> {
     let checkup = Checkup::make(&question, &stop);
     let findings = judge(&checkup);
     let report = CheckupReport { checkup: &checkup, findings: &findings };
-    let options = text::Options { style: console::style(), ..text::Options::default() };
+    let options = text::TextOptions { style: console::style(), ..text::TextOptions::default() };
     let whole = args.outputs.write(&report, || show::page(&checkup, &findings, &options));
     Ok(if whole { Status::Measured } else { Status::NotMeasured })
 }

@@ -4,11 +4,11 @@ use jitlat_core::NoiseFloor;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
-use jitlat_report::text::{Options, Page};
+use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
 
 /// The whole examination; the verdict comes last, where a scrolled terminal shows it.
-pub fn page(c: &Checkup, findings: &[Finding], options: &Options) -> String {
+pub fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "-".to_owned());
     page.line(&format!(

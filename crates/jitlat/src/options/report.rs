@@ -3,7 +3,7 @@
 use super::analysis::AnalysisArgs;
 use crate::output::screen::{self, Origin};
 use crate::output::text::{self, PageOptions};
-use crate::output::{Outputs, Part, Run};
+use crate::output::{AnalysedStream, Outputs, Part};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
@@ -55,7 +55,7 @@ impl ReportArgs {
     }
 
     /// The console report of `runs` from `origin`; `explained` is what an instrument adds to it.
-    pub fn page(&self, runs: &[Run], origin: Origin<'_>, explained: &str) -> String {
+    pub fn page(&self, runs: &[AnalysedStream], origin: Origin<'_>, explained: &str) -> String {
         if self.quiet {
             return text::line(runs);
         }
@@ -67,8 +67,8 @@ impl ReportArgs {
     }
 
     /// What was asked for besides the screen, to come before it: the screen stays in sight.
-    fn beside(&self, runs: &[Run], explained: &str) -> String {
-        let windows = |run: &Run| {
+    fn beside(&self, runs: &[AnalysedStream], explained: &str) -> String {
+        let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
             match (windows.is_empty(), runs.len()) {
                 (true, _) => windows,

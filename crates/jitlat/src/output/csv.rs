@@ -1,7 +1,7 @@
 //! `--csv`: rows. For streams their packets, one file per stream; for other reports the lines of their table.
 
 use super::format::{Output, Part, Place, write_each, write_file};
-use super::report::Run;
+use super::report::AnalysedStream;
 use anyhow::{Context, Result};
 use jitlat_core::PacketRecord;
 use jitlat_store::csv;
@@ -21,7 +21,7 @@ pub static OUTPUT: Output = Output {
     )
 };
 
-fn write_packets(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+fn write_packets(run: &AnalysedStream, out: &mut dyn Write) -> io::Result<()> {
     if !run.records.is_empty() || run.summary.counts.received == 0 && run.log.is_none() {
         if run.tcp.is_empty() {
             let mut rows = csv::Packets::new(out, &run.session, &run.summary)?;
@@ -34,7 +34,7 @@ fn write_packets(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The packets of `run`, from memory or from its log.
-pub(super) fn records(run: &Run) -> Result<Vec<PacketRecord>> {
+pub(super) fn records(run: &AnalysedStream) -> Result<Vec<PacketRecord>> {
     let Some(log) = run.log.as_ref().filter(|_| run.records.is_empty()) else {
         return Ok(run.records.clone());
     };
@@ -43,7 +43,7 @@ pub(super) fn records(run: &Run) -> Result<Vec<PacketRecord>> {
     failure.map_or(Ok(records), |e| Err(e.into()))
 }
 
-fn copy_from_log(run: &Run, out: &mut dyn Write) -> Result<()> {
+fn copy_from_log(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {
     let log = run.log.as_ref().context("the packets are read from the log, and there is none")?;
     let mut reader = LogReader::open(log)?;
     let session = reader.session().clone();

@@ -1,6 +1,6 @@
 //! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each file of this folder exports one.
 
-use super::report::{Report, Run};
+use super::report::{AnalysedStream, Report};
 use anyhow::{Result, bail};
 use jitlat_core::analysis::Options;
 use jitlat_store::output as file;
@@ -109,9 +109,9 @@ pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 
 /// Writes one file for each of two streams (`path` with the stream's name appended), or one file for a single stream.
 pub fn write_each<'a>(
-    streams: &'a [Run],
+    streams: &'a [AnalysedStream],
     path: &Path,
-    fill: impl Fn(&'a Run, &mut dyn Write) -> io::Result<()>,
+    fill: impl Fn(&'a AnalysedStream, &mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     if let [one] = streams {
         if !one.has_packets() {

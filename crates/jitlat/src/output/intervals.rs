@@ -1,7 +1,7 @@
 //! `--intervals`: one JSON line per window.
 
 use super::format::{Output, Part, Place, not_written, write_file};
-use super::report::Run;
+use super::report::AnalysedStream;
 use super::running::is_stream;
 use jitlat_store::json;
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ pub static OUTPUT: Output = Output {
     )
 };
 
-fn write_rest(out: &mut dyn Write, run: &Run) -> io::Result<()> {
+fn write_rest(out: &mut dyn Write, run: &AnalysedStream) -> io::Result<()> {
     let summary = &run.summary;
     let rest = summary.intervals.iter().filter(|window| !run.shown_windows.contains(&window.start_ns));
     rest.into_iter().try_for_each(|window| json::write_interval(out, window, summary.session.direction))

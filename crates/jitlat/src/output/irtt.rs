@@ -18,7 +18,7 @@ pub static OUTPUT: Output = Output {
     )
 };
 
-fn write(runs: &[super::Run], path: &Path) -> Result<()> {
+fn write(runs: &[super::AnalysedStream], path: &Path) -> Result<()> {
     let [run] = runs else { bail!("it holds one test: analyse the logs one at a time") };
     if run.session.two_way.is_none() {
         bail!("it is of round trips (jitlat ping), and this is a one-way test");

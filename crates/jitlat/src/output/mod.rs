@@ -29,7 +29,7 @@ pub mod wanted;
 
 pub use args::Outputs;
 pub use format::{Output, Part, not_written, write_file};
-pub use report::{Drawings, Report, Run, Table};
+pub use report::{AnalysedStream, Drawings, Report, Table};
 pub use wanted::log_failures;
 
 /// The formats.

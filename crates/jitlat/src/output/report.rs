@@ -20,7 +20,7 @@ pub trait Report {
     fn json(&self) -> Result<Value>;
 
     /// The analysed streams.
-    fn streams(&self) -> &[Run] {
+    fn streams(&self) -> &[AnalysedStream] {
         &[]
     }
 
@@ -62,7 +62,7 @@ pub type Drawings<'a> = dyn FnMut(&str, &[Figure]) -> Result<()> + 'a;
 pub type Table = Vec<Vec<(String, String)>>;
 
 /// An analysed stream.
-pub struct Run {
+pub struct AnalysedStream {
     /// Every figure.
     pub summary: Summary,
     /// What is known of the stream: specification, hosts, times, ending.
@@ -87,7 +87,7 @@ pub struct Run {
     pub file_ending: String,
 }
 
-impl Run {
+impl AnalysedStream {
     /// Whether single packets are known, and not only what the far host reports of all.
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
@@ -119,7 +119,7 @@ pub struct Extra {
 /// The streams of a test or of logs.
 pub struct Streams<'a> {
     /// The streams.
-    pub runs: &'a [Run],
+    pub runs: &'a [AnalysedStream],
     /// What an instrument adds to them.
     pub extra: Option<&'a Extra>,
     /// The length of the windows that were analysed separately; `None`: there are none.
@@ -135,7 +135,7 @@ impl Report for Streams<'_> {
         Ok(document)
     }
 
-    fn streams(&self) -> &[Run] {
+    fn streams(&self) -> &[AnalysedStream] {
         self.runs
     }
 
@@ -150,7 +150,7 @@ pub fn file_ending(direction: Direction) -> String {
 }
 
 /// A page of streams; what an instrument adds comes first.
-pub fn page(runs: &[Run], section: Option<&Section>) -> String {
+pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     html::page(&html::Report {
         section,
@@ -165,8 +165,8 @@ pub fn page(runs: &[Run], section: Option<&Section>) -> String {
 /// This program and its version.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-fn parts<'a>(runs: &'a [Run], traces: &'a [Trace]) -> Vec<Part<'a>> {
-    let part = |(run, trace): (&'a Run, &'a Trace)| Part {
+fn parts<'a>(runs: &'a [AnalysedStream], traces: &'a [Trace]) -> Vec<Part<'a>> {
+    let part = |(run, trace): (&'a AnalysedStream, &'a Trace)| Part {
         label: if runs.len() == 1 { "" } else { &run.label },
         session: Some(&run.session),
         summary: &run.summary,
@@ -177,7 +177,7 @@ fn parts<'a>(runs: &'a [Run], traces: &'a [Trace]) -> Vec<Part<'a>> {
 
 /// The figures of streams; those of an instrument come first, then those of several runs in one plot, then those of
 /// each.
-fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Result<()> {
+fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<'_>) -> Result<()> {
     each("", section.map_or(&[], |s| &s.figures))?;
     if runs.len() > 1 {
         draw_side_by_side(runs, each)?;
@@ -185,7 +185,7 @@ fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Res
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     for (part, run) in parts(runs, &traces).into_iter().zip(runs) {
         let corrected = run.corrected;
-        let of = figure::Run { label: part.label, summary: part.summary, trace: part.trace, corrected };
+        let of = figure::DrawnRun { label: part.label, summary: part.summary, trace: part.trace, corrected };
         let prefix = if runs.len() > 1 { format!("{}-", slug(part.label)) } else { String::new() };
         each(&prefix, &figure::of_run(&of))?;
     }
@@ -193,7 +193,7 @@ fn draw(runs: &[Run], section: Option<&Section>, each: &mut Drawings<'_>) -> Res
 }
 
 /// The distributions of several runs in one plot, computed from the packets.
-fn draw_side_by_side(runs: &[Run], each: &mut Drawings<'_>) -> Result<()> {
+fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result<()> {
     let samples: Vec<[Sample; 3]> = runs
         .iter()
         .map(|run| {

@@ -1,11 +1,11 @@
 //! The one screen of a test or of saved logs, and the next command worth running.
 
-use super::report::{Run, command_line, shell_word};
+use super::report::{AnalysedStream, command_line, shell_word};
 use super::text::are_one_test;
 use super::wanted::Wanted;
 use crate::console;
 use jitlat_core::verdict::{Fault, Severity};
-use jitlat_report::text::Options;
+use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, Stream};
 use std::path::Path;
 
@@ -21,17 +21,17 @@ pub enum Origin<'a> {
 }
 
 /// How the terminal takes text.
-pub fn options() -> Options {
-    Options {
+pub fn options() -> TextOptions {
+    TextOptions {
         style: console::style(),
         width: console::width(),
         unicode: console::shows_unicode(),
-        ..Options::default()
+        ..TextOptions::default()
     }
 }
 
 /// The screen of `runs`.
-pub fn page(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> String {
+pub fn page(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> String {
     let streams = streams(runs);
     let relation = match runs {
         [up, down] if are_one_test(up, down) => Relation::Directions,
@@ -39,7 +39,7 @@ pub fn page(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> String {
     };
     let (command, purpose) = next(runs, origin, wanted);
     let screen = Screen::new(&streams, relation).followed_by(&command, purpose);
-    let log = |run: &Run| {
+    let log = |run: &AnalysedStream| {
         let log = shell_word(run.log.as_deref()?);
         match &run.summary.header.date {
             Some(date) if origin == Origin::Logs => Some(format!("{log} of {date}")),
@@ -51,14 +51,14 @@ pub fn page(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> String {
 }
 
 /// What the screen needs of `runs`.
-pub fn streams(runs: &[Run]) -> Vec<Stream<'_>> {
+pub fn streams(runs: &[AnalysedStream]) -> Vec<Stream<'_>> {
     runs.iter()
         .map(|run| Stream { label: &run.label, summary: &run.summary, samples: &run.samples })
         .collect()
 }
 
 /// The next command worth running, and what it is good for.
-fn next(runs: &[Run], origin: Origin<'_>, wanted: &Wanted) -> (String, &'static str) {
+fn next(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> (String, &'static str) {
     let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
     let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
     // Of equally severe causes the first, which is the most important one.

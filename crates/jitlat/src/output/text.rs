@@ -1,6 +1,6 @@
 //! The full console report of streams, the answer in one line, and the check of thresholds.
 
-use super::report::{Run, shell_word};
+use super::report::{AnalysedStream, shell_word};
 use super::wanted::Wanted;
 use crate::console;
 use crate::exit::Status;
@@ -20,7 +20,7 @@ pub struct PageOptions {
 }
 
 /// The last line of a report: the command that draws or opens the figures of `runs`. Nothing in a pipe, unless `asked`.
-pub fn figures_line(runs: &[Run], wanted: &Wanted, asked: bool) -> String {
+pub fn figures_line(runs: &[AnalysedStream], wanted: &Wanted, asked: bool) -> String {
     if !asked && !console::is_terminal() {
         return String::new();
     }
@@ -40,8 +40,8 @@ pub fn figures_line(runs: &[Run], wanted: &Wanted, asked: bool) -> String {
 }
 
 /// The answer of each of `runs`, all in one line.
-pub fn line(runs: &[Run]) -> String {
-    let of = |run: &Run| {
+pub fn line(runs: &[AnalysedStream]) -> String {
+    let of = |run: &AnalysedStream| {
         let counts = &run.summary.counts;
         let answer = run.summary.answer.as_ref().map_or_else(
             || format!("{} of {} packets received.", counts.unique_valid, counts.sent),
@@ -53,9 +53,12 @@ pub fn line(runs: &[Run]) -> String {
 }
 
 /// The reports of `runs`, one after the other.
-pub fn page(runs: &[Run], chosen: PageOptions) -> String {
-    let options =
-        text::Options { corrected: chosen.corrected, style: console::style(), ..text::Options::default() };
+pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
+    let options = text::TextOptions {
+        corrected: chosen.corrected,
+        style: console::style(),
+        ..text::TextOptions::default()
+    };
     let streams: Vec<(&str, &Summary)> = runs.iter().map(|run| (&*run.label, &run.summary)).collect();
     let mut page = text::answers(&streams, &options);
     for run in runs {
@@ -79,14 +82,14 @@ pub fn page(runs: &[Run], chosen: PageOptions) -> String {
 }
 
 /// Whether these are the two directions of one test, and not two logs that were read together.
-pub(super) fn are_one_test(up: &Run, down: &Run) -> bool {
+pub(super) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]
         && up.session.id.is_some()
         && up.session.id == down.session.id
 }
 
-fn plots(run: &Run, canvas: Canvas) -> String {
+fn plots(run: &AnalysedStream, canvas: Canvas) -> String {
     let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
     let round_trip = run.summary.two_way.is_some();
     let correction = run.summary.clock.correction_ns.filter(|_| run.corrected && !round_trip);
@@ -107,13 +110,13 @@ fn plots(run: &Run, canvas: Canvas) -> String {
 }
 
 /// Logs which thresholds of `--fail-if` are violated by `runs`; returns the exit status.
-pub fn status(runs: &[Run], thresholds: &[Condition]) -> Status {
+pub fn status(runs: &[AnalysedStream], thresholds: &[Condition]) -> Status {
     let mut status = Status::Measured;
     for violation in runs.iter().flat_map(|run| thresholds.iter().filter_map(|c| c.violated(&run.summary))) {
         error!("failed: {violation}");
         status = Status::ThresholdViolated;
     }
-    if !thresholds.is_empty() && runs.iter().any(Run::is_cut_off) {
+    if !thresholds.is_empty() && runs.iter().any(AnalysedStream::is_cut_off) {
         error!("failed: a part of the test is unknown, which may violate the thresholds");
         status = Status::ThresholdViolated;
     }

@@ -2,7 +2,7 @@
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
-use crate::output::{self, Run};
+use crate::output::{self, AnalysedStream};
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::SECOND;
@@ -62,7 +62,7 @@ impl Late {
     }
 
     /// Writes the files and ends the streams, as far as possible; returns the failures.
-    pub fn finish(mut self, run: &Run, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
+    pub fn finish(mut self, run: &AnalysedStream, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
         let s = &run.summary;
         let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
         if let Some(began) = run.session.created {

@@ -11,7 +11,7 @@ use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::running::RunningWindows;
 use crate::output::screen::Origin;
-use crate::output::{Run, text};
+use crate::output::{AnalysedStream, text};
 use crate::{doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
@@ -72,9 +72,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let log = closed.as_ref().and_then(|l| l.log.clone());
     let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
     let mut shown_windows = windows.written();
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<AnalysedStream> = Vec::new();
     for analysed in analyses.finish() {
-        runs.push(Run {
+        runs.push(AnalysedStream {
             heading: format!("{}\n{log_line}\n", asking(&analysed.session)),
             label: "round trip".to_owned(),
             corrected: false,
@@ -102,7 +102,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));
     }
-    if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(Run::is_cut_off) {
+    if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
         return Ok(Status::NotMeasured);
     }
     let status = text::status(&runs, &args.report.fail_if);

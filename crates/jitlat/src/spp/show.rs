@@ -5,7 +5,7 @@ use super::ways::Recorded;
 use crate::console;
 use crate::exit::Status;
 use crate::output::report::shell_word;
-use crate::output::{self, Report, Run, log_failures, screen};
+use crate::output::{self, AnalysedStream, Report, log_failures, screen};
 use anyhow::Result;
 use jitlat_core::passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Spread, explain_levels};
 use jitlat_core::{Span, Summary, WallTime};
@@ -91,7 +91,7 @@ pub fn show(
                 runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
             // Standard error may be no terminal where standard output is one.
             let style = if args.summary { console::style() } else { Style::Plain };
-            let options = text::Options { style, ..screen::options() };
+            let options = text::TextOptions { style, ..screen::options() };
             let screen = Screen::of_captures(&result, judged, course, &notes)
                 .logged_to(&logs)
                 .followed_by(&screen::again(), screen::EVERYTHING);
@@ -116,7 +116,7 @@ struct PassiveReport<'a> {
     ping: PingFigures,
     link: Option<&'a LinkQuestion>,
     notes: &'a [String],
-    runs: &'a [Run],
+    runs: &'a [AnalysedStream],
     interval: Option<Span>,
     section: Option<Section>,
 }
@@ -127,7 +127,7 @@ impl Report for PassiveReport<'_> {
         Ok(serde_json::to_value(spp_document(self.result, self.ping, self.link, &ways, self.notes))?)
     }
 
-    fn streams(&self) -> &[Run] {
+    fn streams(&self) -> &[AnalysedStream] {
         self.runs
     }
 

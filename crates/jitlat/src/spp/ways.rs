@@ -1,6 +1,6 @@
 //! [`WayRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
 
-use crate::output::Run;
+use crate::output::AnalysedStream;
 use crate::output::report::file_ending;
 use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Options};
@@ -36,7 +36,7 @@ struct Way {
 /// The analysis of both ways, OUT first, with errors.
 #[derive(Default)]
 pub struct Recorded {
-    pub runs: Vec<Run>,
+    pub runs: Vec<AnalysedStream>,
     pub failures: Vec<anyhow::Error>,
     /// Folders of temporary logs, removed with it.
     pub scratch: Vec<TempDir>,
@@ -97,7 +97,7 @@ impl WayRecorder {
             let analyzer = way.analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
             let (summary, samples) = analyzer.finish_with_samples(&session);
             let file_ending = file_ending(session.spec.direction());
-            recorded.runs.push(Run {
+            recorded.runs.push(AnalysedStream {
                 summary,
                 session,
                 samples,

@@ -23,7 +23,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
-use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, Run};
+use jitlat_core::sweep::{Axis, Confidence, Factor, Grid, Level, SweepRun};
 use jitlat_instruments::sweep::{SweepEvent, sweep};
 use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
@@ -214,12 +214,12 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
 
 fn measure(state: &mut State, options: &TestOptions, stop: &Stop) -> Result<()> {
     let all = state.plan().runs()?;
-    let left: Vec<Run> = all.iter().filter(|run| !state.has(**run)).copied().collect();
+    let left: Vec<SweepRun> = all.iter().filter(|run| !state.has(**run)).copied().collect();
     let plan = state.plan().clone();
-    let name = |run: Run| plan.grid.name(run.cell, None);
+    let name = |run: SweepRun| plan.grid.name(run.cell, None);
     let mut line = ProgressLine::new();
     let mut current = None;
-    let test = |run: Run| options.test(&plan, run.cell).map_err(|e| Error::Observer(e.into()));
+    let test = |run: SweepRun| options.test(&plan, run.cell).map_err(|e| Error::Observer(e.into()));
     let measured = sweep(&left, plan.pause, &test, stop, &mut |event| {
         match event {
             SweepEvent::Begins(run) => {

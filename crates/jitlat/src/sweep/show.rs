@@ -12,7 +12,7 @@ use jitlat_core::sweep::{
 use jitlat_core::units::{bit_rate, eng3, eng4_f64};
 use jitlat_report::figure::{CellPackets, Sweep, of_sweep};
 use jitlat_report::html::Section;
-use jitlat_report::text::{Options, Page};
+use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, Plan};
 use serde::Serialize;
 use serde_json::Value;
@@ -60,7 +60,7 @@ impl<'a> SweepReport<'a> {
 
     /// The table for the console.
     pub fn table_page(&self) -> String {
-        let options = Options { style: console::style(), ..Options::default() };
+        let options = TextOptions { style: console::style(), ..TextOptions::default() };
         let plan = self.state.plan();
         let mut page = table(&plan.grid, plan.confidence, &self.points, &options);
         if plan.repetitions == 1 {
@@ -219,7 +219,7 @@ impl Classes {
 const NAME: usize = 26;
 
 /// A page with one line per combination, of at most 80 columns.
-pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &Options) -> Page {
+pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &TextOptions) -> Page {
     let mut page = Page::new(options);
     let name = |p: &Point| grid.name(p.cell, None);
     let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= NAME);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
-use jitlat_core::sweep::{Outcome, Run};
+use jitlat_core::sweep::{Outcome, SweepRun};
 use jitlat_net::random;
 use jitlat_store::sweep::{Contents, Plan, plan_line, read, run_line};
 use std::fs::{File, OpenOptions};
@@ -77,7 +77,7 @@ impl State {
     }
 
     /// Whether this run is finished.
-    pub fn has(&self, run: Run) -> bool {
+    pub fn has(&self, run: SweepRun) -> bool {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn outcome(cell: usize, repetition: u32) -> Outcome {
-        let run = Run { cell, repetition };
+        let run = SweepRun { cell, repetition };
         Outcome {
             run,
             at: WallTime(1),
@@ -166,7 +166,9 @@ mod tests {
         let mut state = State::resume(&path).unwrap();
         assert_eq!((state.plan(), state.outcomes().len()), (&plan(), 1));
         assert_eq!(state.packets(), [packets()]);
-        assert!(state.has(Run { cell: 1, repetition: 0 }) && !state.has(Run { cell: 0, repetition: 0 }));
+        assert!(
+            state.has(SweepRun { cell: 1, repetition: 0 }) && !state.has(SweepRun { cell: 0, repetition: 0 })
+        );
         state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

@@ -4,7 +4,7 @@ use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_proto::irtt::packet::{self, flag};
-use jitlat_proto::irtt::{Client, Options, PORT};
+use jitlat_proto::irtt::{Client, IrttOptions, PORT};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::Protocol;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The packet that opens a session; irtt's own is not padded.
 fn open(padded: bool) -> Vec<u8> {
-    let options = Options { padded, ..Options::new(Span::seconds(60), Span::millis(10)) };
+    let options = IrttOptions { padded, ..IrttOptions::new(Span::seconds(60), Span::millis(10)) };
     let now = Tick { wall: WallTime(1_795_000_000_000_000_000), steady: SteadyTime(0) };
     let mut packet = Vec::new();
     assert!(Client::new(options).poll_conversation(now, &mut packet));

@@ -3,15 +3,19 @@
 use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;
 use jitlat_core::WallTime;
-use jitlat_proto::stamp::sender::Options;
+use jitlat_proto::stamp::sender::StampOptions;
 use jitlat_proto::stamp::{PORT, Sender};
 use jitlat_proto::twoway::Protocol;
 use std::net::UdpSocket;
 use std::time::Duration;
 
 fn request(size: usize, class: Option<u8>) -> Vec<u8> {
-    let options =
-        Options { size, class_of_service: class, direct_measurement: class.is_some(), ..Options::default() };
+    let options = StampOptions {
+        size,
+        class_of_service: class,
+        direct_measurement: class.is_some(),
+        ..StampOptions::default()
+    };
     let mut packet = Vec::new();
     Sender::new(options).request(0, true, WallTime(1_795_000_000_000_000_000), &mut packet);
     packet

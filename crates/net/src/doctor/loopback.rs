@@ -112,8 +112,9 @@ pub fn two_way(
     };
     let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
     let link = Link { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };
-    let size = usize::from(plan.spec.payload()).max(stamp::sender::Options::default().size);
-    let sender = stamp::Sender::new(stamp::sender::Options { size, ..stamp::sender::Options::default() });
+    let size = usize::from(plan.spec.payload()).max(stamp::sender::StampOptions::default().size);
+    let sender =
+        stamp::Sender::new(stamp::sender::StampOptions { size, ..stamp::sender::StampOptions::default() });
     let Measured { mut outcome, .. } = twoway::run(|_| sender, plan, &link, stop)?;
     let mut records = Vec::with_capacity(outcome.records.len());
     while let Some(mut block) = outcome.records.take_block() {

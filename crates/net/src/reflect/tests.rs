@@ -69,7 +69,7 @@ fn stamp_over_both_families() {
             eprintln!("skipped: this host has no IPv6 loopback");
             continue;
         }
-        let options = stamp::sender::Options { class_of_service: Some(46), ..Default::default() };
+        let options = stamp::sender::StampOptions { class_of_service: Some(46), ..Default::default() };
         let measured = measure(stamp::Sender::new(options), 44, address(&reflectors, "STAMP"));
         let mut outcome = measured.outcome;
         assert_eq!((outcome.requests.answered(), outcome.requests.sent()), (20, 20), "{ip}");
@@ -91,7 +91,7 @@ fn stamp_over_both_families() {
 fn lamp_with_follow_up_and_one_way() {
     let reflectors = start("127.0.0.1");
     let to = address(&reflectors, "LaMP");
-    let options = |mode, follow_up| lamp::client::Options {
+    let options = |mode, follow_up| lamp::client::LampOptions {
         id: 9,
         mode,
         payload: 8,
@@ -230,7 +230,7 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
 
     // A far host whose kernel refuses, while a program there may read frames: from then on checksums are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
-    let options = lamp::client::Options {
+    let options = lamp::client::LampOptions {
         id: 9,
         mode: lamp::Mode::PingLike,
         payload: 8,
@@ -323,7 +323,7 @@ fn there_are_no_raw_frames_to_oneself() {
 fn reports_leave_from_the_address_that_was_asked() {
     let reflectors = start("0.0.0.0");
     let port = address(&reflectors, "LaMP").port();
-    let options = lamp::client::Options {
+    let options = lamp::client::LampOptions {
         id: 9,
         mode: lamp::Mode::Unidirectional,
         payload: 8,
@@ -347,7 +347,7 @@ fn reported_departure(answer: &[u8]) -> Option<u32> {
 }
 
 fn stamped_request(seq: u32) -> Vec<u8> {
-    let options = stamp::sender::Options { follow_up: true, ..Default::default() };
+    let options = stamp::sender::StampOptions { follow_up: true, ..Default::default() };
     let mut request = Vec::new();
     stamp::Sender::new(options).request(seq, false, clock::wall(), &mut request);
     request

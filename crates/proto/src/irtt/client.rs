@@ -12,9 +12,9 @@ use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
     [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
 
-/// Options of a client.
+/// IrttOptions of a client.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct IrttOptions {
     /// Sign packets with this key, and accept only signed ones.
     pub key: Option<Key>,
     /// The parameters to request.
@@ -31,10 +31,10 @@ pub struct Options {
     pub open_timeouts: Vec<Span>,
 }
 
-impl Options {
+impl IrttOptions {
     /// A test of this length and interval with all statistics of the server, as irtt's default.
-    pub fn new(duration: Span, interval: Span) -> Options {
-        Options {
+    pub fn new(duration: Span, interval: Span) -> IrttOptions {
+        IrttOptions {
             key: None,
             params: Params {
                 version: VERSION,
@@ -89,7 +89,7 @@ enum State {
 /// The client's side of one session.
 #[derive(Clone, Debug)]
 pub struct Client {
-    options: Options,
+    options: IrttOptions,
     state: State,
     token: u64,
     granted: Params,
@@ -105,7 +105,7 @@ pub struct Client {
 
 impl Client {
     /// A client that requests its session as soon as it is polled.
-    pub fn new(options: Options) -> Client {
+    pub fn new(options: IrttOptions) -> Client {
         Client {
             state: State::Opening { sent: 0, due: None },
             token: 0,

@@ -17,7 +17,7 @@ pub mod params;
 pub mod received;
 pub mod server;
 
-pub use client::{Client, Failure, Options};
+pub use client::{Client, Failure, IrttOptions};
 pub use fill::Fill;
 pub use packet::Key;
 pub use params::{Clocks, Params, StampAt, Stats};

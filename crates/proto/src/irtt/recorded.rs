@@ -140,19 +140,19 @@ impl Case {
         Params::parse(Packet::parse(open, self.key().as_ref()).unwrap().body).unwrap()
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> IrttOptions {
         let fill = match self.name {
             "length-172-fill" | "length-172-echo-fill" => Fill::Pattern(vec![0xca, 0xfe]),
             "length-172-sfill-rand" | "hmac-hexkey-len300" => Fill::Random,
             _ => Fill::None,
         };
-        Options {
+        IrttOptions {
             key: self.key(),
             params: self.asked(),
             loose: self.name.starts_with("loose"),
             fill,
             padded: false,
-            ..Options::new(Span::ZERO, Span::ZERO)
+            ..IrttOptions::new(Span::ZERO, Span::ZERO)
         }
     }
 

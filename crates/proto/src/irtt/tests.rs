@@ -80,7 +80,7 @@ fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Opti
 }
 
 fn asked() -> Params {
-    Options::new(Span::seconds(1), Span::millis(20)).params
+    IrttOptions::new(Span::seconds(1), Span::millis(20)).params
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_test_runs_as_it_was_granted() {
     };
     let granted = |rules: Rules, loose| {
         let mut host = Host::new(rules);
-        let options = Options { loose, ..Options::new(Span::millis(500), Span::millis(5)) };
+        let options = IrttOptions { loose, ..IrttOptions::new(Span::millis(500), Span::millis(5)) };
         let mut client = Client::new(options);
         let mut open = Vec::new();
         assert!(client.poll_conversation(tick(0), &mut open));
@@ -400,7 +400,7 @@ proptest! {
         said in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
         stats in 0usize..4, at in 0usize..5, clocks in 1usize..4,
     ) {
-        let mut options = Options::new(Span::seconds(1), Span::millis(20));
+        let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
         (options.params.stats, options.params.stamp_at) = (Stats::ALL[stats], StampAt::ALL[at]);
         (options.params.clocks, options.loose) = (Clocks::ALL[clocks], true);
         let mut client = Client::new(options);
@@ -423,8 +423,8 @@ proptest! {
 }
 
 /// A client that has sent its first open request.
-fn opening(change: impl Fn(&mut Options)) -> Client {
-    let mut options = Options::new(Span::seconds(1), Span::millis(20));
+fn opening(change: impl Fn(&mut IrttOptions)) -> Client {
+    let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
     change(&mut options);
     let mut client = Client::new(options);
     assert!(client.poll_conversation(tick(0), &mut Vec::new()));
@@ -438,8 +438,9 @@ fn granted(token: u64, params: &Params) -> Vec<u8> {
 #[test]
 fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
     let mut client = opening(|options| options.loose = true);
-    let grant =
-        |length| granted(7, &Params { length, ..Options::new(Span::seconds(1), Span::millis(20)).params });
+    let grant = |length| {
+        granted(7, &Params { length, ..IrttOptions::new(Span::seconds(1), Span::millis(20)).params })
+    };
     for length in [65_508, 1 << 40, i64::MAX] {
         assert_eq!(client.receive(&grant(length), tick(0).wall), Received::Malformed, "{length}");
         assert!(client.size() < 100);
@@ -450,7 +451,7 @@ fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
 
 #[test]
 fn an_open_request_is_repeated_and_then_given_up() {
-    let mut client = Client::new(Options::new(Span::seconds(1), Span::millis(20)));
+    let mut client = Client::new(IrttOptions::new(Span::seconds(1), Span::millis(20)));
     let mut said = Vec::new();
     while client.conversation_state(SteadyTime(0)) == ConversationState::Opening {
         let Some(due) = client.conversation_timeout() else { break };

@@ -125,53 +125,70 @@ impl Extend<PacketRecord> for Recording {
 /// The value for a missing stamp.
 const MISSING: i64 = i64::MIN;
 
+/// A point in time by sequence number, [`MISSING`] where it is not known: 8 bytes a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Times(Vec<i64>);
+
+impl Times {
+    /// Allocates memory for sequence numbers below `packets` now, all missing.
+    fn reserve(&mut self, packets: usize) {
+        if packets > self.0.len() {
+            self.0.resize(packets, MISSING);
+        }
+    }
+
+    /// Grows up to the largest number seen.
+    #[inline]
+    fn set(&mut self, seq: u32, at: WallTime) {
+        let seq = seq as usize;
+        if seq >= self.0.len() {
+            self.reserve(seq + 1);
+        }
+        self.0[seq] = at.0;
+    }
+
+    #[inline]
+    fn get(&self, seq: i64) -> Option<WallTime> {
+        let at = *self.0.get(usize::try_from(seq).ok()?)?;
+        (at != MISSING).then_some(WallTime(at))
+    }
+}
+
 /// When each packet of a stream really left, by sequence number: 8 bytes a packet; and when it entered the queue of its
 /// interface, where the kernel stamped that, for 8 bytes more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentStamps {
-    stamps: Vec<i64>,
-    entries: Vec<i64>,
+    stamps: Times,
+    entries: Times,
     source: Source,
 }
 
 impl SentStamps {
     /// Without stamps; those to come are of kind `source`.
     pub fn new(source: Source) -> SentStamps {
-        SentStamps { stamps: Vec::new(), entries: Vec::new(), source }
+        SentStamps { stamps: Times::default(), entries: Times::default(), source }
     }
 
     /// Allocates memory for sequence numbers below `packets` now, all missing.
     pub fn reserve(&mut self, packets: usize) {
-        if packets > self.stamps.len() {
-            self.stamps.resize(packets, MISSING);
-        }
+        self.stamps.reserve(packets);
     }
 
     /// Records that packet `seq` left at `at`. Grows up to the largest number seen.
     #[inline]
     pub fn set(&mut self, seq: u32, at: WallTime) {
-        let seq = seq as usize;
-        if seq >= self.stamps.len() {
-            self.reserve(seq + 1);
-        }
-        self.stamps[seq] = at.0;
+        self.stamps.set(seq, at);
     }
 
     /// Allocates memory for the entries of sequence numbers below `packets` now, all missing.
     pub fn reserve_entries(&mut self, packets: usize) {
-        if packets > self.entries.len() {
-            self.entries.resize(packets, MISSING);
-        }
+        self.entries.reserve(packets);
     }
 
     /// Records that packet `seq` entered the queue of its interface at `at`, by the kernel's clock.
     #[inline]
     pub fn set_entry(&mut self, seq: u32, at: WallTime) {
-        let seq = seq as usize;
-        if seq >= self.entries.len() {
-            self.reserve_entries(seq + 1);
-        }
-        self.entries[seq] = at.0;
+        self.entries.set(seq, at);
     }
 
     /// Takes over the entries that `other` has of the same stream.
@@ -182,15 +199,13 @@ impl SentStamps {
     /// When packet `seq` entered the queue of its interface, if that is known.
     #[inline]
     pub fn entry(&self, seq: i64) -> Option<WallTime> {
-        let at = *self.entries.get(usize::try_from(seq).ok()?)?;
-        (at != MISSING).then_some(WallTime(at))
+        self.entries.get(seq)
     }
 
     /// When packet `seq` left, if that is known.
     #[inline]
     pub fn get(&self, seq: i64) -> Option<WallTime> {
-        let at = *self.stamps.get(usize::try_from(seq).ok()?)?;
-        (at != MISSING).then_some(WallTime(at))
+        self.stamps.get(seq)
     }
 
     /// The kind of stamps.
@@ -200,23 +215,23 @@ impl SentStamps {
 
     /// Sequence numbers covered, with a stamp or without.
     pub fn len(&self) -> usize {
-        self.stamps.len()
+        self.stamps.0.len()
     }
 
     /// Whether no sequence number is covered.
     pub fn is_empty(&self) -> bool {
-        self.stamps.is_empty()
+        self.stamps.0.is_empty()
     }
 
     /// Sequence numbers with a stamp.
     pub fn known(&self) -> usize {
-        self.stamps.iter().filter(|&&at| at != MISSING).count()
+        self.stamps.0.iter().filter(|&&at| at != MISSING).count()
     }
 
     /// The raw stamps from sequence number `first` on, at most `count`: `i64::MIN` = missing.
     pub fn raw(&self, first: usize, count: usize) -> &[i64] {
-        let start = first.min(self.stamps.len());
-        &self.stamps[start..start.saturating_add(count).min(self.stamps.len())]
+        let start = first.min(self.stamps.0.len());
+        &self.stamps.0[start..start.saturating_add(count).min(self.stamps.0.len())]
     }
 
     /// Packets that the host's own queue dropped: they entered it, the kernel saw none of them leave, and none `arrived`
@@ -228,16 +243,16 @@ impl SentStamps {
             all += 1;
             unstamped += u64::from(stays(seq));
         }
-        let stay = (0..self.entries.len() as i64).filter(|seq| stays(*seq)).count() as u64;
+        let stay = (0..self.entries.0.len() as i64).filter(|seq| stays(*seq)).count() as u64;
         if unstamped * 100 > all { 0 } else { stay.saturating_sub(unstamped) }
     }
 
     /// The raw entries into the queue from sequence number `first` on, `count` of them: `i64::MIN` = missing. Empty if
     /// none of the stream is known.
     pub(crate) fn raw_entries(&self, first: usize, count: usize) -> Vec<i64> {
-        let known = if self.entries.is_empty() { 0 } else { count };
+        let known = if self.entries.0.is_empty() { 0 } else { count };
         (first..first.saturating_add(known))
-            .map(|k| self.entries.get(k).copied().unwrap_or(MISSING))
+            .map(|k| self.entries.0.get(k).copied().unwrap_or(MISSING))
             .collect()
     }
 
@@ -245,10 +260,10 @@ impl SentStamps {
     /// [`raw_entries`](SentStamps::raw_entries).
     pub(crate) fn extend_raw(&mut self, stamps: Vec<i64>, entries: Vec<i64>) {
         if !entries.is_empty() {
-            self.reserve_entries(self.stamps.len());
-            self.entries.extend(entries);
+            self.reserve_entries(self.stamps.0.len());
+            self.entries.0.extend(entries);
         }
-        self.stamps.extend(stamps);
+        self.stamps.0.extend(stamps);
     }
 
     /// Replaces the sender's own reading in `record` by the stamp of its packet, if there is one, and keeps the

@@ -30,9 +30,9 @@ pub enum Mode {
     Unidirectional,
 }
 
-/// Options of a client.
+/// LampOptions of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct LampOptions {
     /// Identifier of the session; random.
     pub id: u16,
     /// Kind of test.
@@ -78,7 +78,7 @@ enum SessionState {
 /// The client's side of one session.
 #[derive(Clone, Debug)]
 pub struct Client {
-    options: Options,
+    options: LampOptions,
     state: SessionState,
     follow_up: FollowUpState,
     report: Option<Report>,
@@ -96,7 +96,7 @@ pub struct Client {
 
 impl Client {
     /// A client that sends its INIT as soon as it is polled.
-    pub fn new(options: Options) -> Client {
+    pub fn new(options: LampOptions) -> Client {
         let follow_up = match options.follow_up {
             Some(_) if options.mode == Mode::PingLike => FollowUpState::Asked,
             _ => FollowUpState::Unasked,

@@ -7,9 +7,9 @@ use crate::twoway::{Protocol, Received, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, WallTime};
 
-/// Options of a sender.
+/// StampOptions of a sender.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StampOptions {
     /// Bytes of a request; increased to the size that the base packet and the extensions need.
     pub size: usize,
     /// Requests shorter than STAMP's 44 bytes, 14 at least, are allowed (TWAMP Light).
@@ -30,9 +30,9 @@ pub struct Options {
     pub timestamp_info: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StampOptions {
+    fn default() -> StampOptions {
+        StampOptions {
             size: Layout::Clear.base(),
             light: false,
             ssid: 0,
@@ -49,7 +49,7 @@ impl Default for Options {
 /// Makes requests and parses answers.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    options: Options,
+    options: StampOptions,
     layout: Layout,
     size: usize,
     fixed_tlvs: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct Lag {
 
 impl Sender {
     /// A sender of these requests.
-    pub fn new(options: Options) -> Sender {
+    pub fn new(options: StampOptions) -> Sender {
         let layout = if options.key.is_some() { Layout::Keyed } else { Layout::Clear };
         let mut fixed_tlvs = Vec::new();
         if let Some(wanted) = options.class_of_service {

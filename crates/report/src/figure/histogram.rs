@@ -1,7 +1,7 @@
 //! Distributions: latency, jitter, delay variation, send error.
 
 use super::axis::exact;
-use super::{Axis, Figure, Grid, Mark, Overflow, Run, Series, Tone, Unit, group_thousands, value_label};
+use super::{Axis, DrawnRun, Figure, Grid, Mark, Overflow, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::summary::Distribution;
 
 /// Bars of a histogram that is not part of the summary.
@@ -16,7 +16,7 @@ struct Subject {
 }
 
 /// The histogram of latency with its cumulative distribution (seed document).
-pub fn latency(run: &Run<'_>) -> Option<Figure> {
+pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = Subject {
         id: "latency",
         title: run.titled(if run.correction().is_some() { "Latency, clocks corrected" } else { "Latency" }),
@@ -30,7 +30,7 @@ pub fn latency(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// The histogram of jitter in the sense of the seed document: delay above the smallest delay.
-pub fn jitter(run: &Run<'_>) -> Option<Figure> {
+pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = Subject {
         id: "jitter",
         title: run.titled("Jitter (packet delay variation)"),
@@ -85,7 +85,7 @@ fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> S
 }
 
 /// Latency over its full range, from the trace.
-pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
+pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace.filter(|trace| trace.n() > 0)?;
     let subject = Subject {
         id: "latency-full",
@@ -104,7 +104,7 @@ pub fn latency_full(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// Delay variation between consecutive packets, from the trace.
-pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
+pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace?;
     let summary = &run.summary.ipdv;
     let n = trace.ipdv.n();
@@ -155,7 +155,7 @@ pub fn ipdv(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// The sender's schedule error, from the trace.
-pub fn send_error(run: &Run<'_>) -> Option<Figure> {
+pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
     let subject = Subject {

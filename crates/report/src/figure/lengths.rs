@@ -1,13 +1,13 @@
 //! Histograms of integers: lengths of runs of loss and duplication, distances of reordered packets.
 
-use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
+use super::{Axis, DrawnRun, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
 use std::collections::BTreeMap;
 
 /// Above this length the axis is logarithmic.
 const LINEAR_TO: f64 = 64.0;
 
 /// The loss-length histogram of the seed document; `None` without loss.
-pub fn losses(run: &Run<'_>) -> Option<Figure> {
+pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
     let (loss, counts) = (&run.summary.loss, &run.summary.counts);
     let bars = points(&loss.run_length_hist)?;
     let mut figure = stems(
@@ -57,7 +57,7 @@ fn if_independent(sent: u64, lost: u64, bars: &[(f64, f64)]) -> Vec<(f64, f64)> 
         .collect()
 }
 
-fn longest_outage(run: &Run<'_>) -> Option<String> {
+fn longest_outage(run: &DrawnRun<'_>) -> Option<String> {
     let longest = run.summary.loss.run_length_hist.keys().next_back()?;
     let period = run.summary.periods.target?.period_ns;
     Some(format!(
@@ -69,7 +69,7 @@ fn longest_outage(run: &Run<'_>) -> Option<String> {
 }
 
 /// The duplication-length histogram of the seed document; `None` without duplicates.
-pub fn duplicates(run: &Run<'_>) -> Option<Figure> {
+pub fn duplicates(run: &DrawnRun<'_>) -> Option<Figure> {
     let bars = points(&run.summary.duplicates.run_length_hist)?;
     let mut figure = stems(
         "duplication-lengths",
@@ -91,7 +91,7 @@ pub fn duplicates(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// The out-of-sequence plot of the seed document: reorder density of RFC 5236; `None` without reordering.
-pub fn reordering(run: &Run<'_>) -> Option<Figure> {
+pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
     let r = &run.summary.reordering;
     if !r.observable || r.reordered == 0 {
         return None;

@@ -26,14 +26,14 @@ pub use density::Density;
 pub use grid::Grid;
 pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
 pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
-pub use run::Run;
+pub use run::DrawnRun;
 pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
 /// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
 /// trace has no figures of single packets.
-pub fn of_run(run: &Run<'_>) -> Vec<Figure> {
+pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
     let figures = [
         histogram::jitter(run),
         histogram::latency(run),

@@ -1,4 +1,4 @@
-//! [`Run`]: what figures are made from.
+//! [`DrawnRun`]: what figures are made from.
 
 use super::axis::{Unit, value_label};
 use super::trace::Trace;
@@ -6,7 +6,7 @@ use jitlat_core::summary::Summary;
 
 /// A run, as the builders need it.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct DrawnRun<'a> {
     /// Its name in titles, if there are several; empty for a single run.
     pub label: &'a str,
     /// Its summary.
@@ -17,7 +17,7 @@ pub struct Run<'a> {
     pub corrected: bool,
 }
 
-impl Run<'_> {
+impl DrawnRun<'_> {
     /// What is subtracted from each delay shown, in ns; `None` if nothing is.
     pub(super) fn correction(&self) -> Option<i64> {
         self.summary.clock.correction_ns.filter(|_| self.corrected && !self.is_round_trip())

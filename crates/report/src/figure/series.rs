@@ -1,7 +1,7 @@
 //! Figures over time: latency and send error; and loss and quality over buffer size.
 
 use super::trace::Cloud;
-use super::{Axis, Figure, Mark, Run, Series, Tone, Unit, group_thousands, value_label};
+use super::{Axis, DrawnRun, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::summary::{Dejitter, TrendVerdict};
 
 /// Columns of cells in a drawn density: finer than visible, coarse enough for a small file.
@@ -10,7 +10,7 @@ const ROWS: usize = 150;
 
 /// Delay over time (the burstiness plot of the seed document): latency against arrival time, with the fitted line, the
 /// lower convex hull, and losses at their times.
-pub fn burstiness(run: &Run<'_>) -> Option<Figure> {
+pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
     let correction = run.correction().unwrap_or(0) as f64;
@@ -76,7 +76,7 @@ fn verdict_words(verdict: TrendVerdict) -> &'static str {
 }
 
 /// The time that packets spent in the queue of the sending host's interface; none where all were faster than 1 ms.
-pub fn local_queue(run: &Run<'_>) -> Option<Figure> {
+pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, queue) = (run.trace?, run.summary.local_queue.as_ref()?);
     let (cloud, how) = drawn(&trace.queue, 0.0)?;
     let (first, last) = extent(&trace.queue)?;
@@ -114,7 +114,7 @@ pub fn local_queue(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// The sender's schedule error over time.
-pub fn schedule(run: &Run<'_>) -> Option<Figure> {
+pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
     let (cloud, how) = drawn(&trace.schedule, offset)?;
@@ -151,7 +151,7 @@ pub fn schedule(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// Loss and voice quality against the size of a fixed play-out buffer.
-pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
+pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let summary = run.summary;
     let curve = summary.dejitter.as_ref()?;
     let sent = summary.counts.sent.max(1) as f64;
@@ -228,7 +228,7 @@ pub fn dejitter(run: &Run<'_>) -> Option<Figure> {
 }
 
 /// Range of buffers to draw: to a little beyond the last decision.
-fn reach(run: &Run<'_>, curve: &Dejitter) -> Option<f64> {
+fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
@@ -240,7 +240,7 @@ fn reach(run: &Run<'_>, curve: &Dejitter) -> Option<f64> {
 }
 
 /// The share lost or late at each buffer size, in the trace's resolution.
-fn fine_losses(run: &Run<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
+fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
     const STEPS: f64 = 400.0;
     let (sent, lost) = (run.summary.counts.sent.max(1) as f64, run.summary.counts.lost);
     let min = run.summary.latency.min? as f64;

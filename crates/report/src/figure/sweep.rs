@@ -337,14 +337,14 @@ fn rows(sweep: &Sweep<'_>, found: &[(&Point, &Estimate)], unit: Unit) -> Vec<Mea
 mod tests {
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::sweep::{Figures, Level, Outcome, Run, points};
+    use jitlat_core::sweep::{Figures, Level, Outcome, SweepRun, points};
 
     fn sweep(texts: &[&str]) -> (Grid, Vec<Outcome>) {
         let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
         let factor = if texts[0].parse::<f64>().is_ok() { Factor::Payload } else { Factor::Protocol };
         let grid = Grid { axes: vec![Condition::new(factor, texts.iter().map(level).collect())] };
         let outcome = |cell: usize, repetition: u32| Outcome {
-            run: Run { cell, repetition },
+            run: SweepRun { cell, repetition },
             at: WallTime(0),
             sent: 100,
             received: 100,

@@ -17,7 +17,7 @@ pub use parts::Part;
 pub use passive::{passive_section, tcp_section};
 
 use crate::escape::escape;
-use crate::figure::{self, Figure, Run};
+use crate::figure::{self, DrawnRun, Figure};
 use crate::text;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::time::WallTime;
@@ -74,7 +74,7 @@ pub fn page(report: &Report<'_>) -> String {
     }
     for (k, part) in report.parts.iter().enumerate() {
         let label = if alone { "" } else { part.label };
-        let run = Run { label, summary: part.summary, trace: part.trace, corrected: report.corrected };
+        let run = DrawnRun { label, summary: part.summary, trace: part.trace, corrected: report.corrected };
         let mut drawn = figure::of_run(&run);
         if !alone {
             drawn.iter_mut().for_each(|f| f.id = format!("{}-{}", f.id, k + 1));

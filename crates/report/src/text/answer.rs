@@ -1,6 +1,6 @@
 //! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
 
-use super::{Options, Page, count, mark};
+use super::{Page, TextOptions, count, mark};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use jitlat_core::verdict::{Answer, Cause, CauseId, Fault, Severity};
@@ -9,7 +9,7 @@ use jitlat_core::verdict::{Answer, Cause, CauseId, Fault, Severity};
 const CAUSES: usize = 5;
 
 /// The verdicts of some streams, with their labels if there are several. Empty if none has one.
-pub fn answers(streams: &[(&str, &Summary)], options: &Options) -> String {
+pub fn answers(streams: &[(&str, &Summary)], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     for (label, summary) in streams {
         let Some(answer) = &summary.answer else { continue };

@@ -82,12 +82,12 @@ fn range_of(value: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Options;
+    use super::super::TextOptions;
     use super::*;
 
     #[test]
     fn every_value_is_seen_and_long_tails_are_gathered() {
-        let mut page = Page::new(&Options::default());
+        let mut page = Page::new(&TextOptions::default());
         let histogram = BTreeMap::from([(-40, 1), (-33, 1), (1, 100_000), (2, 1), (13, 5), (15, 5), (16, 1)]);
         bars(&mut page, ["moved by", "packets"], &histogram, |_| true);
         insta::assert_snapshot!(page.text, @r"

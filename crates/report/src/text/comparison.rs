@@ -1,6 +1,6 @@
 //! Several runs on the console: a table, then whether the differences are significant.
 
-use super::{Look, Options, Page, dash, printable};
+use super::{Look, Page, TextOptions, dash, printable};
 use jitlat_core::compare::{Basis, Cell, Comparison, Grid, Outcome};
 use jitlat_core::figures::{FIGURES, Figure};
 use jitlat_core::units::eng4_f64;
@@ -12,7 +12,7 @@ const FIGURE: usize = 16;
 const COLUMN: usize = 12;
 
 /// The table and the verdicts.
-pub fn comparison(grid: &Grid, options: &Options) -> String {
+pub fn comparison(grid: &Grid, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     table(&mut page, grid);
     notes(&mut page, grid);
@@ -118,7 +118,7 @@ fn notes(page: &mut Page, grid: &Grid) {
     }
 }
 
-fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &Options) {
+fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     let of = if row.is_empty() { String::new() } else { format!("{}: ", printable(row)) };
     page.heading(&format!("{of}{} against {}", printable(&c.b), printable(&c.a)));
     let look = match outcome(c) {

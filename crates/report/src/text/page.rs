@@ -13,9 +13,9 @@ pub enum Style {
     Colour,
 }
 
-/// Options of the text.
+/// TextOptions of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct TextOptions {
     /// Also print the latency corrected by the clock estimate (`-C`), after the raw values.
     pub corrected: bool,
     /// Whether to use colours.
@@ -26,9 +26,9 @@ pub struct Options {
     pub unicode: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { corrected: false, style: Style::Plain, width: 80, unicode: false }
+impl Default for TextOptions {
+    fn default() -> TextOptions {
+        TextOptions { corrected: false, style: Style::Plain, width: 80, unicode: false }
     }
 }
 
@@ -94,7 +94,7 @@ impl Page {
     pub(super) const INDENT: &str = "    ";
 
     /// An empty page.
-    pub fn new(options: &Options) -> Page {
+    pub fn new(options: &TextOptions) -> Page {
         Page { text: String::new(), style: options.style, width: options.width.max(40) }
     }
 

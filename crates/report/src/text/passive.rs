@@ -118,7 +118,7 @@ pub fn asked_tables(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
 fn asked(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     let mut t = String::new();
     for (heading, summary) in beside.ways {
-        let windows = text::windows(summary, &[], &text::Options::default());
+        let windows = text::windows(summary, &[], &text::TextOptions::default());
         if !windows.is_empty() {
             let _ = write!(t, "\n{heading}{}", windows.trim_start());
         }

@@ -1,13 +1,13 @@
 //! The routers of a path, one line each.
 
-use super::{Options, Page, count};
+use super::{Page, TextOptions, count};
 use jitlat_core::path::{End, Hop, Path};
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
 
 /// A table of the hops of `path`, with remarks.
-pub fn path(path: &Path, options: &Options) -> String {
+pub fn path(path: &Path, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let transport = if path.proto == 6 { "TCP" } else { "UDP" };
     page.line(&format!(

@@ -1,7 +1,7 @@
 //! What a two-way test has in addition to its round trips: how requests were sent, each way on its own, and datagrams
 //! that were no measurement.
 
-use super::{Options, Page, count, dash, printable};
+use super::{Page, TextOptions, count, dash, printable};
 use jitlat_core::Schedule;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Percent, Summary};
@@ -57,7 +57,7 @@ pub fn is_one_host(s: &Summary) -> bool {
 /// The statements of the section without its tables, a sentence each, for a page with its own tables.
 pub fn two_way_remarks(s: &Summary) -> Vec<String> {
     let Some(t) = s.two_way.as_deref() else { return Vec::new() };
-    let mut page = Page::new(&Options { width: usize::MAX, ..Options::default() });
+    let mut page = Page::new(&TextOptions { width: usize::MAX, ..TextOptions::default() });
     sending(&mut page, t);
     if let Some(report) = &t.far_report {
         far_report(&mut page, report);

@@ -7,7 +7,7 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{Span, WallTime};
-use jitlat_report::figure::{self, ComparedRun, Figure, Run, Trace};
+use jitlat_report::figure::{self, ComparedRun, DrawnRun, Figure, Trace};
 
 /// A run with everything that a report can show.
 pub struct Measured {
@@ -120,8 +120,8 @@ pub fn figures(m: &Measured) -> Vec<Figure> {
 }
 
 /// A run with all that is known of it, not corrected.
-pub fn run(m: &Measured) -> Run<'_> {
-    Run { label: "", summary: &m.summary, trace: Some(&m.trace), corrected: false }
+pub fn run(m: &Measured) -> DrawnRun<'_> {
+    DrawnRun { label: "", summary: &m.summary, trace: Some(&m.trace), corrected: false }
 }
 
 /// Every figure of every example run, and those of all of them together.
@@ -156,7 +156,7 @@ pub fn pictures() -> Vec<(String, Figure)> {
     ];
     let mut all = from(&wan, &wan_ids);
     all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course"]));
-    let corrected = figure::of_run(&Run { corrected: true, ..run(&unsynchronised) });
+    let corrected = figure::of_run(&DrawnRun { corrected: true, ..run(&unsynchronised) });
     let corrected = corrected.into_iter().find(|f| f.id == "latency");
     all.extend(corrected.map(|f| Figure { id: "latency-corrected".into(), ..f }));
     let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)]

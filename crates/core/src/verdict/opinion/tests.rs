@@ -1,13 +1,12 @@
 use super::*;
-use crate::clock::SyncState;
 use crate::metrics::schedule_error::ScheduleError;
 use crate::session::{Ending, Session};
 use crate::spec::TestSpec;
 use crate::summary::Stamps;
 use crate::twoway::TwoWayFigures;
 use crate::verdict::answer::Severity;
-use crate::verdict::testing::{MS, answer, first};
-use crate::{Analyzer, Options, PacketRecord, Span, WallTime};
+use crate::verdict::testing::{MS, SYNCHRONISED, answer, first};
+use crate::{Analyzer, Options, PacketRecord, WallTime};
 
 fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
     let session = Session {
@@ -87,14 +86,7 @@ fn clocks_say_what_to_believe_of_a_delay() {
     );
     assert!(of(|s| s.clock.offset_ns = Some(5)).starts_with("Latency: the clocks differed by about 5 ns"));
     let synchronised = of(|s| {
-        let state = SyncState {
-            synchronised: true,
-            offset: Span(0),
-            estimated_error: Span(0),
-            maximum_error: Span(5),
-            frequency_ppb: 0,
-        };
-        (s.clock.client.after, s.clock.server.after) = (Some(state), Some(state));
+        (s.clock.client.after, s.clock.server.after) = (Some(SYNCHRONISED), Some(SYNCHRONISED));
     });
     assert!(synchronised.starts_with("Latency: both kernels call their clocks synchronised"));
     assert!(of(|_| ()).starts_with("Latency: nothing is known"));

@@ -1,12 +1,11 @@
 use super::*;
-use crate::clock::SyncState;
 use crate::metrics::clock::Corrected;
 use crate::noise::Noise;
 use crate::spec::TestSpec;
 use crate::summary::Segment;
 use crate::twoway::TwoWayFigures;
 use crate::verdict::answer::Severity;
-use crate::verdict::testing::{MS, answer, cause, first, run};
+use crate::verdict::testing::{MS, SYNCHRONISED, answer, cause, first, run};
 
 /// Figures that nothing speaks against.
 fn sound() -> Summary {
@@ -145,14 +144,7 @@ fn clocks_are_unknown_without_an_offset_or_a_kernel_that_knows() {
     assert!(!of(|_| (), true));
     assert!(!of(|s| s.clock.offset_ns = Some(1), false));
     let synchronised = |s: &mut Summary| {
-        let state = SyncState {
-            synchronised: true,
-            offset: Span(0),
-            estimated_error: Span(0),
-            maximum_error: Span(5),
-            frequency_ppb: 0,
-        };
-        (s.clock.client.after, s.clock.server.after) = (Some(state), Some(state));
+        (s.clock.client.after, s.clock.server.after) = (Some(SYNCHRONISED), Some(SYNCHRONISED));
     };
     assert!(!of(synchronised, false));
     assert!(!of(|s| (s.header.src_ip, s.header.dst_ip) = (Some("::1".into()), Some("::1".into())), false));

@@ -8,7 +8,7 @@ use crate::ping::test::{PingResult, Test};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::reflect::IrttReflector;
-use jitlat_proto::irtt::{self, Clocks, Fill, Key, Options, Params, StampAt, Stats};
+use jitlat_proto::irtt::{self, Clocks, Fill, IrttOptions, Key, Params, StampAt, Stats};
 
 /// The entry of IRTT.
 pub static PROTOCOL: Protocol = Protocol {
@@ -186,7 +186,7 @@ impl IrttClient {
             stamp_at: self.stamp_at,
             clocks: self.clocks,
             fill: self.server_fill.as_ref().map(Fill::to_string).unwrap_or_default(),
-            ..Options::new(Span::ZERO, Span::ZERO).params
+            ..IrttOptions::new(Span::ZERO, Span::ZERO).params
         }
     }
 
@@ -218,13 +218,13 @@ impl Client for IrttClient {
         };
         let length = if test.size as u64 > self.shortest() { test.size as i64 } else { 0 };
         let tos = i64::from(test.link.marking.dscp.value()) << 2;
-        let options = Options {
+        let options = IrttOptions {
             key: self.key.clone(),
             params: Params { duration, interval, ..self.params(length, tos) },
             loose: self.loose,
             fill: self.fill.clone(),
             seed: test.mark,
-            ..Options::new(duration, interval)
+            ..IrttOptions::new(duration, interval)
         };
         let (mut found, client) = test.datagrams(|_| irtt::Client::new(options.clone()))?;
         let restrictions = client.granted().restrictions(&options.params);

@@ -12,7 +12,7 @@ use jitlat_core::twoway::FarReport;
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
 use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway::{self, Link, socket::Carrier};
-use jitlat_proto::lamp::client::{FollowUpState, Options};
+use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, FollowUp, Mode, packet::HEADER_LEN};
 
 /// The entry of LaMP.
@@ -257,7 +257,7 @@ impl Client for LampClient {
             let why = "--mode unidir has no answers to wait for: leave out --wait";
             return Err(Error::Settings(why.to_owned()));
         }
-        let options = Options {
+        let options = LampOptions {
             id: test.id,
             mode: self.mode,
             payload: test.size - HEADER_LEN,

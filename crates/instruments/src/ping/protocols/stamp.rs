@@ -11,7 +11,7 @@ use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
 use jitlat_net::clock;
 use jitlat_net::reflect::StampReflector;
-use jitlat_proto::stamp::{self, Sender, auth::Key, sender::Options};
+use jitlat_proto::stamp::{self, Sender, auth::Key, sender::StampOptions};
 use jitlat_proto::twamp::{Mode, sender};
 
 /// The entry of STAMP.
@@ -150,11 +150,11 @@ impl StampClient {
         Ok(StampClient { port: arguments.value(PORT.name)?, format, ..StampClient::default() })
     }
 
-    fn options(&self, test: &Test<'_>) -> Options {
+    fn options(&self, test: &Test<'_>) -> StampOptions {
         // Only STAMP has extensions.
         let extended = !self.light;
         let own = Some(test.link.marking.dscp).filter(|d| d.value() != 0);
-        Options {
+        StampOptions {
             size: test.size,
             light: self.light,
             ssid: self.ssid,

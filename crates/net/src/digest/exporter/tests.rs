@@ -49,8 +49,8 @@ fn said(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// What a well-behaved collector on this host is told.
-fn asked(service: SocketAddr) -> DigestError {
+/// The error that a collector on this host, which keeps to the protocol, ends with.
+fn refusal_of(service: SocketAddr) -> DigestError {
     let address = service.ip().to_string();
     match DigestCollector::connect(&address, service.port(), Listen::default(), None).map(|_| ()) {
         Err(CollectorError::Conversation { source, .. }) => source,
@@ -67,8 +67,11 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
             .map(|_| connected(greedy, address))
             .collect();
     let words = said(connected(greedy, address));
-    assert!(!words.is_empty(), "one more than its share is told so");
-    assert!(matches!(asked(address), DigestError::Refused(Refusal::Interface, _)), "others are answered");
+    assert!(!words.is_empty(), "one more than its share gets the reason");
+    assert!(
+        matches!(refusal_of(address), DigestError::Refused(Refusal::Interface, _)),
+        "others are answered"
+    );
     // What is given back can be taken again.
     drop(held.pop());
     let began = Instant::now();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stamp::sender::{Options, Sender};
+use crate::stamp::sender::{Sender, StampOptions};
 use crate::twoway::{Protocol, Received};
 use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn stateless() -> Reflector {
     Reflector::new(Rules { sessions: 0, ..Rules::default() })
 }
 
-fn exchange(options: Options, r: &mut Reflector) -> (Sender, crate::twoway::Reply, u8) {
+fn exchange(options: StampOptions, r: &mut Reflector) -> (Sender, crate::twoway::Reply, u8) {
     let mut sender = Sender::new(options);
     let mut request = Vec::new();
     sender.request(41, false, NOW - Span::millis(3), &mut request);
@@ -40,22 +40,22 @@ fn exchange(options: Options, r: &mut Reflector) -> (Sender, crate::twoway::Repl
 
 #[test]
 fn an_answer_carries_all_four_times() {
-    let (_, reply, dscp) = exchange(Options::default(), &mut stateless());
+    let (_, reply, dscp) = exchange(StampOptions::default(), &mut stateless());
     assert_eq!((reply.seq, reply.far_seq, dscp), (41, Some(41), 46));
     assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
-    let (_, reply, _) = exchange(Options::default(), &mut Reflector::new(Rules::default()));
+    let (_, reply, _) = exchange(StampOptions::default(), &mut Reflector::new(Rules::default()));
     assert_eq!(reply.far_seq, Some(0), "a stateful reflector counts from 0");
 }
 
 #[test]
 fn extensions_are_understood_at_both_ends() {
     for key in [None, Some(Key::new(b"secret"))] {
-        let options = Options {
+        let options = StampOptions {
             size: 300,
             class_of_service: Some(10),
             direct_measurement: true,
             key: key.clone(),
-            ..Options::default()
+            ..StampOptions::default()
         };
         let rules = Rules { key, ..Rules::default() };
         let (sender, _, dscp) = exchange(options, &mut Reflector::new(rules));
@@ -68,7 +68,8 @@ fn extensions_are_understood_at_both_ends() {
 #[test]
 fn the_next_answer_tells_when_one_left() {
     let mut r = Reflector::new(Rules::default());
-    let mut sender = Sender::new(Options { follow_up: true, timestamp_info: true, ..Options::default() });
+    let mut sender =
+        Sender::new(StampOptions { follow_up: true, timestamp_info: true, ..StampOptions::default() });
     for (seq, lag) in [(0, 30), (1, 50), (2, 70)] {
         let mut request = Vec::new();
         sender.request(seq, false, NOW, &mut request);
@@ -104,7 +105,7 @@ fn each_network_has_its_key() {
     let with_common = Rules { key: Some(key("common")), ..rules.clone() };
     let answered = |rules: &Rules, from: &str, text: &str| {
         let mut request = Vec::new();
-        let signed = Options { key: Some(key(text)), ..Options::default() };
+        let signed = StampOptions { key: Some(key(text)), ..StampOptions::default() };
         Sender::new(signed).request(0, false, NOW, &mut request);
         let from = SocketAddr::new(from.parse().unwrap(), 40_000);
         reflect(&mut Reflector::new(rules.clone()), &request, &Arrival { from, ..arrival() }).is_ok()
@@ -121,7 +122,7 @@ fn each_network_has_its_key() {
 fn the_first_packet_of_a_session_is_known_as_such() {
     let mut r = Reflector::new(Rules::default());
     let mut request = Vec::new();
-    Sender::new(Options::default()).request(0, false, NOW, &mut request);
+    Sender::new(StampOptions::default()).request(0, false, NOW, &mut request);
     let now = Tick { wall: NOW, steady: SteadyTime(1) };
     let first = |r: &mut Reflector| r.reflect(&request, &arrival(), now, ERROR, &mut [0; 44]).unwrap().first;
     assert_eq!([first(&mut r), first(&mut r)], [true, false]);
@@ -131,7 +132,7 @@ fn the_first_packet_of_a_session_is_known_as_such() {
 #[test]
 fn numbers_of_answers_count_those_that_were_sent() {
     let mut r = Reflector::new(Rules::default());
-    let number = |r: &mut Reflector| exchange(Options::default(), r).1.far_seq.unwrap();
+    let number = |r: &mut Reflector| exchange(StampOptions::default(), r).1.far_seq.unwrap();
     assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
     // The last first, as they are reported; other sessions do not change.
     r.not_sent(arrival().from, 9, 1);
@@ -146,7 +147,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
 #[test]
 fn answers_are_in_the_format_of_the_request() {
     for format in [jitlat_core::ntp::Format::Ntp, jitlat_core::ntp::Format::Ptp] {
-        let options = Options { error: ERROR.with_format(format), ..Options::default() };
+        let options = StampOptions { error: ERROR.with_format(format), ..StampOptions::default() };
         let (_, reply, _) = exchange(options, &mut stateless());
         assert_eq!((reply.arrived, reply.answered), (Some(NOW), Some(NOW + Span::micros(5))));
     }
@@ -155,7 +156,7 @@ fn answers_are_in_the_format_of_the_request() {
 #[test]
 fn wrong_keys_get_no_answer() {
     let mut r = Reflector::new(Rules { key: Some(Key::new(b"right")), ..Rules::default() });
-    let mut sender = Sender::new(Options { key: Some(Key::new(b"wrong")), ..Options::default() });
+    let mut sender = Sender::new(StampOptions { key: Some(Key::new(b"wrong")), ..StampOptions::default() });
     let mut request = Vec::new();
     sender.request(0, false, NOW, &mut request);
     assert_eq!(reflect(&mut r, &request, &arrival()), Err(Silence::Forged));
@@ -168,7 +169,7 @@ fn wrong_keys_get_no_answer() {
 #[test]
 fn two_reflectors_do_not_answer_each_other() {
     let mut request = Vec::new();
-    Sender::new(Options::default()).request(0, false, NOW, &mut request);
+    Sender::new(StampOptions::default()).request(0, false, NOW, &mut request);
     let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
     assert_eq!(reflect(&mut stateless(), &answer, &arrival()), Err(Silence::Loop));
     let service = Arrival { from: "192.0.2.7:7".parse().unwrap(), ..arrival() };
@@ -217,7 +218,7 @@ fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() 
     let trusted = Rules { trusted: vec!["192.0.2.0/24".parse().unwrap()], ..Rules::default() };
     let [mut open, mut near] = [Rules::default(), trusted].map(Reflector::new);
     for size in 14..=45 {
-        let options = Options { size, light: true, error: ERROR, ..Options::default() };
+        let options = StampOptions { size, light: true, error: ERROR, ..StampOptions::default() };
         let mut sender = Sender::new(options);
         assert_eq!(sender.size(), size.min(44));
         let mut request = Vec::new();
@@ -251,7 +252,7 @@ fn state_is_bounded() {
     let rules = Rules { sessions: 10, sessions_per_client: 8, idle: Span::seconds(5), ..Rules::default() };
     let mut r = Reflector::new(rules);
     let mut request = Vec::new();
-    Sender::new(Options::default()).request(9, false, NOW, &mut request);
+    Sender::new(StampOptions::default()).request(9, false, NOW, &mut request);
     let mut answer = vec![0; 44];
     let mut ask = |host: u8, port: u16, steady: i64| {
         let a = Arrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
@@ -276,7 +277,7 @@ fn state_is_bounded() {
 #[test]
 fn a_broken_extension_is_marked_and_the_rest_copied() {
     let mut request = Vec::new();
-    Sender::new(Options::default()).request(9, false, NOW, &mut request);
+    Sender::new(StampOptions::default()).request(9, false, NOW, &mut request);
     request.extend([0x80, 200, 0, 1, 77, 0x80, 4, 0, 9, 1, 2]);
     let (answer, _) = reflect(&mut stateless(), &request, &arrival()).unwrap();
     assert_eq!(answer[44..], [0x80, 200, 0, 1, 77, 0xc0, 4, 0, 9, 1, 2]);
@@ -284,7 +285,7 @@ fn a_broken_extension_is_marked_and_the_rest_copied() {
 
 #[test]
 fn odd_answers_are_not_measurements() {
-    let mut sender = Sender::new(Options::default());
+    let mut sender = Sender::new(StampOptions::default());
     let mut request = Vec::new();
     sender.request(0, false, NOW, &mut request);
     assert_eq!(sender.receive(&request, NOW), Received::Foreign, "our own request, sent back");
@@ -312,7 +313,7 @@ proptest! {
         for (host, port, size, extended, changes) in requests {
             let class_of_service = extended.then_some(46);
             let light = size < 44;
-            let options = Options { size, light, key: key.clone(), class_of_service, direct_measurement: extended, ..Options::default() };
+            let options = StampOptions { size, light, key: key.clone(), class_of_service, direct_measurement: extended, ..StampOptions::default() };
             let mut request = Vec::new();
             Sender::new(options).request(1, false, NOW, &mut request);
             for (at, byte) in changes {
@@ -341,6 +342,6 @@ proptest! {
             bytes[13] = 1;
         }
         let _ = reflect(&mut r, &bytes, &arrival());
-        let _ = Sender::new(Options { key, ..Options::default() }).receive(&bytes, NOW);
+        let _ = Sender::new(StampOptions { key, ..StampOptions::default() }).receive(&bytes, NOW);
     }
 }

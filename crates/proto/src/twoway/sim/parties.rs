@@ -12,11 +12,11 @@ pub(in crate::twoway) fn lamp_far() -> Far {
 }
 
 pub(in crate::twoway) fn stamp_sender() -> stamp::Sender {
-    stamp::Sender::new(stamp::sender::Options::default())
+    stamp::Sender::new(stamp::sender::StampOptions::default())
 }
 
 pub(in crate::twoway) fn lamp_client(mode: lamp::Mode, follow_up: Option<lamp::FollowUp>) -> lamp::Client {
-    lamp::Client::new(lamp::client::Options {
+    lamp::Client::new(lamp::client::LampOptions {
         id: 77,
         mode,
         payload: 32,

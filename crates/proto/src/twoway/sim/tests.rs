@@ -51,7 +51,7 @@ fn irtt_far() -> Far {
 }
 
 fn irtt_client(stats: irtt::Stats) -> irtt::Client {
-    let mut options = irtt::Options::new(Span::seconds(1), Span::millis(10));
+    let mut options = irtt::IrttOptions::new(Span::seconds(1), Span::millis(10));
     options.params.stats = stats;
     options.params.length = 172;
     irtt::Client::new(options)

@@ -5,7 +5,7 @@ use super::content::Use;
 use super::rows::{Cells, table};
 use crate::text::page::{Look, Style, mark};
 use crate::text::plots::Canvas;
-use crate::text::{Options, printable};
+use crate::text::{TextOptions, printable};
 use jitlat_core::units::eng3;
 use jitlat_core::verdict::Severity;
 
@@ -35,7 +35,7 @@ impl Row {
     }
 
     /// Cut to `width` columns, and written with the styles if there is colour.
-    fn write(&self, options: &Options, width: usize) -> String {
+    fn write(&self, options: &TextOptions, width: usize) -> String {
         let mut room = width;
         let mut line = String::new();
         let last = self.0.iter().rposition(|(text, _)| !text.trim_end().is_empty()).unwrap_or(0);
@@ -220,7 +220,7 @@ fn section(name: &str, rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// `screen` as text.
-pub(super) fn show(screen: &Screen, options: &Options) -> String {
+pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     let width = options.width.clamp(NARROWEST, 80.max(NARROWEST));
     let lead = leads(screen, width);
     let title: Vec<Row> = match screen.title.is_empty() {
@@ -314,7 +314,7 @@ fn figures(screen: &Screen, width: usize) -> Vec<Row> {
 }
 
 /// Delay over time of one or two streams, with a row for losses if there are any.
-fn courses(screen: &Screen, options: &Options, width: usize) -> Vec<Row> {
+fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<Row> {
     let shown = if screen.courses.len() > 2 { &[] } else { &screen.courses[..] };
     let name = |name: &str| match shown.len() {
         1 => "delay".to_owned(),

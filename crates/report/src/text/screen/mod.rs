@@ -17,7 +17,7 @@ pub use content::Relation;
 pub use course::Course;
 pub use layout::ROWS;
 
-use super::Options;
+use super::TextOptions;
 use super::page::Look;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
@@ -50,7 +50,7 @@ pub struct Screen {
     uses: Vec<content::Use>,
     /// Clocks, sender, sample, and reasons to doubt a figure.
     trust: Vec<String>,
-    /// Where the packets are; empty if nowhere.
+    /// The file that holds the packets; empty if they are not kept.
     log: String,
     /// The next command worth running, and its purpose; empty if there is none.
     next: [String; 2],
@@ -128,8 +128,8 @@ impl Screen {
         self
     }
 
-    /// The screen: at most [`ROWS`] rows of at most [`Options::width`] columns, 60 at least.
-    pub fn show(&self, options: &Options) -> String {
+    /// The screen: at most [`ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
+    pub fn show(&self, options: &TextOptions) -> String {
         layout::show(self, options)
     }
 }
