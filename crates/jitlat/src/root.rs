@@ -3,6 +3,7 @@
 use crate::console::log::{Format, Level};
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
+use crate::options::shape::{shape_ping, shape_stream};
 use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -72,7 +73,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             ping.report.quiet = ping.quiet.quiet;
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
-            profile.shape_ping(ping, given);
+            shape_ping(&profile, ping, given);
             return Ok(());
         }
         Some(Command::Analyze(args)) => {
@@ -83,7 +84,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         _ => return Ok(()),
     };
     one_way.report.analysis.profile.resolve()?;
-    one_way.report.analysis.profile.clone().shape_stream(&mut one_way.stream, given);
+    shape_stream(&one_way.report.analysis.profile, &mut one_way.stream, given);
     Ok(())
 }
 

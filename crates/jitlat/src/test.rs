@@ -96,7 +96,7 @@ impl Followed {
         Ok(Followed {
             logs: Journals::new(create_logs(&args.log, test.streams.len())?),
             analyses: Analyses::new(args.report.options()),
-            windows: RunningWindows::new(&args.report),
+            windows: args.report.running_windows(),
             progress: if silent { Progress::new() } else { Progress::with_server(&test.host) },
         })
     }

@@ -10,6 +10,7 @@ pub mod priority;
 pub mod profile;
 pub mod protocol;
 pub mod report;
+pub mod shape;
 
 use anyhow::{Context, Result, bail};
 use jitlat_instruments::arguments::NamedFile;

@@ -1,12 +1,7 @@
 //! `--profile`: a test that sends as an application does, and what the path is judged by.
 
-use super::one_way::StreamArgs;
-use super::ping::PingArgs;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args};
-use jitlat_core::spec::Dscp;
-use jitlat_core::time::Span;
+use clap::Args;
 use jitlat_core::verdict::{PROFILES, Profile};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -69,60 +64,10 @@ impl ProfileArgs {
         self.chosen.clone().map_or(Cow::Borrowed(&PROFILES), Cow::Owned)
     }
 
-    /// The use that says how to send.
-    fn sends(&self) -> Option<&Profile> {
+    /// The use that says how to send; `None` if none was named.
+    pub fn sends(&self) -> Option<&Profile> {
         self.chosen.as_ref().filter(|_| !self.names.is_empty())?.first()
     }
-
-    /// Has a one-way test send as the first use does, where `given` does not say otherwise.
-    pub fn shape_stream(&self, stream: &mut StreamArgs, given: &ArgMatches) {
-        let Some(profile) = self.sends() else { return };
-        let free = |id| is_default(given, id);
-        if free("payload") {
-            stream.payload = profile.payload.into();
-        }
-        if free("period") && stream.rate.is_none() {
-            stream.period = period(profile);
-        }
-        if free("packets") && stream.duration.is_none() {
-            stream.duration = Some(duration(profile));
-        }
-        if free("dscp") {
-            stream.dscp = dscp(profile);
-        }
-    }
-
-    /// The same of a two-way test.
-    pub fn shape_ping(&self, ping: &mut PingArgs, given: &ArgMatches) {
-        let Some(profile) = self.sends() else { return };
-        let free = |id| is_default(given, id);
-        ping.protocol.payload.get_or_insert(profile.payload.into());
-        if free("period") && ping.rate.is_none() {
-            ping.period = period(profile);
-        }
-        if free("packets") && ping.duration.is_none() && ping.wait.is_none() {
-            ping.duration = Some(duration(profile));
-        }
-        if free("dscp") {
-            ping.dscp = dscp(profile);
-        }
-    }
-}
-
-fn is_default(given: &ArgMatches, id: &str) -> bool {
-    given.value_source(id) != Some(ValueSource::CommandLine)
-}
-
-fn period(profile: &Profile) -> Span {
-    Span((profile.period_ms * 1e6).round() as i64)
-}
-
-fn duration(profile: &Profile) -> Span {
-    Span((profile.duration_s * 1e9).round() as i64)
-}
-
-fn dscp(profile: &Profile) -> Dscp {
-    Dscp::new(profile.dscp.into()).unwrap_or_default()
 }
 
 fn read(path: &Path) -> Result<Vec<Profile>> {

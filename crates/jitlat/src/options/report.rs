@@ -1,6 +1,7 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
+use crate::output::running::RunningWindows;
 use crate::output::screen::{self, Origin};
 use crate::output::text::{self, PageOptions};
 use crate::output::{AnalysedStream, Outputs, Part};
@@ -52,6 +53,11 @@ impl ReportArgs {
         let mut options = self.analysis.options();
         self.outputs.ask(&mut options);
         options
+    }
+
+    /// The windows to write while a test runs.
+    pub fn running_windows(&self) -> RunningWindows {
+        RunningWindows::new(self.options(), self.outputs.place("intervals"), !self.is_silent())
     }
 
     /// The console report of `runs` from `origin`; `explained` is what an instrument adds to it.

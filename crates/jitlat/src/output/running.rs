@@ -5,7 +5,6 @@
 //! what is known of it at last: late packets, and the sender's own stamps.
 
 use crate::console::{self, progress::ProgressLine};
-use crate::options::report::ReportArgs;
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
@@ -51,12 +50,10 @@ struct Stream {
 }
 
 impl RunningWindows {
-    /// The windows that `args` asks for.
-    pub fn new(args: &ReportArgs) -> RunningWindows {
-        let options = args.options();
+    /// The windows of an analysis with `options`, for the file at `path` if there is one, and `printed` if that is wanted.
+    pub fn new(options: Options, path: Option<&Path>, printed: bool) -> RunningWindows {
         let length = options.interval.map_or(0, |length| length.0);
-        let file = args.outputs.place("intervals");
-        let file = file.filter(|_| length > 0).and_then(|path| match open(path) {
+        let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
             Ok(file) => Some(file),
             Err(e) => {
                 warn!("--intervals: {} is written at the end alone: {e}", path.display());
@@ -67,7 +64,7 @@ impl RunningWindows {
             length,
             options: Options { bootstrap: None, comparable: None, wait: None, ..options },
             file,
-            printed: !args.is_silent(),
+            printed,
             line: ProgressLine::new(),
             streams: Vec::new(),
         }

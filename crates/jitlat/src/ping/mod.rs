@@ -9,7 +9,6 @@ use crate::exit::{Status, explain};
 use crate::journal::Journals;
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
-use crate::output::running::RunningWindows;
 use crate::output::screen::Origin;
 use crate::output::{AnalysedStream, text};
 use crate::{doctor, interrupt, load, path};
@@ -57,7 +56,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = Progress::new();
-    let mut windows = RunningWindows::new(&args.report);
+    let mut windows = args.report.running_windows();
     let mut observers: [&mut dyn Observer; 6] =
         [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress];
     let measured = ping.run(&stop, &mut observers);
