@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Operation {
-    Admit { service: u8, client: u8, host: u16, session: bool, memory: u16 },
+    Admit { service: u8, client: u8, host: u16, session: bool, memory: u16, proven: bool },
     Use { grant: u8, busy: bool },
+    Hear { grant: u8 },
     Test { id: u8 },
     Shrink { grant: u8, memory: u16 },
     GiveBack { grant: u8 },
@@ -112,8 +113,10 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut wrong = [0; CLIENTS];
     for operation in input.operations.iter().take(500) {
         match *operation {
-            Operation::Admit { service, client, host, session, memory } => {
+            Operation::Admit { service, client, host, session, memory, proven } => {
+                let before: Vec<bool> = grants.iter().map(|held| held.grant.is_evicted()).collect();
                 let ask = if session { Ask::session(memory.into()) } else { Ask::CONNECTION };
+                let ask = ask.proven(proven);
                 let service = usize::from(service) % 3;
                 match gate.admit(SERVICES[service], address(client, host), ask, now) {
                     Ok(grant) => {
@@ -133,6 +136,13 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                         assert!(wrong[usize::from(client) % CLIENTS] >= 2, "one mistake is free");
                     }
                     Err(why) => assert!(matches!(why, Refusal::Limit(_)), "{why}"),
+                }
+                let taken = grants.iter().zip(before).filter(|(held, before)| held.grant.is_evicted() != *before);
+                taken.for_each(|(held, _)| assert!(proven || !held.ask.proven, "a key makes room for none"));
+            }
+            Operation::Hear { grant } => {
+                if let Some(held) = grants.get_mut(usize::from(grant)) {
+                    held.grant.hear(now);
                 }
             }
             Operation::Use { grant, busy } => {
@@ -159,7 +169,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                 let (id, client) = (SessionId(id.into()), address(client, host));
                 if !table.find(id).is_kept() {
                     let (sent, received) = Default::default();
-                    let _ = table.admit(Claim { id, client, memory: memory.into(), sent, received }, now);
+                    let _ = table.admit(Claim { id, client, memory: memory.into(), sent, received, proven: false }, now);
                 }
             }
             Operation::Test { id } => drop(table.is_evicted(SessionId(id.into()), Some(now))),
@@ -205,7 +215,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         for held in &mut grants {
             if held.grant.is_evicted() && !held.evicted {
                 held.evicted = true;
-                assert!(!held.busy && now - held.last >= Span::millis(500), "what is in use makes room");
+                assert!(!held.busy && now - held.last >= Span::millis(50), "what is in use makes room");
             }
             if !held.evicted {
                 let sum = &mut mine[held.service];

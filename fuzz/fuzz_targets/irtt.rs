@@ -70,7 +70,7 @@ impl World {
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let key = input.keyed.then(|| Key::new("secret").unwrap());
-    let rules = Rules { key: key.clone(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
+    let rules = Rules { keys: key.clone().into(), sessions: 8, sessions_per_client: 6, ..Rules::default() };
     let now = Tick { wall: WallTime(1_795_309_600_000_000_000), steady: SteadyTime(7) };
     let mut world = World { server: Server::new(rules, [3; 32], now.steady), now, credit: HashMap::new() };
     let mut tokens = vec![0_u64];

@@ -6,10 +6,11 @@ use jitlat_proto::policy::file::{PolicyFile, write};
 use jitlat_proto::policy::{Ask, Gate, Meters, Policy, SERVICES, Scope};
 use std::net::IpAddr;
 
-fn read(text: &str) -> Option<Policy> {
+fn read(text: &str) -> Option<(PolicyFile, Policy)> {
     let mut policy = Policy::default();
-    PolicyFile::parse(text).ok()?.apply(&mut policy, SERVICES).ok()?;
-    Some(policy)
+    let file = PolicyFile::parse(text).ok()?;
+    file.apply(&mut policy, SERVICES).ok()?;
+    Some((file, policy))
 }
 
 /// Addresses of every kind, and the edges of networks that are likely to be named.
@@ -30,14 +31,19 @@ const ADDRESSES: [&str; 12] = [
 
 // Any text as a policy: what is understood is shown, and what is shown is read again as a policy of the same decisions.
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let Some(policy) = read(text) else { return };
-    let shown = write(&policy, SERVICES, |_| true);
-    let Some(again) = read(&shown) else { panic!("what is shown is not read: {shown}") };
+    let Some((files, policy)) = read(text) else { return };
+    let shown = write(&policy, SERVICES, |_| true, &files);
+    let Some((files_again, again)) = read(&shown) else { panic!("what is shown is not read: {shown}") };
     assert_eq!(
         (&again.networks, &again.client, &again.total),
         (&policy.networks, &policy.client, &policy.total)
     );
-    assert_eq!(write(&again, SERVICES, |_| true), shown);
+    assert_eq!(write(&again, SERVICES, |_| true, &files_again), shown);
+    assert_eq!(files_again.key_file, files.key_file);
+    for (service, table) in &files.services {
+        let again = &files_again.services[service];
+        assert_eq!((&again.key_file, &again.keys), (&table.key_file, &table.keys));
+    }
     let gates = [policy.clone(), again.clone()].map(Gate::new);
     let meters = [&policy, &again].map(|policy| Meters::new(policy, 7));
     for service in SERVICES {

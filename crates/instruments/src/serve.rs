@@ -105,7 +105,7 @@ impl Serve {
         let at =
             |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect() };
         let digests = match &self.digests {
-            Some(DigestService { port, service }) if is_served(DIGESTS, service.key.is_some()) => {
+            Some(DigestService { port, service }) if is_served(DIGESTS, !service.keys.is_empty()) => {
                 Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
             }
             _ => None,
@@ -150,7 +150,7 @@ impl Serve {
     /// Whether any service has a key.
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
-            || self.digests.as_ref().is_some_and(|s| s.service.key.is_some())
+            || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())
             || self.reflectors.iter().any(|r| r.authenticates())
     }
 }

@@ -129,11 +129,11 @@ const PACKETS: u64 = 20;
 /// A host at `ip` that serves `service` alone, with `policy`; `elsewhere`: another of its services has a key.
 fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
     let key = || Key::from_file_contents(b"a key of quite enough bytes").unwrap();
-    let digests = |key| DigestService {
+    let digests = |keys| DigestService {
         port: 0,
         service: DigestExporter {
             interfaces: Vec::new(),
-            key,
+            keys,
             rate: 1000,
             settings: InterfaceSettings::default(),
         },
@@ -155,8 +155,8 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
         priority: None,
         one_way_packets: None,
         digests: match (service == DIGESTS, elsewhere) {
-            (true, _) => Some(digests(None)),
-            (false, true) => Some(digests(Some(key()))),
+            (true, _) => Some(digests(Keys::default())),
+            (false, true) => Some(digests(Some(key()).into())),
             (false, false) => None,
         },
     }

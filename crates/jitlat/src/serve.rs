@@ -22,7 +22,8 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::digest;
-use jitlat_proto::jitlat::{Key, Limits};
+use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::policy::file::PolicyFile;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -79,18 +80,18 @@ pub struct DigestArgs {
 }
 
 impl DigestArgs {
-    fn settings(&self, key: Option<Key>, open: bool) -> Result<Option<DigestService>> {
+    fn settings(&self, keys: Keys, open: bool) -> Result<Option<DigestService>> {
         if self.capture.is_empty() {
             return Ok(None);
         }
         ensure!(
-            key.is_some() || open,
+            !keys.is_empty() || open,
             "--capture tells other hosts about this one's packets: give a key with --key-file, \
              or say --capture-without-key"
         );
         let service = jitlat_net::digest::DigestExporter {
             interfaces: self.capture.clone(),
-            key,
+            keys,
             rate: self.max_digest_rate,
             settings: InterfaceSettings::default(),
         };
@@ -130,6 +131,16 @@ fn answered() -> impl Iterator<Item = &'static Protocol> {
 impl AnsweredArgs {
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
+    }
+
+    /// Names the key files that were given as options in the place of those that `files` has.
+    fn name_key_files(&self, files: &mut PolicyFile) {
+        for (name, path) in self.given.files() {
+            if let Some(service) = name.strip_suffix("-key-file") {
+                let path = std::path::absolute(path).unwrap_or(path.to_owned());
+                files.services.entry(service.to_owned()).or_default().key_file = Some(path);
+            }
+        }
     }
 
     /// The reflectors of the selected protocols, with the keys of the policy where no option names another.
@@ -295,7 +306,9 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
             policy::TEST_PORT => args.reflect.protocols.wants(ONE_WAY),
             _ => args.reflect.protocols.wants(service),
         };
-        console::print(&policy::file::write(&access.policy, &services(), wants))?;
+        let mut files = access.files;
+        args.reflect.protocols.name_key_files(&mut files);
+        console::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
         return Ok(Status::Measured);
     }
     let one_way = OneWayService {
@@ -306,7 +319,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
     };
     let reflect = &args.reflect;
-    let digests = args.digests.settings(access.digest_key, access.policy.is_open(DIGESTS))?;
+    let digests = args.digests.settings(access.digest_keys, access.policy.is_open(DIGESTS))?;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
     let mut serve = Serve {
         ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },

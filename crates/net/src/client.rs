@@ -134,6 +134,9 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrNotAvailable => {
             "--bind takes an address of this host, of the family of the server's"
         }
+        _ if sockets::is_prohibition(error) => {
+            "is there a route to it, and does a firewall on the way prohibit this port?"
+        }
         _ => "is there a route to it?",
     }
 }

@@ -180,8 +180,9 @@ struct Conversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Packets and bytes so far: a number that changes while it is in use.
-    activity: u64,
+    /// Packets of its test so far, and bytes on its connection.
+    packets: u64,
+    said: u64,
 }
 
 impl<'a> Conversation<'a> {
@@ -221,7 +222,8 @@ impl<'a> Conversation<'a> {
             engine: Engine::new(settings)?,
             facts,
             clock_steps: ClockSteps::start(),
-            activity: 0,
+            packets: 0,
+            said: 0,
         })
     }
 
@@ -259,17 +261,24 @@ impl<'a> Conversation<'a> {
     }
 
     /// Whether this conversation has been idle for so long that it makes room for others. It is in use when packets of
-    /// its test were received or sent, or anything over its connection.
+    /// its test were received or sent, or its results are fetched; what else is said on its connection shows that the
+    /// client is still there.
     fn must_make_room(&mut self) -> bool {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
         let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();
-        let activity = packets + self.driver.transferred();
-        let used = (activity != self.activity).then(steady);
-        self.activity = activity;
+        let said = self.driver.transferred();
+        let is_heard = said != self.said;
+        let is_used = packets != self.packets || is_heard && self.driver.machine.is_settled();
+        (self.packets, self.said) = (packets, said);
+        let session = self.driver.machine.session();
+        let used = is_used.then(steady);
         if let Some(now) = used {
             self.grant.touch(now);
+        } else if is_heard {
+            let now = steady();
+            self.grant.hear(now);
+            self.shared.sessions().hear(session, now);
         }
-        let session = self.driver.machine.session();
         self.shared.sessions().is_evicted(session, used) || self.grant.is_evicted()
     }
 
@@ -290,6 +299,7 @@ impl<'a> Conversation<'a> {
                 ServerEvent::Flow(command) => self.engine.command(command),
                 ServerEvent::Proof(Some(name)) => {
                     self.shared.gate.right_key(self.peer.ip());
+                    self.grant.set_proven();
                     audit::accepted(ONE_WAY, self.peer, format_args!("the key of {name}"));
                 }
                 ServerEvent::Proof(None) => audit::wrong_key(&self.shared.gate, ONE_WAY, self.peer),

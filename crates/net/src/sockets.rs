@@ -280,6 +280,12 @@ pub(crate) fn has_message_priority() -> bool {
     (next(), next()) >= (6, 14)
 }
 
+/// Whether the system reports so that a host on the way prohibits what a connected UDP socket sent (ICMP codes 9, 10 and 13;
+/// of ICMPv6, 1). What is unreachable for another reason is no error of such a socket.
+pub(crate) fn is_prohibition(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

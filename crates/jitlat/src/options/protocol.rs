@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments};
 use jitlat_instruments::ping::{Client, PROTOCOLS, Protocol};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A two-way protocol with its client's arguments.
 #[derive(Clone, Debug)]
@@ -88,6 +88,14 @@ impl GivenArgs {
             given.extend(value.map(|value| (name, value)));
         }
         GivenArgs(given)
+    }
+
+    /// The files among them, by the name of the argument.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        self.0.iter().filter_map(|(name, value)| match value {
+            Given::File(path) => Some((*name, path.as_path())),
+            Given::Text(_) => None,
+        })
     }
 
     /// Reads the files among them.

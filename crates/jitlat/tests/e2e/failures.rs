@@ -1,6 +1,7 @@
 //! Failures: a clear error within bounded time, nothing lost, the server still running.
 
 use crate::harness::*;
+use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -58,6 +59,73 @@ fn something_else_listens() {
     client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
 }
 
+/// A firewall in front of the server that rejects what `matches` with this ICMP type; gone with the laboratory.
+fn reject(host: &Namespace, folder: &Path, matches: &str, with: &str) {
+    let file = folder.join("rules");
+    let rules = format!(
+        "table inet firewall {{\n chain in {{\n type filter hook input priority 0;\n {matches} reject with {with}\n }}\n}}\n"
+    );
+    std::fs::write(&file, rules).unwrap();
+    host.run(&format!("nft -f {}", file.display())).unwrap();
+}
+
+#[test]
+fn a_firewall_that_prohibits_is_named() {
+    let Some(lab) = lab("a_firewall_that_prohibits_is_named") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (v4, v6) = (lab.server.v4, lab.server.v6);
+    let run =
+        |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
+    // Each packet is to be answered, also those of the next test.
+    for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
+        lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
+    }
+    // Codes 9, 10 and 13 of ICMP, 1 of ICMPv6.
+    for (host, with) in [
+        (v4, "icmp type net-prohibited"),
+        (v4, "icmp type host-prohibited"),
+        (v4, "icmp type admin-prohibited"),
+        (v6, "icmpv6 type admin-prohibited"),
+    ] {
+        reject(&lab.server, folder.path(), "meta l4proto { tcp, udp }", with);
+        run(&format!("ping {host} --proto stamp -n 20 -p 10ms --timeout 1s"))
+            .refused(&["prohibited (ICMP)", "firewall"]);
+        // What is said of a connection may also mean that there is no route.
+        run(&format!("ping {host} --proto tcp -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
+        run(&format!("{host} -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
+        lab.server.run("nft delete table inet firewall").unwrap();
+    }
+    let server = |ip: std::net::IpAddr| Server::start(Place::In(&lab.server), folder.path(), ip, "");
+    for (host, with) in [(v4, "icmp type admin-prohibited"), (v6, "icmpv6 type admin-prohibited")] {
+        let _server = server(host);
+        // The control connection is let through, the test packets are not.
+        reject(&lab.server, folder.path(), "meta l4proto udp", with);
+        run(&format!("{host} -n 20 -p 10ms")).refused(&["prohibited (ICMP)", "firewall"]);
+        lab.server.run("nft delete table inet firewall").unwrap();
+        // For a while only.
+        for proto in ["stamp", "irtt"] {
+            let line =
+                format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s -v --json {proto}.json");
+            let test = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line));
+            a_while();
+            reject(&lab.server, folder.path(), "meta l4proto udp", with);
+            std::thread::sleep(Duration::from_millis(500));
+            lab.server.run("nft delete table inet firewall").unwrap();
+            let done = test.finish(2 * PATIENCE);
+            let remark = "a filter or policy prohibits these packets";
+            let said = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(remark);
+            assert!(said(&done.stdout), "{host} {proto}: {}\n{}", done.stdout, done.stderr);
+            let json = std::fs::read_to_string(folder.path().join(format!("{proto}.json"))).unwrap();
+            let report = Report(serde_json::from_str(&json).unwrap());
+            let remarks = report.at("/two_way/remarks").to_string();
+            assert!(said(&remarks), "{remarks}");
+            assert!(report.count("/counts/lost") > 0 && report.count("/counts/received") > 200, "{json}");
+            std::fs::remove_file(folder.path().join(format!("{proto}.json"))).unwrap();
+        }
+    }
+}
+
 /// Slow cases, in parallel.
 #[test]
 fn waiting_is_bounded() {
@@ -106,6 +174,55 @@ fn keys() {
     let (folder, host, _open) = start("");
     let line = format!("{host} -n 10 -p 1ms --key-file {right}");
     client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
+}
+
+#[test]
+fn each_peer_has_a_key_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("one", "the key of the first probe"),
+        ("two", "the key of the second probe"),
+        ("bad", "the key of nobody at all"),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    let keys = |service: &str| format!("[services.{service}.keys]\nprobe-1 = \"one\"\nprobe-2 = \"two\"\n");
+    std::fs::write(folder.path().join("policy"), ["jitlat", "irtt", "digests"].map(keys).concat()).unwrap();
+    let host = own_address();
+    let shown =
+        client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(PATIENCE);
+    std::fs::write(folder.path().join("shown"), &shown.stdout).unwrap();
+    // What is shown is a policy of the same keys.
+    let arguments = "--policy shown --only jitlat irtt --capture lo";
+    let server = Server::start(Place::Here, folder.path(), host, arguments);
+    let run = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    let digests = |key: &str| {
+        run(&format!("spp -i lo -R {host} --key-file {key} --remote-interface nowhere --duration 1"))
+    };
+    for key in ["one", "two"] {
+        still_serves(folder.path(), host, &format!("--key-file {key}"));
+        let line = format!("ping {host} --proto irtt -n 20 -p 1ms --json - --irtt-key-file {key}");
+        assert_eq!(run(&line).report().count("/counts/received"), 20);
+        // Told only to who has proven a key.
+        digests(key).refused(&["'nowhere' is not offered"]);
+    }
+    run(&format!("{host} -n 10 --key-file bad")).refused(&["key"]);
+    run(&format!("ping {host} --proto irtt -n 5 -p 1ms --timeout 500ms --irtt-key-file bad"))
+        .refused(&["key"]);
+    digests("bad").refused(&["not the same key"]);
+    let log = server.stop();
+    for service in ["jitlat", "irtt", "digests"] {
+        for peer in ["probe-1", "probe-2"] {
+            let line = |line: &str| {
+                line.contains(&format!("service=\"{service}\""))
+                    && line.contains(&format!("the key of {peer}"))
+                    && line.contains("accepted")
+            };
+            assert!(log.lines().any(line), "{service} {peer}: {log}");
+        }
+    }
 }
 
 #[test]

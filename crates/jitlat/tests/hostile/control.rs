@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -25,6 +26,17 @@ const ATTEMPTS: u32 = 200;
 /// again and again. What it returns is held as long as 300 newer ones are not. `client`: the test's options, in addition
 /// to the number and period of packets or with them.
 fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr) -> Option<T> + Sync) {
+    tested_after(Duration::from_millis(1500), test, arguments, client, attempt);
+}
+
+/// The same with a client that begins so long after the attack.
+fn tested_after<T>(
+    onset: Duration,
+    test: &str,
+    arguments: &str,
+    client: &str,
+    attempt: impl Fn(IpAddr) -> Option<T> + Sync,
+) {
     let Some(scene) = Scene::new(test) else { return };
     scene.crowd(CROWD);
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +55,7 @@ fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr)
     };
     let (sent, lost) = std::thread::scope(|scope| {
         scope.spawn(|| scene.lab.client.within(attack).unwrap());
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(onset);
         let usual = format!("-n {} -p 5ms {client}", seconds() * 200);
         let stream = if client.contains("-n ") { client } else { &usual };
         let line = format!("{host} --json - --no-log {stream}");
@@ -198,6 +210,35 @@ fn many_addresses_that_start_tests_without_packets_leave_room_for_an_honest_clie
 fn many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client() {
     let connect = |host: IpAddr| Control::connect(host, next_of_crowd());
     tested("many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client", "", "", connect);
+}
+
+/// Starts tests of which no packet comes, and says again and again of all of them that the client is still there.
+fn stay_connected(staying: &Mutex<VecDeque<Control>>, host: IpAddr) -> Option<()> {
+    let mut control = Control::connect(host, next_of_crowd())?;
+    let started = control.request().and_then(|()| control.start());
+    let mut staying = staying.lock().unwrap();
+    staying.extend(started.map(|()| control));
+    // Each of 128 has its turn five times a second.
+    for _ in 0..8 {
+        if let Some(mut control) = staying.pop_front()
+            && control.send(&Message::KeepAlive).is_some()
+        {
+            staying.push_back(control);
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn many_addresses_that_stay_connected_and_send_nothing_leave_room_for_an_honest_client() {
+    let staying = Mutex::default();
+    tested_after(
+        Duration::from_secs(6),
+        "many_addresses_that_stay_connected_and_send_nothing_leave_room_for_an_honest_client",
+        "",
+        "",
+        |host| stay_connected(&staying, host),
+    );
 }
 
 #[test]

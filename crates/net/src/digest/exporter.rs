@@ -15,7 +15,7 @@ use jitlat_core::time::{Span, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::Keys;
 use jitlat_proto::policy::{self, Ask, DIGESTS, Gate, Grant, Policy, Service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -43,8 +43,8 @@ const OUTGOING: usize = 1 << 17;
 pub struct DigestExporter {
     /// Interfaces that may be captured at.
     pub interfaces: Vec<String>,
-    /// The key that a collector must prove; `None`: no key needed.
-    pub key: Option<Key>,
+    /// The keys of which a collector must prove one; none: no key needed.
+    pub keys: Keys,
     /// Most digests a second sent to one collector.
     pub rate: u32,
     /// How to capture at the interfaces.
@@ -200,7 +200,7 @@ impl Conversation<'_> {
         sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
-        let exporter = Exporter::new(shared.service.key.clone(), shared.service.rate, nonce()?, tick());
+        let exporter = Exporter::new(shared.service.keys.clone(), shared.service.rate, nonce()?, tick());
         Ok(Conversation {
             shared,
             peer,
@@ -241,6 +241,11 @@ impl Conversation<'_> {
             self.exporter.handle_timeout(tick());
             while let Some(event) = self.exporter.poll_event() {
                 match event {
+                    ExporterEvent::Proved(name) => {
+                        self.shared.gate.right_key(peer.ip());
+                        self.grant.set_proven();
+                        audit::accepted(DIGESTS, peer, format_args!("the key of {name}"));
+                    }
                     ExporterEvent::Listen(ask, salt) => match self.open(&ask, salt) {
                         Ok(interface) => {
                             audit::accepted(DIGESTS, peer, format_args!("digests at {interface}"));
@@ -309,11 +314,11 @@ impl Conversation<'_> {
 
     fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
         let service = &self.shared.service;
-        self.shared.gate.right_key(self.peer.ip());
+        let place = Ask::session(MEMORY).proven(!service.keys.is_empty());
         let session = self
             .shared
             .gate
-            .admit(DIGESTS, self.peer.ip(), Ask::session(MEMORY), clock::steady())
+            .admit(DIGESTS, self.peer.ip(), place, clock::steady())
             .map_err(|e| (Refusal::Busy, e.to_string()))?;
         session.set_busy();
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);

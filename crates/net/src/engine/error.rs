@@ -24,10 +24,10 @@ pub enum FlowError {
     /// The peer did not answer greetings in time.
     #[error(
         "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?",
-        if *.refused { "the far host says that nothing listens there" } else { "nothing came back" },
+        .said,
         units::duration(*.patience)
     )]
-    Silent { peer: SocketAddr, refused: bool, patience: Span },
+    Silent { peer: SocketAddr, said: &'static str, patience: Span },
     /// The greeting of a TCP connection failed.
     #[error("greeting TCP {peer} for the test stream: {source}; is a firewall between the hosts?")]
     Greeting { peer: SocketAddr, source: io::Error },

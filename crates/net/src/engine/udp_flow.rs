@@ -138,6 +138,14 @@ fn connect(
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
 }
 
+const PROHIBITED: &str = "a router or firewall on the way says that this traffic is prohibited (ICMP)";
+
+/// What the far host says by this error.
+fn refusal(error: &io::Error) -> Option<&'static str> {
+    let refused = error.kind() == io::ErrorKind::ConnectionRefused;
+    refused.then_some("the far host says that nothing listens there")
+}
+
 /// Sends greetings until one is answered.
 fn greet(
     context: &Context,
@@ -147,17 +155,17 @@ fn greet(
     patience: Span,
 ) -> Result<(), FlowError> {
     let mut greeter = Greeter::new(token, steady(), patience);
-    let mut refused = false;
+    let mut said = "nothing came back";
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, refused, patience });
+            return Err(FlowError::Silent { peer, said, patience });
         }
         if let Some(hello) = greeter.poll_send(now)
             && let Err(e) = socket.send(&hello)
         {
-            refused |= e.kind() == io::ErrorKind::ConnectionRefused;
+            said = refusal(&e).unwrap_or(said);
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(LOOK_AROUND.into()) as u16) {
@@ -170,7 +178,9 @@ fn greet(
                 Ok(length) => {
                     greeter.handle(&buffer[..length]);
                 }
-                Err(e) => refused |= e.kind() == io::ErrorKind::ConnectionRefused,
+                // What the network says; a send also fails if this host has no route.
+                Err(e) if sockets::is_prohibition(&e) => said = PROHIBITED,
+                Err(e) => said = refusal(&e).unwrap_or(said),
             }
         }
     }

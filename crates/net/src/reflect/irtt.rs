@@ -8,7 +8,7 @@ use crate::clock;
 use jitlat_core::Span;
 use jitlat_core::passive::Prefix;
 use jitlat_proto::irtt::{self, Key, Reaction, Rules, Server};
-use jitlat_proto::policy::{self, Service, Table};
+use jitlat_proto::policy::{self, Keys, Service, Table};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct IrttReflector {
     /// Its UDP port.
     pub port: u16,
-    /// The key of packets; with a key, those without a valid HMAC are not answered.
-    pub key: Option<Key>,
+    /// The keys of packets, by the name of the peer; with a key, those without a valid HMAC are not answered.
+    pub keys: Keys<Key>,
     /// The shortest interval granted, below which requests are not answered; zero: any. The limits of a client's rates
     /// hold in any case.
     pub shortest_interval: Span,
@@ -28,7 +28,12 @@ pub struct IrttReflector {
 
 impl Default for IrttReflector {
     fn default() -> IrttReflector {
-        IrttReflector { port: irtt::PORT, key: None, shortest_interval: Span::ZERO, trusted: Vec::new() }
+        IrttReflector {
+            port: irtt::PORT,
+            keys: Keys::default(),
+            shortest_interval: Span::ZERO,
+            trusted: Vec::new(),
+        }
     }
 }
 
@@ -39,7 +44,7 @@ impl IrttReflector {
         let size = irtt::SESSION_BYTES as usize;
         let table = shared.gate.reserve_table(policy::IRTT, usual.sessions, size, clock::steady());
         let rules = Rules {
-            key: self.key.clone(),
+            keys: self.keys.clone(),
             interval: self.shortest_interval,
             duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
             sessions: table.entries,
@@ -62,7 +67,7 @@ impl Reflector for IrttReflector {
     }
 
     fn authenticates(&self) -> bool {
-        self.key.is_some()
+        !self.keys.is_empty()
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {

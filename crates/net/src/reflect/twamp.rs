@@ -267,14 +267,17 @@ impl Connection<'_> {
         if self.sessions.len() >= 2 * self.service.rules.sessions {
             return Err(Accept::Temporary);
         }
-        let ask = Ask::session(MEMORY + asked.request_len as u64);
+        // Where there are users, only who has proven the passphrase of one comes so far.
+        let proven = !self.service.rules.users.is_empty();
+        let ask = Ask::session(MEMORY + asked.request_len as u64).proven(proven);
         let gate = &self.service.shared.gate;
         let grant = gate.admit(policy::TWAMP, self.peer.ip(), ask, clock::steady()).map_err(|why| {
             audit::refused(policy::TWAMP, self.peer, why);
             Accept::Temporary
         })?;
-        if !self.service.rules.users.is_empty() {
+        if proven {
             gate.right_key(self.peer.ip());
+            self.grant.set_proven();
         }
         let room = asked.request_len.max(128);
         let bind = |port| {

@@ -6,6 +6,7 @@ use crate::departures::{Departures, UNDER_WAY};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::{Mode, Pacing};
 use crate::privilege::{Capability, how_to_grant, needs};
+use crate::sockets::is_prohibition;
 use crate::stamp::{Stamps, Ways, flags};
 use crate::sys::{self, BATCH, Inbox};
 use crate::twoway::socket::{self, Carrier, Marking, Prepared};
@@ -120,6 +121,14 @@ pub enum PingError {
          and port through?"
     )]
     Prohibited(SocketAddr),
+    /// A connection cannot be made: there is no route, or a host on the way says that there is none or that it may not be.
+    #[error("{to}: {source}; is there a route to it, and does a firewall on the way prohibit this port?")]
+    Unreachable {
+        /// The far host.
+        to: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// The result of a test.
@@ -374,12 +383,6 @@ pub fn run_on<P: Protocol>(
     let outcome = pinger.finish_up();
     unsent += outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
     Ok(Measured { outcome, local, stamps, host, ending, unsent, refused, prohibited })
-}
-
-/// Whether the system reports so that a host on the way prohibits this traffic (ICMP codes 9, 10 and 13; of ICMPv6, 1).
-/// What is unreachable for another reason is no error of the socket.
-fn is_prohibition(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
 }
 
 /// Sends `bytes`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and

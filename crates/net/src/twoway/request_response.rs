@@ -38,6 +38,7 @@ pub fn run(
     let to = link.to;
     let fail = |source: io::Error| match source.kind() {
         io::ErrorKind::ConnectionRefused => PingError::Refused(to),
+        _ if sockets::is_prohibition(&source) => PingError::Unreachable { to, source },
         _ => PingError::Send { to, source },
     };
     let stopped = || stop.load(Ordering::Acquire);

@@ -2,7 +2,7 @@
 
 use super::wire::{Message, Refusal, WireError};
 use super::{MAX_FRAME, VERSION};
-use crate::jitlat::auth::{Key, SEAL_LEN, Seal, Side, Transcript};
+use crate::jitlat::auth::{Key, Keys, SEAL_LEN, Seal, Side, Transcript};
 
 /// Why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +41,9 @@ pub enum DigestError {
 #[derive(Debug)]
 pub(crate) struct Channel {
     side: Side,
+    /// Those that the other side may prove.
+    keys: Keys,
+    /// The one of this conversation.
     key: Option<Key>,
     transcript: Transcript,
     outgoing: Option<Seal>,
@@ -49,15 +52,24 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The end of `side`, which has `key`.
-    pub fn new(side: Side, key: Option<Key>) -> Channel {
-        let transcript = Transcript::default();
-        Channel { side, key, transcript, outgoing: None, incoming: None, bytes: Vec::new() }
+    /// The collector's end, with its key.
+    pub fn of_collector(key: Option<Key>) -> Channel {
+        Channel { key: key.clone(), ..Channel::new(Side::Client, key.into()) }
     }
 
-    /// Whether there is a key.
+    /// The exporter's end; the collector proves one of `keys`.
+    pub fn of_exporter(keys: Keys) -> Channel {
+        Channel::new(Side::Server, keys)
+    }
+
+    fn new(side: Side, keys: Keys) -> Channel {
+        let transcript = Transcript::default();
+        Channel { side, keys, key: None, transcript, outgoing: None, incoming: None, bytes: Vec::new() }
+    }
+
+    /// Whether a key is needed.
     pub fn keyed(&self) -> bool {
-        self.key.is_some()
+        !self.keys.is_empty()
     }
 
     /// Appends the frame of a message.
@@ -125,9 +137,12 @@ impl Channel {
         self.transcript.clone()
     }
 
-    /// Whether `proof` is the other side's over the transcript `said`.
-    pub fn proves(&self, said: &Transcript, proof: &[u8; 32]) -> bool {
-        self.key.as_ref().is_some_and(|k| said.verify(k, self.side.other(), proof))
+    /// The name of the peer whose key `proof` proves, over the transcript `said`: that key is the one of this conversation
+    /// from here on. `None`: it is none of them.
+    pub fn proved(&mut self, said: &Transcript, proof: &[u8; 32]) -> Option<String> {
+        let (name, key) = self.keys.find(|key| said.verify(key, self.side.other(), proof))?;
+        self.key = Some(key.clone());
+        Some(name.clone())
     }
 
     /// Seals everything from here on, if there is a key; returns the salt of packet names, which both sides now share.

@@ -3,7 +3,7 @@
 use super::channel::{Channel, DigestError};
 use super::wire::{Entries, Listen, Message, Rule, Totals};
 use super::{ALIVE, SILENCE, VERSION};
-use crate::jitlat::auth::{Key, Side, Transcript};
+use crate::jitlat::auth::{Key, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::time::WallTime;
@@ -82,7 +82,7 @@ pub struct Collector {
 impl Collector {
     /// Starts a conversation; `nonce` must be fresh random bytes.
     pub fn new(ask: Listen, key: Option<Key>, nonce: [u8; 16], now: Tick) -> Collector {
-        let channel = Channel::new(Side::Client, key);
+        let channel = Channel::of_collector(key);
         let outbox = VecDeque::from([channel.hello(nonce)]);
         Collector {
             channel,
@@ -138,7 +138,7 @@ impl Collector {
                 }
             }
             (Phase::Proving(said), Message::Proof(proof)) => {
-                if !self.channel.proves(said, &proof) {
+                if self.channel.proved(said, &proof).is_none() {
                     return Err(DigestError::Proof);
                 }
                 self.ask();

@@ -3,7 +3,7 @@
 use super::channel::{Channel, DigestError};
 use super::wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals, fits};
 use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
-use crate::jitlat::auth::{Key, Side, Transcript};
+use crate::jitlat::auth::{Keys, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
 use jitlat_core::passive::PacketPreview;
@@ -37,6 +37,8 @@ pub enum ExporterInput<'a> {
 /// A request of an exporter to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExporterEvent {
+    /// The collector proved the key of the peer of this name.
+    Proved(String),
     /// Start the capture; packet names use this salt. Answer with `Listening` or `Refuse`.
     Listen(Listen, u64),
     /// From now on, report digests by this rule.
@@ -86,11 +88,11 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Waits for a collector that has `key`; reports at most `rate` digests a second. `nonce` must be fresh random
+    /// Waits for a collector that has one of `keys`; reports at most `rate` digests a second. `nonce` must be fresh random
     /// bytes.
-    pub fn new(key: Option<Key>, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
+    pub fn new(keys: Keys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
-            channel: Channel::new(Side::Server, key),
+            channel: Channel::of_exporter(keys),
             nonce,
             state: Phase::Greeting,
             outbox: VecDeque::new(),
@@ -112,7 +114,7 @@ impl Exporter {
     /// The bytes for a collector that is refused before a conversation begins.
     pub fn turn_away(why: Refusal, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        Channel::new(Side::Server, None).write(&Message::Refused(why, text.to_owned()), &mut out);
+        Channel::of_exporter(Keys::default()).write(&Message::Refused(why, text.to_owned()), &mut out);
         out
     }
 
@@ -192,10 +194,11 @@ impl Exporter {
                 self.state = if self.channel.keyed() { Phase::Proving } else { Phase::Sealing };
             }
             (Phase::Proving, Message::Proof(proof)) => {
-                if !self.channel.proves(said, &proof) {
+                let Some(name) = self.channel.proved(said, &proof) else {
                     self.refuse(Refusal::Key, "not the same key", Some(DigestError::Proof));
                     return Ok(());
-                }
+                };
+                self.events.push_back(ExporterEvent::Proved(name));
                 self.outbox.extend(self.channel.proof());
                 self.state = Phase::Sealing;
             }

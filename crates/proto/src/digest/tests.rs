@@ -1,5 +1,5 @@
 use super::*;
-use crate::jitlat::auth::Key;
+use crate::jitlat::auth::{Key, Keys};
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::SteadyTime;
@@ -45,11 +45,11 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(client: Option<Key>, server: Option<Key>) -> Pair {
+    fn new(client: Option<Key>, server: impl Into<Keys>) -> Pair {
         let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200 };
         Pair {
             collector: Collector::new(ask, client, [1; 16], tick(0)),
-            exporter: Exporter::new(server, 1000, [2; 16], tick(0)),
+            exporter: Exporter::new(server.into(), 1000, [2; 16], tick(0)),
             now: 0,
             received: Vec::new(),
             asked: Vec::new(),
@@ -116,6 +116,9 @@ fn a_whole_conversation_with_and_without_a_key() {
             panic!("{:?} {:?}", p.received, p.asked)
         };
         assert_eq!(interface, "eth0");
+        let proved = ExporterEvent::Proved("any".into());
+        assert_eq!(p.asked.contains(&proved), k.is_some());
+        p.asked.retain(|asked| *asked != proved);
         assert!(matches!(&p.asked[0], ExporterEvent::Listen(ask, s) if ask.available == 200 && *s == salt));
         let g = PacketPreview {
             at: WallTime(5),
@@ -169,6 +172,25 @@ fn who_has_not_the_key_learns_nothing() {
 }
 
 #[test]
+fn each_peer_has_a_key_of_its_own() {
+    let mut keys = Keys::default();
+    for (name, text) in [("probe-1", "0123456789abcdef"), ("probe-2", "fedcba9876543210")] {
+        keys.add(name, key(text).unwrap());
+    }
+    for (text, name) in [("0123456789abcdef", "probe-1"), ("fedcba9876543210", "probe-2")] {
+        let mut p = Pair::new(key(text), keys.clone());
+        p.step(1, 100);
+        // The exporter's proof and its seals are by the collector's key, or this would not come.
+        assert!(matches!(p.received[..], [CollectorEvent::Listening { .. }]), "{:?}", p.received);
+        assert_eq!(p.asked[0], ExporterEvent::Proved(name.to_owned()));
+    }
+    let mut p = Pair::new(key("a key of nobody here"), keys);
+    p.step(1, 100);
+    assert!(matches!(p.received[..], [CollectorEvent::Failed(DigestError::Refused(Refusal::Key, _))]));
+    assert_eq!(p.asked, [ExporterEvent::Over(Some(DigestError::Proof))]);
+}
+
+#[test]
 fn an_altered_byte_ends_a_sealed_conversation() {
     let k = key("0123456789abcdef");
     for tamper in [0, 10, 30, 80, 100] {
@@ -198,14 +220,14 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
 #[test]
 fn a_sign_of_life_is_no_request() {
     let (k, mut out) = (None, Vec::new());
-    let mut exporter = Exporter::new(k.clone(), 1000, [2; 16], tick(0));
-    let mut peer = channel::Channel::new(crate::jitlat::auth::Side::Client, k);
+    let mut exporter = Exporter::new(Keys::from(k.clone()), 1000, [2; 16], tick(0));
+    let mut peer = channel::Channel::of_collector(k);
     peer.write(&Message::Alive, &mut out);
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
     // Bytes that make no message are not enough: one a second does not keep a connection.
-    let mut exporter = Exporter::new(None, 1000, [2; 16], tick(0));
+    let mut exporter = Exporter::new(Keys::default(), 1000, [2; 16], tick(0));
     exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
     for second in 1..=10 {
         exporter.handle(tick(second * 1000), ExporterInput::Bytes(&[1]));

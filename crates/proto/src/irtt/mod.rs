@@ -21,7 +21,7 @@ pub use client::{Client, Failure, IrttOptions};
 pub use fill::Fill;
 pub use packet::Key;
 pub use params::{Clocks, Params, StampAt, Stats};
-pub use server::{AllowStamps, Reaction, Rules, SESSION_BYTES, Server};
+pub use server::{AllowStamps, MAX_KEYS, Reaction, Rules, SESSION_BYTES, Server};
 
 /// UDP port of a server.
 pub const PORT: u16 = 2112;

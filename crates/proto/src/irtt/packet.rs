@@ -40,7 +40,7 @@ mod field {
     pub const HMAC: Field<[u8; HMAC_LEN]> = FLAGS.then();
 }
 
-/// The key of a server: one for all its clients.
+/// A key of a server and its clients.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Vec<u8>);
 
@@ -52,6 +52,12 @@ impl Key {
         let pairs = digits.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?));
         bytes.collect::<Option<Vec<u8>>>().map(Key)
+    }
+
+    /// Whether the HMAC of this packet is this key's. Constant time.
+    pub(crate) fn has_signed(&self, packet: &[u8]) -> bool {
+        let tag = field::HMAC.read(packet);
+        tag.is_some_and(|tag| self.mac(packet).verify_slice(&tag).is_ok())
     }
 
     /// Over a packet whose HMAC is zero and whose flag says that there is one.
@@ -115,19 +121,24 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Reads the fields that come first.
     pub fn parse(datagram: &'a [u8], key: Option<&Key>) -> Result<Packet<'a>, Unreadable> {
+        let packet = Packet::read(datagram, key.is_some())?;
+        match key {
+            Some(key) if !key.has_signed(datagram) => Err(Unreadable::Forged),
+            _ => Ok(packet),
+        }
+    }
+
+    /// The same without verifying the HMAC, which is there if `signed`: see [`Key::has_signed`].
+    pub(crate) fn read(datagram: &'a [u8], signed: bool) -> Result<Packet<'a>, Unreadable> {
         let flags = field::FLAGS.read(datagram).ok_or(Unreadable::Foreign)?;
         if field::MAGIC.read(datagram) != Some(MAGIC) || flags & !flag::ALL != 0 {
             return Err(Unreadable::Foreign);
         }
-        let body = match (key, flags & flag::HMAC != 0) {
-            (None, false) => &datagram[field::HMAC.start()..],
-            (Some(key), true) => {
-                let tag = field::HMAC.read(datagram).ok_or(Unreadable::Foreign)?;
-                key.mac(datagram).verify_slice(&tag).map_err(|_| Unreadable::Forged)?;
-                &datagram[field::HMAC.end()..]
-            }
-            _ => return Err(Unreadable::Forged),
-        };
+        if signed != (flags & flag::HMAC != 0) {
+            return Err(Unreadable::Forged);
+        }
+        let start = if signed { field::HMAC.end() } else { field::HMAC.start() };
+        let body = datagram.get(start..).ok_or(Unreadable::Foreign)?;
         Ok(Packet { flags: flags & !flag::HMAC, body })
     }
 

@@ -158,7 +158,7 @@ impl Case {
 
     /// The options of the recorded server.
     fn rules(&self) -> Rules {
-        let rules = Rules { key: self.key(), interval: Span::millis(5), ..trusting() };
+        let rules = Rules { keys: self.key().into(), interval: Span::millis(5), ..trusting() };
         let ms = Span::millis;
         match self.name {
             "length-172-echo-fill" => Rules { fill: Fill::None, ..rules },
@@ -465,8 +465,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
 /// than requests, or disproportionately many.
 #[test]
 fn hand_made_packets() {
-    let granted = |name: &str, key| {
-        let mut server = Server::new(Rules { key, ..trusting() }, [7; 32], SteadyTime(0));
+    let granted = |name: &str, key: Option<Key>| {
+        let mut server = Server::new(Rules { keys: key.into(), ..trusting() }, [7; 32], SteadyTime(0));
         let mut answers = Vec::new();
         let datagrams = capture(name);
         let mut recorded = datagrams.iter().filter(|d| !d.to_server);

@@ -9,6 +9,7 @@ use super::received::Received;
 use crate::access::{self, answerable};
 use crate::accounts::{Accounts, ClientLimits};
 use crate::machine::Tick;
+use crate::policy::Keys;
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use hmac::{Hmac, KeyInit, Mac};
@@ -33,6 +34,11 @@ const IDLE: Span = Span::seconds(5);
 /// with more digits.
 pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 
+/// Keys that a server can have: a packet that opens a session is tried against each.
+pub const MAX_KEYS: usize = 64;
+/// Bytes of a request that opens a session, at most, if there are several keys: what it asks for has a few dozen.
+const LONGEST_OPEN: usize = 512;
+
 /// Bytes of memory that a session takes, at most.
 pub const SESSION_BYTES: u64 = 1024;
 
@@ -51,8 +57,9 @@ pub enum AllowStamps {
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Answer only packets signed with this key.
-    pub key: Option<Key>,
+    /// Answer only packets signed with one of these keys, of which the first [`MAX_KEYS`] count. A session stays with the
+    /// key that opened it.
+    pub keys: Keys<Key>,
     /// Longest test; zero = any.
     pub duration: Span,
     /// Shortest interval: granted to clients that request a shorter one; requests that come faster are not answered.
@@ -82,7 +89,7 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
-            key: None,
+            keys: Keys::default(),
             duration: Span::ZERO,
             interval: Span::millis(10),
             burst: 5,
@@ -128,6 +135,16 @@ impl Rules {
         Some(granted)
     }
 
+    /// The key at this place.
+    fn key(&self, place: Option<usize>) -> Option<&Key> {
+        self.keys.get(place?).map(|(_, key)| key)
+    }
+
+    /// The peer that has it.
+    fn peer(&self, place: Option<usize>) -> Option<&str> {
+        self.keys.get(place?).map(|(name, _)| name.as_str())
+    }
+
     fn longest_interval(&self) -> Span {
         if self.timeout > Span::ZERO { Span(self.timeout.0 / INTERVALS_IN_TIMEOUT) } else { Span(i64::MAX) }
     }
@@ -144,6 +161,8 @@ impl Rules {
 #[derive(Clone, Debug)]
 struct Session {
     client: SocketAddr,
+    /// The place of its key among those of the rules; `None` if there are none.
+    key: Option<usize>,
     params: Params,
     layout: EchoLayout,
     filler: Filler,
@@ -191,8 +210,10 @@ pub enum Reaction {
 }
 
 /// A test whose first request came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
+    /// The name of the peer that has its key; `None`: no key is needed.
+    pub peer: Option<String>,
     /// How long it lasts; zero: not stated.
     pub duration: Span,
     /// Between two requests; zero: not stated.
@@ -205,7 +226,8 @@ impl core::fmt::Display for Begun {
             Span::ZERO => "not stated".to_owned(),
             _ => units::duration(span),
         };
-        write!(f, "session: duration {}, interval {}", stated(self.duration), stated(self.interval))
+        write!(f, "session: duration {}, interval {}", stated(self.duration), stated(self.interval))?;
+        self.peer.as_ref().map_or(Ok(()), |peer| write!(f, ", the key of {peer}"))
     }
 }
 
@@ -268,22 +290,23 @@ impl Server {
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
-        let packet = Packet::parse(datagram, self.rules.key.as_ref()).map_err(|e| match e {
+        let packet = Packet::read(datagram, !self.rules.keys.is_empty()).map_err(|e| match e {
             Unreadable::Foreign => Silence::Foreign,
             Unreadable::Forged => Silence::Forged,
         })?;
+        let key = self.verify(datagram, &packet)?;
         if packet.flags & flag::REPLY != 0 {
             return Err(Silence::Loop);
         }
         let start = out.len();
         let reaction = match packet.flags {
-            flag::OPEN => self.open(&packet, true, arrival, now, out),
+            flag::OPEN => self.open(&packet, key, true, arrival, now, out),
             // "No test": answers whether it would be opened, and how.
-            open if open == flag::OPEN | flag::CLOSE => self.open(&packet, false, arrival, now, out),
+            open if open == flag::OPEN | flag::CLOSE => self.open(&packet, key, false, arrival, now, out),
             flag::CLOSE => self.close(&packet, arrival),
             _ => self.echo(datagram, &packet, arrival, now, out),
         }?;
-        packet::sign(self.rules.key.as_ref(), &mut out[start..]);
+        packet::sign(self.rules.key(key), &mut out[start..]);
         if packet.flags & flag::OPEN == 0 && out.len() - start > datagram.len() {
             out.truncate(start);
             return Err(Silence::Short);
@@ -291,9 +314,30 @@ impl Server {
         Ok(reaction)
     }
 
+    /// The place of the key that signed this packet; `None` if no key is needed. What belongs to a session is signed with
+    /// its key and no other.
+    fn verify(&self, datagram: &[u8], packet: &Packet<'_>) -> Result<Option<usize>, Silence> {
+        let keys = &self.rules.keys;
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let has_signed = |key: &Key| key.has_signed(datagram);
+        let place = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
+            let (token, _) = packet.token().ok_or(Silence::Foreign)?;
+            let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
+            session.key.filter(|place| self.rules.key(Some(*place)).is_some_and(has_signed))
+        } else if keys.len() > 1 && datagram.len() > LONGEST_OPEN {
+            None
+        } else {
+            keys.position(has_signed).filter(|place| *place < MAX_KEYS)
+        };
+        place.map(Some).ok_or(Silence::Forged)
+    }
+
     fn open(
         &mut self,
         packet: &Packet<'_>,
+        key: Option<usize>,
         test: bool,
         arrival: &Arrival,
         now: Tick,
@@ -310,22 +354,29 @@ impl Server {
         if self.opens.take(client, 0, now.steady).is_err() {
             return Err(Silence::Limited);
         }
-        let head = usize::from(self.rules.key.is_some()) * packet::HMAC_LEN + packet::SHORTEST;
+        let head = usize::from(key.is_some()) * packet::HMAC_LEN + packet::SHORTEST;
         let (received, answer) = (head + packet.body.len(), head + TOKEN_LEN + params.len());
         let trusted = self.rules.trusted.iter().any(|network| network.contains(arrival.from.ip()));
         if !trusted && !self.addresses.may_answer(client, received, answer, now.steady) {
             return Err(Silence::Short);
         }
         let tos = granted.tos as u8;
-        let (token, close) = if test { (self.admit(granted, arrival, now)?, 0) } else { (0, flag::CLOSE) };
-        packet::begin(flag::OPEN | flag::REPLY | close, self.rules.key.as_ref(), out);
+        let (token, close) =
+            if test { (self.admit(granted, key, arrival, now)?, 0) } else { (0, flag::CLOSE) };
+        packet::begin(flag::OPEN | flag::REPLY | close, self.rules.key(key), out);
         out.extend(token.to_le_bytes());
         out.extend(params);
         Ok(Reaction::Answer { tos })
     }
 
     /// Creates a session, replacing one that was never used or is idle if necessary. Returns its token.
-    fn admit(&mut self, params: Params, arrival: &Arrival, now: Tick) -> Result<u64, Silence> {
+    fn admit(
+        &mut self,
+        params: Params,
+        key: Option<usize>,
+        arrival: &Arrival,
+        now: Tick,
+    ) -> Result<u64, Silence> {
         self.sweep(now.steady);
         let client = access::Client::of(arrival.from.ip());
         if self.per_client.get(&client).copied().unwrap_or(0) >= self.rules.sessions_per_client {
@@ -344,6 +395,7 @@ impl Server {
         let fill = if params.fill.is_empty() { None } else { params.fill.parse().ok() };
         let session = Session {
             client: arrival.from,
+            key,
             layout: EchoLayout::new(&params),
             filler: Filler::new(fill.unwrap_or_else(|| self.rules.fill.clone()), token),
             params,
@@ -444,7 +496,8 @@ impl Server {
         }
         if session.first.is_none() {
             let Params { duration, interval, .. } = session.params;
-            self.begun = Some(Begun { duration, interval });
+            let peer = rules.peer(session.key).map(str::to_owned);
+            self.begun = Some(Begun { peer, duration, interval });
             self.addresses.prove(access::Client::of(arrival.from.ip()), now.steady);
         }
         let first = *session.first.get_or_insert(now.steady);
@@ -464,7 +517,7 @@ impl Server {
         };
         let start = out.len();
         let close = if over { flag::CLOSE } else { 0 };
-        packet::begin(flag::REPLY | close, rules.key.as_ref(), out);
+        packet::begin(flag::REPLY | close, rules.key(session.key), out);
         out.extend(token.to_le_bytes());
         session.layout.write(&Echo { seq: asked.seq, count, window, received, midpoint, sent }, out);
         // The payload: as long as negotiated, but not longer than that of the request.

@@ -3,7 +3,7 @@
 
 use super::client::Failure;
 use super::packet::{self, Echo, EchoLayout, Packet, flag};
-use super::server::{AllowStamps, Reaction, Rules, Server};
+use super::server::{AllowStamps, MAX_KEYS, Reaction, Rules, Server};
 use super::*;
 use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
@@ -31,7 +31,7 @@ struct Host {
 
 impl Host {
     fn new(rules: Rules) -> Host {
-        let key = rules.key.clone();
+        let key = rules.keys.get(0).map(|(_, key)| key.clone());
         Host { server: Server::new(rules, [7; 32], SteadyTime(0)), key }
     }
 
@@ -62,9 +62,9 @@ impl Host {
         ms: i64,
     ) -> Result<(u8, Echo), Silence> {
         let layout = EchoLayout::new(params);
-        let bytes = packet(0, Some(token), |out| layout.write(&Echo { seq, ..Echo::default() }, out), None);
-        let answer = self.say(from, &bytes, ms)?;
-        let packet = Packet::parse(&answer, None).unwrap();
+        let write = |out: &mut Vec<u8>| layout.write(&Echo { seq, ..Echo::default() }, out);
+        let answer = self.say(from, &packet(0, Some(token), write, self.key.as_ref()), ms)?;
+        let packet = Packet::parse(&answer, self.key.as_ref()).unwrap();
         assert_eq!(packet.token().unwrap().0, token);
         Ok((packet.flags, layout.read(packet.token().unwrap().1).unwrap()))
     }
@@ -284,6 +284,61 @@ fn irtts_client_gets_its_session_with_its_second_request_and_then_at_once() {
     assert!(Host::new(Rules { trusted, ..Rules::default() }).say(CLIENT, &open, 0).is_ok());
 }
 
+#[test]
+fn a_session_stays_with_the_key_that_opened_it() {
+    let [first, second, wrong] = ["one", "two", "three"].map(|text| Key::new(text).unwrap());
+    let mut keys = crate::policy::Keys::default();
+    keys.add("probe-1", first.clone());
+    keys.add("probe-2", second.clone());
+    let mut host = Host::new(Rules { keys, ..Rules::default() });
+    for (k, key, peer) in [(0, &first, "probe-1"), (1, &second, "probe-2")] {
+        host.key = Some(key.clone());
+        let (token, params) = host.open(CLIENT, &asked(), k).unwrap();
+        assert!(host.echo(CLIENT, token, &params, 0, 100).is_ok());
+        let begun = host.server.take_begun().unwrap();
+        assert_eq!(begun.to_string(), format!("session: duration 1 s, interval 0.02 s, the key of {peer}"));
+        // The key of the other peer is as good as none for it.
+        host.key = Some(if k == 0 { second.clone() } else { first.clone() });
+        assert_eq!(host.echo(CLIENT, token, &params, 1, 200), Err(Silence::Forged));
+        let close = packet(flag::CLOSE, Some(token), |_| (), host.key.as_ref());
+        assert_eq!(host.say(CLIENT, &close, 210), Err(Silence::Forged));
+        host.key = Some(key.clone());
+        assert!(host.echo(CLIENT, token, &params, 2, 300).is_ok());
+    }
+    let sessions = host.server.sessions();
+    for key in [Some(wrong), None] {
+        let open = packet(flag::OPEN, None, |out| asked().write_padded(out), key.as_ref());
+        assert_eq!(host.say(CLIENT, &open, 400), Err(Silence::Forged));
+    }
+    assert_eq!(host.server.sessions(), sessions);
+}
+
+/// What one packet can cost is bounded: keys beyond the most, and long packets to be tried against each, are not.
+#[test]
+fn few_keys_are_tried_against_short_packets() {
+    let key = |k: usize| Key::new(&format!("key {k}")).unwrap();
+    let host = |count: usize| {
+        let mut keys = crate::policy::Keys::default();
+        (0..count).for_each(|k| keys.add(format!("probe-{k}"), key(k)));
+        Host::new(Rules { keys, ..Rules::default() })
+    };
+    let long = |key: &Key| {
+        let padded = |out: &mut Vec<u8>| {
+            asked().write_padded(out);
+            (0..40).for_each(|_| asked().write(out));
+        };
+        packet(flag::OPEN, None, padded, Some(key))
+    };
+    assert!(long(&key(0)).len() > 512, "{}", long(&key(0)).len());
+    assert!(host(1).say(CLIENT, &long(&key(0)), 0).is_ok());
+    let mut many = host(MAX_KEYS + 1);
+    assert_eq!(many.say(CLIENT, &long(&key(0)), 0), Err(Silence::Forged));
+    for (k, served) in [(0, true), (MAX_KEYS - 1, true), (MAX_KEYS, false)] {
+        many.key = Some(key(k));
+        assert_eq!(many.open(CLIENT, &asked(), 10).is_ok(), served, "{k}");
+    }
+}
+
 /// By design irtt answers 16 bytes with as many as were agreed on.
 #[test]
 fn answers_are_no_longer_than_requests() {
@@ -361,7 +416,7 @@ proptest! {
         ),
     ) {
         let key = key.then(|| Key::new("secret").unwrap());
-        let rules = Rules { key: key.clone(), sessions: 4, sessions_per_client: 3, ..Rules::default() };
+        let rules = Rules { keys: key.clone().into(), sessions: 4, sessions_per_client: 3, ..Rules::default() };
         let mut server = Server::new(rules, [1; 32], SteadyTime(0));
         let mut tokens = vec![0];
         let mut ms = 0;

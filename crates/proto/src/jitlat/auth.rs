@@ -42,38 +42,8 @@ pub enum BadKey {
     Repeated,
 }
 
-/// The keys of a server, each with the name of the peer that has it. Without any, no key is needed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys(Vec<(String, Key)>);
-
-impl Keys {
-    /// Adds the key of the peer `name`.
-    pub fn add(&mut self, name: impl Into<String>, key: Key) {
-        self.0.push((name.into(), key));
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The names of the peers, in the order of their keys.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
-    }
-
-    /// The first key that `proves` accepts, with the name of its peer.
-    pub(crate) fn find(&self, proves: impl Fn(&Key) -> bool) -> Option<&(String, Key)> {
-        self.0.iter().find(|(_, key)| proves(key))
-    }
-}
-
-impl From<Option<Key>> for Keys {
-    /// One key of all peers, or none.
-    fn from(key: Option<Key>) -> Keys {
-        Keys(key.into_iter().map(|key| ("any".to_owned(), key)).collect())
-    }
-}
+/// The keys of a server, each with the name of the peer that has it.
+pub type Keys = crate::policy::Keys<Key>;
 
 impl Key {
     /// The key in a key file: its bytes, without white space at either end.

@@ -92,6 +92,8 @@ pub struct Claim {
     pub sent: Load,
     /// The streams that it receives.
     pub received: Load,
+    /// Whether the client has proven a key.
+    pub proven: bool,
 }
 
 /// What a server has under an identifier.
@@ -157,7 +159,8 @@ impl SessionTable {
         let client = Client::of(claim.client);
         self.check_rates(client, &claim)?;
         let grant = loop {
-            match self.gate.admit(ONE_WAY, claim.client, Ask::session(claim.memory), now) {
+            match self.gate.admit(ONE_WAY, claim.client, Ask::session(claim.memory).proven(claim.proven), now)
+            {
                 Ok(grant) => break grant,
                 Err(refusal) if !self.drop_oldest(client) => return Err(refusal),
                 Err(_) => {}
@@ -199,7 +202,7 @@ impl SessionTable {
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
             entry.grant.shrink(entry.memory);
-            entry.grant.touch(now);
+            entry.grant.hear(now);
             (entry.sent, entry.received) = Default::default();
             entry.kept = Some((results, until));
         }
@@ -212,6 +215,13 @@ impl SessionTable {
             entry.grant.touch(now);
         }
         entry.grant.is_evicted()
+    }
+
+    /// The client of `id` says at `now` that it is still there.
+    pub fn hear(&self, id: SessionId, now: SteadyTime) {
+        if let Some(entry) = self.sessions.get(&id) {
+            entry.grant.hear(now);
+        }
     }
 
     /// The results of `id`. Knowing the identifier is enough to get them, because a client's address may have changed.
@@ -279,7 +289,14 @@ mod tests {
 
     fn admit(l: &mut SessionTable, id: u64, client: &str, memory: u64, now: i64) -> Result<(), &'static str> {
         let (sent, received) = Default::default();
-        let claim = Claim { id: SessionId(id), client: client.parse().unwrap(), memory, sent, received };
+        let claim = Claim {
+            id: SessionId(id),
+            client: client.parse().unwrap(),
+            memory,
+            sent,
+            received,
+            proven: false,
+        };
         l.admit(claim, SteadyTime(now)).map_err(|r| match r {
             Refusal::Limit(limit) => limit.limit,
             other => panic!("{other}"),
@@ -312,8 +329,14 @@ mod tests {
         let mut admit = |id, client: &str, sent, received| {
             let load = |packets| Load { packets, bits: packets * 100 };
             let client = client.parse().unwrap();
-            let claim =
-                Claim { id: SessionId(id), client, memory: 0, sent: load(sent), received: load(received) };
+            let claim = Claim {
+                id: SessionId(id),
+                client,
+                memory: 0,
+                sent: load(sent),
+                received: load(received),
+                proven: false,
+            };
             let refused = table.admit(claim, SteadyTime(0)).map_err(|r| r.to_string());
             if id == 3 {
                 table.keep(SessionId(2), results(), SteadyTime(0));
@@ -410,7 +433,14 @@ mod tests {
             let mut table = SessionTable::sharing(limits, Gate::new(policy));
             let mut admit = |id, client: &str| {
                 let (client, sent) = (client.parse().unwrap(), load(6));
-                let claim = Claim { id: SessionId(id), client, memory: 0, sent, received: Load::default() };
+                let claim = Claim {
+                    id: SessionId(id),
+                    client,
+                    memory: 0,
+                    sent,
+                    received: Load::default(),
+                    proven: false,
+                };
                 table.admit(claim, SteadyTime(0)).map_err(|r| r.to_string())
             };
             (admit(1, A), admit(2, B).map_err(|why| why.split(' ').next().unwrap_or_default().to_owned()))

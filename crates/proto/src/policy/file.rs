@@ -10,7 +10,8 @@
 //! assert_eq!(policy.service(STAMP).client.packets, Some(2000));
 //!
 //! let mut again = Policy::default();
-//! PolicyFile::parse(&write(&policy, SERVICES, |_| true))?.apply(&mut again, SERVICES)?;
+//! let files = PolicyFile::default();
+//! PolicyFile::parse(&write(&policy, SERVICES, |_| true, &files))?.apply(&mut again, SERVICES)?;
 //! assert_eq!(again.service(STAMP), policy.service(STAMP));
 //! # Ok::<(), jitlat_proto::policy::file::FileError>(())
 //! ```
@@ -49,7 +50,7 @@ pub struct ServiceTable {
     deny: Vec<String>,
     /// File with its key or users.
     pub key_file: Option<PathBuf>,
-    /// Key files of one-way tests, by the name of the peer, and of STAMP, by network.
+    /// Key files of one-way tests, IRTT and digests, by the name of the peer, and of STAMP, by network.
     pub keys: BTreeMap<String, PathBuf>,
     client: QuotaTable,
     total: QuotaTable,
@@ -224,10 +225,18 @@ impl QuotaTable {
     }
 }
 
-/// `policy` in the form of its file, with each of `services`; `serves`: which of them this server has at all.
-pub fn write(policy: &Policy, services: &[Service], serves: impl Fn(Service) -> bool) -> String {
+/// `policy` in the form of its file, with each of `services`; `serves`: which of them this server has at all; `files`: where
+/// the names of its key files are.
+pub fn write(
+    policy: &Policy,
+    services: &[Service],
+    serves: impl Fn(Service) -> bool,
+    files: &PolicyFile,
+) -> String {
     let mut text = String::from("# What jitlat serve grants: docs/security.md\n");
     text += &lists(&policy.networks);
+    let key_file = |path: &Option<PathBuf>| path.as_deref().map(name_of);
+    text += &entries([("key-file", key_file(&files.key_file))]);
     text += &quota("client", &policy.client);
     text += &quota("total", &policy.total);
     for service in services {
@@ -235,6 +244,15 @@ pub fn write(policy: &Policy, services: &[Service], serves: impl Fn(Service) -> 
         let _ = write!(text, "\n[services.{service}]\nserve = {}\n", !rules.off && serves(service));
         let _ = writeln!(text, "open = {}", rules.open);
         text += &lists(&rules.networks);
+        if let Some(table) = files.services.get(*service) {
+            text += &entries([("key-file", key_file(&table.key_file))]);
+            let keys =
+                table.keys.iter().map(|(peer, path)| format!("{} = {}\n", quoted(peer), name_of(path)));
+            let keys: String = keys.collect();
+            if !keys.is_empty() {
+                let _ = write!(text, "\n[services.{service}.keys]\n{keys}");
+            }
+        }
         text += &quota(&format!("services.{service}.client"), &rules.client);
         text += &quota(&format!("services.{service}.total"), &rules.total);
         let limit = |rate: u64, unlimited: u64| Some(rate).filter(|rate| *rate != unlimited);
@@ -279,9 +297,28 @@ fn most(n: u64) -> String {
 
 /// A table of what has a value; nothing if nothing has.
 fn rows<const N: usize>(name: &str, rows: [(&str, Option<String>); N]) -> String {
-    let rows: String =
-        rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?))).collect();
+    let rows = entries(rows);
     if rows.is_empty() { rows } else { format!("\n[{name}]\n{rows}") }
+}
+
+/// The rows of a table that have a value.
+fn entries<const N: usize>(rows: [(&str, Option<String>); N]) -> String {
+    rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?))).collect()
+}
+
+/// The name of a file, as a string of TOML.
+fn name_of(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// `text` as a string of TOML.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_ascii_control() => format!("\\u{:04X}", u32::from(c)),
+        c => c.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 #[cfg(test)]
@@ -306,7 +343,18 @@ mod tests {
         policy.total.duration = Some(Span(20_000_000_000_000_001));
         (policy.total.bytes, policy.client.sessions) = (Some(i64::MAX as u64), Some(i64::MAX as usize));
         policy.service(TCP).connection.packets_per_second = 3;
-        let read = applied(&write(&policy, SERVICES, |_| true)).unwrap();
+        let names = "key-file = \"all\"\n[services.digests]\nkey-file = \"a \\\"b\\\\c\\u0007\"\n[services.irtt.keys]\n\"x y\" = \"k\"";
+        let files = PolicyFile::parse(names).unwrap();
+        let shown = write(&policy, SERVICES, |_| true, &files);
+        let read = applied(&shown).unwrap();
+        let again = PolicyFile::parse(&shown).unwrap();
+        assert_eq!(again.key_file, files.key_file);
+        for (service, table) in &files.services {
+            assert_eq!(
+                (&again.services[service].key_file, &again.services[service].keys),
+                (&table.key_file, &table.keys)
+            );
+        }
         for service in SERVICES {
             assert_eq!(read.services[service], *policy.service(service));
         }

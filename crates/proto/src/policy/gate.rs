@@ -1,10 +1,12 @@
 //! [`Gate`]: what clients hold, counted against the [`Policy`].
 
 use super::proofs::WrongProofs;
+use super::wasted::WastedPlaces;
 use super::{Limit, Policy, Quota, Refusal, Scope, Service};
 use crate::access::Client;
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,20 +19,31 @@ pub struct Ask {
     pub sessions: usize,
     /// Bytes of memory.
     pub memory: u64,
+    /// Whether the client has proven a key: nobody without one takes its place.
+    pub proven: bool,
 }
 
 impl Ask {
     /// One connection.
-    pub const CONNECTION: Ask = Ask { connections: 1, sessions: 0, memory: 0 };
+    pub const CONNECTION: Ask = Ask { connections: 1, sessions: 0, memory: 0, proven: false };
 
     /// One session, with this many bytes of memory.
     pub fn session(memory: u64) -> Ask {
-        Ask { connections: 0, sessions: 1, memory }
+        Ask { connections: 0, sessions: 1, memory, proven: false }
+    }
+
+    /// The same for a client that has proven a key, if `proven`.
+    pub fn proven(self, proven: bool) -> Ask {
+        Ask { proven, ..self }
     }
 }
 
 /// Something may be idle for as long as it was in use, at least and at most for so long, before it makes room for others.
 const PATIENCE: (Span, Span) = (Span::millis(500), Span::seconds(10));
+/// The least for clients that wasted a place of late, beside one that did not.
+const PATIENCE_AGAIN: Span = Span::millis(50);
+/// How long a session may wait for its first packet while its client says that it is still there: several round trips.
+const BEGIN: Span = Span::seconds(2);
 
 /// Grants what the policy allows, and counts it until it is given back. Clones share the same counts.
 #[derive(Clone, Debug)]
@@ -47,6 +60,9 @@ struct State {
     granted: Vec<Held>,
     next: u64,
     proofs: WrongProofs,
+    wasted: WastedPlaces,
+    /// The latest time that was told.
+    now: Option<SteadyTime>,
 }
 
 /// Something granted.
@@ -62,19 +78,49 @@ struct Held {
 #[derive(Debug)]
 struct Activity {
     granted: SteadyTime,
-    /// When it was last used, ns on the steady clock.
-    last: AtomicI64,
+    /// When it was last used, and when its client was last heard of, ns on the steady clock.
+    used: AtomicI64,
+    heard: AtomicI64,
     busy: AtomicBool,
+    proven: AtomicBool,
     evicted: AtomicBool,
 }
 
 impl Activity {
-    /// How long it has been idle, in thousandths of how long it may be; `None`: it makes no room for others.
-    fn idle(&self, now: SteadyTime) -> Option<i64> {
-        let last = SteadyTime(self.last.load(Relaxed));
-        let patience = (last - self.granted).clamp(PATIENCE.0, PATIENCE.1);
-        let idle = now - last;
-        (!self.busy.load(Relaxed) && idle >= patience).then_some(idle.0 / (patience.0 / 1000))
+    fn new(granted: SteadyTime, proven: bool) -> Activity {
+        Activity {
+            granted,
+            used: AtomicI64::new(granted.0),
+            heard: AtomicI64::new(granted.0),
+            busy: AtomicBool::new(false),
+            proven: AtomicBool::new(proven),
+            evicted: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it was ever used.
+    fn was_used(&self) -> bool {
+        self.busy.load(Relaxed) || self.used.load(Relaxed) != self.granted.0
+    }
+
+    /// How long it has been idle, in thousandths of how long it may be; `None`: it makes no room for others. `begin`: how long
+    /// it may be unused at first; `again`: its client wasted a place of late.
+    fn idle(&self, now: SteadyTime, begin: Span, again: bool) -> Option<i64> {
+        if self.busy.load(Relaxed) {
+            return None;
+        }
+        let used = SteadyTime(self.used.load(Relaxed));
+        let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
+        let (least, longest) = (if again { PATIENCE_AGAIN } else { PATIENCE.0 }, PATIENCE.1);
+        let of = |idle: Span, patience: Span| (idle >= patience).then_some(idle.0 / (patience.0 / 1000));
+        let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
+        // Words alone keep it only so long.
+        let words = match (self.was_used(), again) {
+            (true, _) => longest,
+            (false, true) => least,
+            (false, false) => begin.max(least),
+        };
+        silent.max(of(now - used, words).filter(|_| heard > used))
     }
 }
 
@@ -90,7 +136,17 @@ pub struct Grant {
 impl Grant {
     /// It was used now: it is not idle.
     pub fn touch(&self, now: SteadyTime) {
-        self.activity.last.store(now.0, Relaxed);
+        self.activity.used.store(now.0, Relaxed);
+    }
+
+    /// Its client says now that it is still there: it is not idle, but if it is not used for ten seconds, whatever is said.
+    pub fn hear(&self, now: SteadyTime) {
+        self.activity.heard.store(now.0, Relaxed);
+    }
+
+    /// Its client has proven a key: it makes no room for those who have not.
+    pub fn set_proven(&self) {
+        self.activity.proven.store(true, Relaxed);
     }
 
     /// From now on it never makes room for others.
@@ -114,7 +170,15 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        self.gate.state().granted.retain(|held| held.number != self.number);
+        let mut state = self.gate.state();
+        let Some(place) = state.granted.iter().position(|held| held.number == self.number) else { return };
+        let held = state.granted.swap_remove(place);
+        if held.ask.sessions > 0
+            && !held.activity.was_used()
+            && let Some(now) = state.now
+        {
+            state.wasted.add(held.client, now);
+        }
     }
 }
 
@@ -189,7 +253,9 @@ impl Gate {
     }
 
     /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, what is idle of clients that
-    /// hold more than this one makes room: what has been idle longest, compared to how long it was in use.
+    /// hold more than this one makes room: what has been idle longest, compared to how long it was in use. Clients that
+    /// wasted a place within the last minute make room sooner, for those who did not; those who have proven a key, only for
+    /// others who have, and after those who have not.
     ///
     /// # Errors
     /// The rule that forbids it.
@@ -204,11 +270,12 @@ impl Gate {
         policy.admits(service, address)?;
         let client = Client::of(address);
         let mut state = self.state();
+        state.now = state.now.max(Some(now));
         if let Some(wait) = state.proofs.wait(client, now).filter(|_| ask.connections > 0) {
             return Err(Refusal::WrongKeys(wait));
         }
         while let Err(reached) = state.check(policy, service, client, ask) {
-            if !state.make_room(&reached, service, client, now) {
+            if !state.make_room(&reached, service, (client, ask.proven), now) {
                 return Err(Refusal::Limit(reached.limit));
             }
         }
@@ -218,12 +285,7 @@ impl Gate {
     fn grant(&self, state: &mut State, service: Service, client: Client, ask: Ask, now: SteadyTime) -> Grant {
         state.next += 1;
         let number = state.next;
-        let activity = Arc::new(Activity {
-            granted: now,
-            last: AtomicI64::new(now.0),
-            busy: AtomicBool::new(false),
-            evicted: AtomicBool::new(false),
-        });
+        let activity = Arc::new(Activity::new(now, ask.proven));
         state.granted.push(Held { number, service, client, ask, activity: Arc::clone(&activity) });
         Grant { gate: self.clone(), number, activity }
     }
@@ -300,8 +362,14 @@ impl State {
     }
 
     /// Evicts what has been idle longest, compared to how long it may be, of a client that holds more than `client`; false
-    /// if there is none, or if the limit is the client's own.
-    fn make_room(&mut self, reached: &Reached, service: Service, client: Client, now: SteadyTime) -> bool {
+    /// if there is none, or if the limit is the client's own. `proven`: `client` has proven a key.
+    fn make_room(
+        &mut self,
+        reached: &Reached,
+        service: Service,
+        (client, proven): (Client, bool),
+        now: SteadyTime,
+    ) -> bool {
         let Reached { scope, resource, .. } = reached;
         if scope.is_of_a_client() {
             return false;
@@ -309,16 +377,33 @@ impl State {
         let of = |held: &Held| {
             if scope.includes(held, service, client) { (resource.asked)(&held.ask) } else { 0 }
         };
-        let holds =
-            |whose: Client| -> u64 { self.granted.iter().filter(|held| held.client == whose).map(of).sum() };
-        let own = holds(client);
+        // Of each client: how much, and in how many pieces.
+        let mut holds: HashMap<Client, (u64, u64)> = HashMap::new();
+        for (held, amount) in self.granted.iter().map(|held| (held, of(held))).filter(|(_, n)| *n > 0) {
+            let (sum, count) = holds.entry(held.client).or_default();
+            (*sum, *count) = (sum.saturating_add(amount), *count + 1);
+        }
+        let own = holds.get(&client).map_or(0, |(sum, _)| *sum);
+        let is_better = !self.wasted.has(client, now);
         let idle = self.granted.iter().enumerate().filter_map(|(place, held)| {
-            let idle = held.activity.idle(now).filter(|_| of(held) > 0 && held.client != client)?;
-            (holds(held.client) > own).then_some((idle, place))
+            let (sum, count) = *holds.get(&held.client).filter(|_| of(held) > 0)?;
+            let has_proven = held.activity.proven.load(Relaxed);
+            if held.client == client || sum <= own || has_proven && !proven {
+                return None;
+            }
+            let again = is_better && self.wasted.has(held.client, now);
+            // Who holds several like it has a share of the time for each.
+            let begin = if held.ask.sessions > 0 { BEGIN } else { PATIENCE.1 };
+            let begin = Span(begin.0 / i64::try_from(count.max(1)).unwrap_or(i64::MAX));
+            let idle = held.activity.idle(now, begin, again)?;
+            Some((!has_proven, idle, place))
         });
-        let Some((_, place)) = idle.max() else { return false };
+        let Some((_, _, place)) = idle.max() else { return false };
         let held = self.granted.swap_remove(place);
         held.activity.evicted.store(true, Relaxed);
+        if !held.activity.was_used() {
+            self.wasted.add(held.client, now);
+        }
         true
     }
 }

@@ -18,12 +18,15 @@
 
 pub mod file;
 mod gate;
+mod keys;
 mod meters;
 mod proofs;
 mod quota;
+mod wasted;
 
 pub use crate::jitlat::limits::Refusal as Limit;
 pub use gate::{Ask, Gate, Grant, Table};
+pub use keys::Keys;
 pub use meters::Meters;
 pub use quota::{Quota, Scope};
 

@@ -1,4 +1,5 @@
 use super::*;
+use core::net::Ipv4Addr;
 use jitlat_core::SteadyTime;
 
 const A: &str = "192.0.2.1";
@@ -191,6 +192,152 @@ fn what_was_hardly_used_makes_room_before_what_stalls() {
     let silent = admit(B, 18);
     let _third = admit("198.51.100.1", 20);
     assert!(silent.is_evicted() && !used.is_evicted());
+}
+
+#[test]
+fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
+    let mut policy = Policy::default();
+    policy.service(ONE_WAY).total.sessions = Some(2);
+    let gate = Gate::new(policy);
+    let admit =
+        |address, s, proven| gate.admit(ONE_WAY, ip(address), Ask::session(0).proven(proven), second(s));
+    let trusted = admit(A, 0, true).unwrap();
+    let other = admit(B, 50, false).unwrap();
+    assert!(admit("198.51.100.1", 50, false).is_err(), "one is not idle, the other has proven a key");
+    // What is idle of those without a key goes first, however long the others have been idle.
+    let second_trusted = admit("198.51.100.1", 52, true).unwrap();
+    assert!(other.is_evicted() && !trusted.is_evicted());
+    assert!(admit("198.51.100.2", 99, false).is_err());
+    assert!(admit("198.51.100.2", 99, true).is_ok() && trusted.is_evicted() && !second_trusted.is_evicted());
+    // A connection is that of a key as soon as it is proven.
+    let mut policy = Policy::default();
+    policy.service(ONE_WAY).total.connections = Some(1);
+    let gate = Gate::new(policy);
+    let connect = |address, s| gate.admit(ONE_WAY, ip(address), Ask::CONNECTION, second(s));
+    let held = connect(A, 0).unwrap();
+    held.set_proven();
+    assert!(connect(B, 50).is_err() && !held.is_evicted());
+}
+
+#[test]
+fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
+    let at = |ms: i64| SteadyTime(ms * 1_000_000);
+    // How long the first client keeps all of `count` places that it has, if it is heard of every 100 ms and uses them every
+    // `period` ms from 100 ms to `last`.
+    let kept = |count: usize, period: i64, last: i64| {
+        let mut policy = Policy::default();
+        policy.service(ONE_WAY).total.sessions = Some(count);
+        let gate = Gate::new(policy);
+        let admit = |address, ms| gate.admit(ONE_WAY, ip(address), Ask::session(0), at(ms));
+        let held: Vec<Grant> = (0..count).map(|_| admit(A, 0).unwrap()).collect();
+        let lost = (0..600).map(|k| 100 * k).find(|ms| {
+            for grant in &held {
+                grant.hear(at(*ms));
+                if period > 0 && ms % period == 100 && *ms <= last {
+                    grant.touch(at(*ms));
+                }
+            }
+            admit(B, *ms).is_ok()
+        });
+        assert_eq!(held.iter().filter(|grant| grant.is_evicted()).count(), usize::from(lost.is_some()));
+        lost
+    };
+    assert_eq!(kept(1, 0, 0), Some(2000), "two for the first packet");
+    assert_eq!(kept(1, 4000, 20_100), Some(30_100), "ten seconds after the last packet");
+    assert_eq!(kept(1, 4000, 60_000), None, "a packet in four seconds");
+    // Who holds many places without having begun keeps each for a share of the time; who uses them keeps them.
+    assert_eq!((kept(2, 0, 0), kept(32, 0, 0)), (Some(1000), Some(500)));
+    assert_eq!(kept(32, 4000, 60_000), None);
+}
+
+/// Attackers with many addresses at a server of one-way tests with its usual 128 sessions, and an honest client every 90 ms
+/// whose first packet comes 150 ms after it was admitted, and one every 4 s from then on.
+struct Crowd {
+    gate: Gate,
+    now: SteadyTime,
+    /// What the attackers hold, and since when.
+    held: std::collections::VecDeque<(Grant, SteadyTime)>,
+    honest: Vec<(Grant, SteadyTime)>,
+    asked: usize,
+    refused: usize,
+    evicted: usize,
+}
+
+impl Crowd {
+    /// `asking` sessions a second are asked for, from `addresses` in turn, for `seconds`. If `heard`, their clients say that they
+    /// are still there; after `given_back` they give a session back by themselves. The honest begin after 5 s.
+    fn run(asking: i64, addresses: u32, heard: bool, given_back: Span, seconds: i64) -> Crowd {
+        let mut crowd = Crowd {
+            gate: Gate::new(Policy::default()),
+            now: second(0),
+            held: Default::default(),
+            honest: Vec::new(),
+            asked: 0,
+            refused: 0,
+            evicted: 0,
+        };
+        let mut attackers =
+            (0..addresses).cycle().map(|n| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + n)));
+        for ms in (0..seconds * 1000).step_by(10) {
+            crowd.now = SteadyTime(ms * 1_000_000);
+            for _ in 0..asking / 100 {
+                let held = crowd.gate.admit(ONE_WAY, attackers.next().unwrap(), Ask::session(0), crowd.now);
+                crowd.held.extend(held.ok().map(|grant| (grant, crowd.now)));
+            }
+            crowd.held.retain(|(grant, since)| {
+                if heard && ms % 100 == 0 {
+                    grant.hear(crowd.now);
+                }
+                !grant.is_evicted() && crowd.now - *since < given_back
+            });
+            if ms >= 5000 && ms % 90 == 0 {
+                crowd.honest_asks(ms);
+            }
+            crowd.honest_send();
+        }
+        crowd
+    }
+
+    fn honest_asks(&mut self, ms: i64) {
+        self.asked += 1;
+        let address = IpAddr::from(Ipv4Addr::from_bits(0xc633_0000 + ms as u32));
+        match self.gate.admit(ONE_WAY, address, Ask::session(0), self.now) {
+            Ok(grant) => self.honest.push((grant, self.now)),
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    /// Packets, words between them, and what ends: each test after 5 s.
+    fn honest_send(&mut self) {
+        for (grant, since) in &self.honest {
+            match (self.now - *since).0 % 4_000_000_000 {
+                150_000_000 => grant.touch(self.now),
+                at if at % 200_000_000 == 0 => grant.hear(self.now),
+                _ => {}
+            }
+        }
+        self.evicted += self.honest.extract_if(.., |(grant, _)| grant.is_evicted()).count();
+        self.honest.retain(|(_, since)| self.now - *since < Span::seconds(5));
+    }
+
+    fn lost(&self) -> (usize, usize) {
+        assert!(self.asked > 50);
+        (self.refused, self.evicted)
+    }
+}
+
+#[test]
+fn crowds_that_use_nothing_keep_no_honest_client_out() {
+    let never = Span::seconds(1000);
+    assert_eq!(Crowd::run(200, 240, false, never, 12).lost(), (0, 0), "silent");
+    assert_eq!(Crowd::run(200, 240, true, never, 12).lost(), (0, 0), "heard of all the time");
+    assert_eq!(Crowd::run(700, 240, false, never, 12).lost(), (0, 0), "more than 256 new ones a second");
+    assert_eq!(Crowd::run(700, 240, true, never, 12).lost(), (0, 0), "both");
+    assert_eq!(
+        Crowd::run(700, 240, true, Span::seconds(9), 40).lost(),
+        (0, 0),
+        "given back before it is late"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! order, clocks that step. Used by property tests and by the fuzz targets.
 //!
 //! Whatever happens, a machine must not panic, must not send without end, and must end by itself once nothing happens
-//! any more: it always has a timer, or it is over.
+//! any more: it always has a timer, or it is over. A server addresses packets to the host of its control connection alone.
 
 use super::HostClock;
 use crate::jitlat::auth::{Key, Side};
@@ -280,6 +280,17 @@ pub fn server(setup: Setup, ops: &[Op]) {
     panic!("never ends: {machine:?}");
 }
 
+/// Whether what a server's flow engine sends for this command goes to the host of the control connection, whose address is
+/// proven, and is not the first word between them.
+fn is_to_client(command: &Command) -> bool {
+    let [client, _] = addresses();
+    match command {
+        Command::Open(opening) => opening.peer == client.ip(),
+        Command::Connect { peer, greeting, .. } => peer.ip() == client.ip() && greeting.is_none(),
+        Command::Start(_) | Command::Cut(..) | Command::Stop(_) | Command::Close(_) => true,
+    }
+}
+
 fn settle_server(
     machine: &mut ServerMachine,
     around: &mut Around,
@@ -300,6 +311,9 @@ fn settle_server(
             ServerEvent::Done(_) => {
                 assert!(!around.over, "over twice");
                 around.over = true;
+            }
+            ServerEvent::Flow(ref command) if !is_to_client(command) => {
+                panic!("packets for another host than the control connection's: {command:?}");
             }
             ServerEvent::Flow(command) if around.obey => {
                 for report in obedient(&command, roles) {

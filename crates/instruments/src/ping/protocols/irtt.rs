@@ -8,7 +8,8 @@ use crate::ping::test::{PingResult, Test};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::reflect::IrttReflector;
-use jitlat_proto::irtt::{self, Clocks, Fill, IrttOptions, Key, Params, StampAt, Stats};
+use jitlat_proto::irtt::{self, Clocks, Fill, IrttOptions, Key, MAX_KEYS, Params, StampAt, Stats};
+use jitlat_proto::policy::Keys;
 
 /// The entry of IRTT.
 pub static PROTOCOL: Protocol = Protocol {
@@ -79,6 +80,11 @@ pub static PROTOCOL: Protocol = Protocol {
         arguments: &[
             PORT,
             KEY_FILE,
+            Argument::file(
+                KEYS_FILE,
+                "File with a key for each peer, beside that of --irtt-key-file: lines of a name and a key (probe-1 0x0001…), 64 \
+                 keys at most. A session stays with the key that opened it",
+            ),
             Argument::value(
                 "irtt-min-interval",
                 "TIME",
@@ -97,7 +103,7 @@ pub static PROTOCOL: Protocol = Protocol {
         reflectors: |arguments| {
             Ok(vec![Box::new(IrttReflector {
                 port: arguments.value(PORT.name)?,
-                key: arguments.file(KEY_FILE.name).map(key).transpose()?,
+                keys: server_keys(arguments)?,
                 trusted: networks(arguments.text("irtt-trust").unwrap_or_default())
                     .map_err(Error::Settings)?,
                 shortest_interval: interval(arguments.text("irtt-min-interval").unwrap_or("0"))?,
@@ -243,8 +249,48 @@ fn interval(text: &str) -> Result<Span, Error> {
     quantity::pause(text).map_err(|e| Error::Settings(format!("irtt-min-interval: {e}")))
 }
 
+/// The argument of the file with keys by peer.
+pub const KEYS_FILE: &str = "irtt-keys-file";
+
+/// The keys of a server: one for all, and those of peers.
+fn server_keys(arguments: &Arguments) -> Result<Keys<Key>, Error> {
+    let mut keys = Keys::from(arguments.file(KEY_FILE.name).map(key).transpose()?);
+    for (name, key) in arguments.file(KEYS_FILE).map(keys_by_peer).transpose()?.unwrap_or_default() {
+        keys.add(name, key);
+    }
+    if keys.len() > MAX_KEYS {
+        let count = keys.len();
+        return Err(Error::Settings(format!("IRTT: {count} keys, and {MAX_KEYS} are the most")));
+    }
+    Ok(keys)
+}
+
+/// Reads the keys of peers: of each a line with its name and its key.
+///
+/// # Errors
+/// [`Error::Settings`] with the first line that is none.
+pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, Key)>, Error> {
+    let wrong = |number: usize| {
+        Error::Settings(format!(
+            "key {} of {}: write the name of a peer and its key, text or hexadecimal after 0x, e.g. probe-1 0x0001…",
+            number + 1,
+            file.name
+        ))
+    };
+    let text = std::str::from_utf8(&file.contents).map_err(|_| wrong(0))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let parse = |(number, line): (usize, &str)| {
+        let (name, key) = line.split_once(char::is_whitespace).ok_or_else(|| wrong(number))?;
+        Ok((name.to_owned(), Key::new(key.trim()).ok_or_else(|| wrong(number))?))
+    };
+    lines.enumerate().map(parse).collect()
+}
+
 /// Reads the key of IRTT's HMAC from its file.
-fn key(file: &NamedFile) -> Result<Key, Error> {
+///
+/// # Errors
+/// [`Error::Settings`] if it is not text, or not hexadecimal after `0x`.
+pub fn key(file: &NamedFile) -> Result<Key, Error> {
     let wrong = |why: &str| Error::Settings(format!("the key file {}: {why}", file.name));
     let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("it is not text"))?;
     Key::new(text).ok_or_else(|| wrong("after 0x, write pairs of hexadecimal digits"))

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn service(introduction: Duration) -> (RunningExporter, SocketAddr) {
     let exporter = DigestExporter {
         interfaces: Vec::new(),
-        key: None,
+        keys: Keys::default(),
         rate: 1000,
         settings: InterfaceSettings::default(),
     };

@@ -139,6 +139,11 @@ impl ServerMachine {
         self.session
     }
 
+    /// Whether the test is over, and its results can be fetched.
+    pub fn is_settled(&self) -> bool {
+        self.stage == ConversationStage::Settled
+    }
+
     /// Whether the conversation is over.
     pub fn is_over(&self) -> bool {
         self.stage == ConversationStage::Over

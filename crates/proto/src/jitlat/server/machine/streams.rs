@@ -35,6 +35,7 @@ impl ServerMachine {
             memory: self.flows.iter().map(Flow::memory).sum(),
             sent: load(Role::Send),
             received: load(Role::Receive),
+            proven: self.key.is_some(),
         };
         self.events.push_back(ServerEvent::Admit(claim));
         self.enter(ConversationStage::Admitting, now.steady + ENGINE_PATIENCE);

@@ -1,0 +1,50 @@
+//! [`WastedPlaces`]: clients that did not use what they were granted.
+
+use crate::access::Client;
+use jitlat_core::{Span, SteadyTime};
+use std::collections::HashMap;
+
+/// Clients remembered; beyond them the one of longest ago is forgotten.
+const CLIENTS: usize = 4096;
+/// How long a client is remembered.
+const MEMORY: Span = Span::seconds(60);
+
+/// Who had a place of late that was never used: it had to make room, or was a session and was given back.
+#[derive(Debug, Default)]
+pub(super) struct WastedPlaces(HashMap<Client, SteadyTime>);
+
+impl WastedPlaces {
+    /// `client` did not use its place.
+    pub(super) fn add(&mut self, client: Client, now: SteadyTime) {
+        if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
+            self.0.retain(|_, at| now - *at < MEMORY);
+            if self.0.len() >= CLIENTS {
+                let oldest = self.0.iter().min_by_key(|(_, at)| **at).map(|(client, _)| *client);
+                oldest.map(|client| self.0.remove(&client));
+            }
+        }
+        self.0.insert(client, now);
+    }
+
+    /// Whether `client` wasted a place of late.
+    pub(super) fn has(&self, client: Client, now: SteadyTime) -> bool {
+        self.0.get(&client).is_some_and(|at| now - *at < MEMORY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_of_bounded_many_are_remembered_for_a_minute() {
+        let client = |n: u32| Client::of(core::net::Ipv4Addr::from_bits(n).into());
+        let at = |n: u32| SteadyTime(i64::from(n) * 1_000_000);
+        let mut wasted = WastedPlaces::default();
+        let many = 2 * CLIENTS as u32;
+        (0..many).for_each(|n| wasted.add(client(n), at(n)));
+        assert_eq!(wasted.0.len(), CLIENTS);
+        assert!(wasted.has(client(many - 1), at(many)) && !wasted.has(client(0), at(many)));
+        assert!(!wasted.has(client(many - 1), at(many - 1) + MEMORY));
+    }
+}
