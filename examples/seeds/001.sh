@@ -22,7 +22,7 @@ columns() {
         for class in ef be scavenger; do logs="$logs $testdata/compare/$load-$class.log"; done
     done
     f=$1 s=$2 w=$3
-    remade "$f" "$s" "$w" compare $logs --group-by tag:class --rows tag:load --basis ipdv --plots "$dir"
+    remade "$f" "$s" "$w" compare -v $logs --group-by tag:class --rows tag:load --basis ipdv --plots "$dir"
 }
 
 model='logs made by a script after the table of a laboratory, not measured: one-way packets every 10 ms on a path of 35 ms, not round trips of 70 ms across a continent'

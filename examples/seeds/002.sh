@@ -16,7 +16,7 @@ copies=$(mktemp -d)
 trap 'rm -rf "$copies"' EXIT
 waits() {
     cp "$here/002/$1.sweep" "$copies"
-    remade 'sweep-distributions compare-latency-cdf sweep-latency-stddev' "$2" "$3" sweep --resume "$copies/$1.sweep" --plots "$dir"
+    remade 'sweep-distributions compare-latency-cdf sweep-latency-stddev' "$2" "$3" sweep -v --resume "$copies/$1.sweep" --plots "$dir"
 }
 
 host='TCP request and response of 9140 bytes over the loopback interface: no ATM network, so what this host does is alone; its clock is finer'

@@ -50,7 +50,7 @@ sweep() {
         for _ in 1 2 3 4 5 6 7 8 9 10; do grep -qs 'answering TCP' "$work/serve" && break; sleep 0.3; done
         why="$why; towards this host itself there is no link"
     fi
-    run "$said" "$why" sweep "$HOST" -o "$work/sweep" --plots "$dir" -n "$packets" "$@"
+    run "$said" "$why" sweep "$HOST" -v -o "$work/sweep" --plots "$dir" -n "$packets" "$@"
     echo "drawn: $dir/sweep-latency-mean.svg"
 }
 

@@ -1,19 +1,21 @@
 //! `jitlat tcp`: analyses TCP connections, from one capture point or two.
 
 use crate::exit::Status;
+use crate::options::report::LengthArgs;
 use crate::output::report::page;
-use crate::output::{Drawings, Outputs, Part, Report, log_failures};
+use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::Prefix;
-use jitlat_core::passive::tcp::TcpResult;
+use jitlat_core::passive::tcp::{TcpResult, answer};
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::STDIN;
 use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::html::Section;
+use jitlat_report::text::screen::Screen;
 use jitlat_report::{html, text};
 use jitlat_store::passive::{tcp_document, write_tcp_event};
 use serde_json::Value;
@@ -38,7 +40,7 @@ pub struct TcpArgs {
     /// Only connections of this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Connections shown, those with most bytes first; 0 shows all
+    /// With -v: connections shown, those with most bytes first; 0 shows all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// One line for everything that delayed data instead of the summary: time, sender, receiver, what, bytes, wait
@@ -49,6 +51,8 @@ pub struct TcpArgs {
     pub one_point: bool,
     #[command(flatten)]
     pub outputs: Outputs<{ Part::FIGURES.and(Part::PAGE).0 }>,
+    #[command(flatten)]
+    pub length: LengthArgs,
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
@@ -96,7 +100,10 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
         }
     }
     let report = ConnectionsReport { result: &result, section };
-    let whole = args.outputs.write(&report, || text::tcp(&result, args.top));
+    let whole = args.outputs.write(&report, || {
+        let one_screen = || screen::finished(Screen::of_connections(&result), &args.outputs);
+        args.length.choose(&answer(&result), || text::tcp(&result, args.top), one_screen)
+    });
     let drawn = log_failures(&failures);
     Ok(if whole && drawn { Status::Measured } else { Status::NotMeasured })
 }

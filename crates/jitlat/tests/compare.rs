@@ -49,7 +49,7 @@ fn summary(dir: &Path, logs: &[&str]) -> PathBuf {
 #[test]
 fn before_and_after_a_proxy() {
     let [without, with] = proxy();
-    let output = jitlat(&["compare", &without, &with]);
+    let output = jitlat(&["compare", "-v", &without, &with]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output));
 }
@@ -57,11 +57,53 @@ fn before_and_after_a_proxy() {
 #[test]
 fn classes_by_load() {
     let files = classes();
-    let mut args = vec!["compare", "--group-by", "tag:class", "--rows", "tag:load"];
+    let mut args = vec!["compare", "-v", "--group-by", "tag:class", "--rows", "tag:load"];
     args.extend(files.iter().map(String::as_str));
     let output = jitlat(&args);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output));
+}
+
+/// What `line` prints in the folder of the test data, which is one screen.
+fn one_screen(line: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(line.split(' '))
+        .current_dir(data("compare"))
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = stdout(&output);
+    let fits = page.lines().count() <= 23 && page.lines().all(|l| l.chars().count() <= 80);
+    // The answer alone is not wrapped.
+    assert!(fits || line.ends_with("-q"), "{page}");
+    page
+}
+
+#[test]
+fn a_comparison_is_one_screen() {
+    insta::assert_snapshot!(one_screen("compare without=without_proxy.log with=with_proxy.log"));
+    let classes = "1tcp-be.log 1tcp-ef.log 1tcp-scavenger.log 20tcp-be.log 20tcp-ef.log 20tcp-scavenger.log";
+    insta::assert_snapshot!("several_tests_are_one_screen", one_screen(&format!("compare {classes}")));
+    let line = format!("compare {classes} --group-by tag:class --rows tag:load");
+    insta::assert_snapshot!("rows_of_tests_are_one_screen", one_screen(&line));
+    let brief = one_screen("compare 1tcp-be.log 20tcp-be.log -q");
+    assert!(
+        brief.lines().count() == 1 && brief.starts_with("Worse: 20tcp-be has 481 us more jitter"),
+        "{brief}"
+    );
+}
+
+#[test]
+fn an_answer_says_what_is_wrong_where_it_is_worse() {
+    let [be, loaded] = ["1tcp-be", "20tcp-be"].map(|name| data(&format!("compare/{name}.log")));
+    let output = jitlat(&["compare", &be, &loaded, "--json", "-"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = &json["answer"];
+    assert_eq!((&answer["severity"], &answer["complete"]), (&"poor".into(), &true.into()));
+    assert_eq!(answer["causes"][0]["id"], "policing");
+    assert!(answer["headline"].as_str().unwrap().starts_with("Worse: 20tcp-be has"), "{answer}");
+    assert_eq!(json["rows"][0]["cells"][0]["answer"]["severity"], "good");
 }
 
 #[test]
@@ -70,7 +112,7 @@ fn summaries_compare() {
     let logs = [data("compare/without_proxy.log"), data("compare/with_proxy.log")];
     // Both in one file, as `analyze` writes several logs.
     let both = summary(dir.path(), &[&logs[0], &logs[1]]);
-    let output = jitlat(&["compare", both.to_str().unwrap()]);
+    let output = jitlat(&["compare", "-v", both.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output));
     // Without `comparable`, as older versions write it, and in constant memory, changes are only shown.
@@ -238,7 +280,7 @@ fn thresholds_make_it_a_test() {
 fn what_cannot_be_compared_is_said() {
     let log = data("a_loopback_v1.log");
     let refused = |args: &[&str], code: i32, why: &str| {
-        let mut line = vec!["compare"];
+        let mut line = vec!["compare", "-v"];
         line.extend(args);
         let output = jitlat(&line);
         // Sentences are wrapped.
@@ -302,7 +344,7 @@ fn directions_are_compared_each_with_its_own() {
     assert_eq!(json["columns"], serde_json::json!(["monday", "tuesday"]));
     assert_eq!((&json["rows"][0]["name"], &json["rows"][1]["name"]), (&"up".into(), &"down".into()));
     // Comparing one direction with the other is refused.
-    let output = jitlat(&["compare", &format!("a={}", files[0]), &format!("b={}", files[3])]);
+    let output = jitlat(&["compare", "-v", &format!("a={}", files[0]), &format!("b={}", files[3])]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("refused: Not compared: different directions"), "{}", stdout(&output));
 }

@@ -108,7 +108,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
         let page = std::fs::read_to_string(folder.path().join(format!("{file}.html"))).unwrap();
         assert!(page.contains("300 bytes, lamp:krt"), "{file}");
     }
-    let table = server.run(folder.path(), "sweep --resume s");
+    let table = server.run(folder.path(), "sweep --resume s -v");
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("300 bytes, lamp:krt") && table.contains("Delay by size"), "{table}");
     let (_, figures) = table.split_once("Kept in s\n").unwrap();

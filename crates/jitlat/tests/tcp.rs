@@ -77,7 +77,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
         explanation.contains("the path is most of it") && explanation.contains("33 packets vanished between"),
         "{explanation}"
     );
-    let text = String::from_utf8(two(&[]).stdout).unwrap();
+    let text = String::from_utf8(two(&["-v"]).stdout).unwrap();
     assert!(text.contains("lost between them                     33"), "{text}");
 
     let plots = tempfile::tempdir().unwrap();
@@ -92,4 +92,46 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&o.stdout).contains("2 connections"), "{o:?}");
+}
+
+/// What `line` prints in the folder of the captures, which is one screen.
+fn one_screen(line: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(line.split(' '))
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/spp"))
+        .env("COLUMNS", "80")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let page = String::from_utf8(output.stdout).unwrap();
+    let fits = page.lines().count() <= 23 && page.lines().all(|l| l.chars().count() <= 80);
+    // The answer alone is not wrapped.
+    assert!(fits || line.ends_with("-q"), "{page}");
+    page
+}
+
+#[test]
+fn connections_are_one_screen() {
+    insta::assert_snapshot!(one_screen("tcp atm_tcp_up.ref.pcap atm_tcp_up.mon.pcap"));
+    insta::assert_snapshot!(
+        "two_connections_are_one_screen",
+        one_screen("tcp atm_tcp_up.ref.pcap htb_tcp_up.mon.pcap")
+    );
+    let brief = one_screen("tcp atm_tcp_up.ref.pcap -q");
+    assert!(
+        brief.lines().count() == 1 && brief.starts_with("Bad: data wait up to 3.2 s in a queue"),
+        "{brief}"
+    );
+}
+
+#[test]
+fn the_answer_names_the_queue_and_its_losses() {
+    let o = tcp("atm_tcp_up.ref.pcap", &["--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let answer = &json["answer"];
+    assert_eq!((&answer["severity"], &answer["complete"]), (&"bad".into(), &true.into()));
+    let ids: Vec<&str> =
+        answer["causes"].as_array().unwrap().iter().map(|c| c["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["queue", "random-loss"]);
+    assert_eq!(answer["causes"][0]["direction"], "up");
 }

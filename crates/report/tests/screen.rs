@@ -251,6 +251,47 @@ fn many_logs_are_one_screen_too() {
     insta::assert_snapshot!(shown(&Screen::new(&streams, Relation::Separate), &plain()));
 }
 
+#[test]
+fn a_sweep() {
+    use jitlat_core::sweep::{
+        Axis, Confidence, Factor, Figures, Grid, Level, Outcome, SweepRun, answer, points,
+    };
+    use jitlat_report::text::screen::Swept;
+    let axis = |factor, texts: &[&str]| {
+        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
+        Axis::new(factor, texts.iter().map(level).collect())
+    };
+    let sizes: Vec<String> = (1..=14).map(|k| (100 * k).to_string()).collect();
+    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+    let grid = Grid { axes: vec![axis(Factor::Dscp, &["BE", "EF"]), axis(Factor::Payload, &sizes)] };
+    let run = |cell: usize, repetition: u32| {
+        let (class, size) = (cell / 14, cell % 14);
+        let us = 120.0 + 70.0 * size as f64 + if class == 0 { 4000.0 } else { 0.0 } + f64::from(repetition);
+        let lost = if class == 0 && size > 10 { 6 } else { 0 };
+        let figures = Figures::default()
+            .with("latency-mean", us * 1e3)
+            .with("latency-p99", us * 2e3)
+            .with("pdv-p99", us * 1e3)
+            .with("loss", lost as f64 / 100.0);
+        let (run, at, ip_length) = (SweepRun { cell, repetition }, WallTime(START), None);
+        Outcome { run, at, sent: 100, received: 100 - lost, ip_length, figures }
+    };
+    let outcomes: Vec<Outcome> = (0..28).flat_map(|cell| (0..5).map(move |r| run(cell, r))).collect();
+    let points = points(&grid, &outcomes, Confidence::default());
+    let screen = Screen::of_sweep(Swept {
+        title: "round trip to 198.51.100.7, 140 runs made",
+        grid: &grid,
+        points: &points,
+        confidence: Confidence::default(),
+        answer: &answer(&grid, &points, true),
+        notes: &["EF: 120.0 us and 70.00 us for every 100 bytes of IP packet: 11.4 Mbps in series".to_owned()],
+    });
+    let screen = screen
+        .logged_to(&["sweep.0faqgu".into()])
+        .followed_by("jitlat sweep --resume sweep.0faqgu -v", "every figure");
+    insta::assert_snapshot!(shown(&screen, &plain()));
+}
+
 mod any_test {
     use super::*;
     use proptest::prelude::*;

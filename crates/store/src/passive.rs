@@ -17,13 +17,14 @@ pub use sizes::{SizeDocument, write_sizes};
 
 use jitlat_core::passive::link::fit_sizes;
 use jitlat_core::passive::pipeline::CaptureFacts;
-use jitlat_core::passive::tcp::{BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
+use jitlat_core::passive::tcp::{self, BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
 use jitlat_core::passive::verdict::describe_identity;
 use jitlat_core::passive::{
     Fit, FlowFigures, Link, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, Prefix,
     SpreadFigures, StreamTraffic, WireCounts,
 };
 use jitlat_core::summary::Summary;
+use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, WallTime};
 use serde::Serialize;
 use std::path::Path;
@@ -123,6 +124,8 @@ pub struct TcpDocument<'a> {
     pub capture_drops: u64,
     /// What is wrong with the captures, in words.
     pub notes: &'a [String],
+    /// What is wrong, the worst first.
+    pub answer: Answer,
     /// Those with most bytes first.
     pub connections: Vec<TcpConnection<'a>>,
 }
@@ -225,6 +228,7 @@ pub fn tcp_document(r: &TcpResult) -> TcpDocument<'_> {
         segments: r.first.segments,
         capture_drops: r.first.drops,
         notes: &r.notes,
+        answer: tcp::answer(r),
         connections: tcp_connections(r),
     }
 }

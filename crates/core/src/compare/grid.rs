@@ -8,6 +8,7 @@ use crate::metrics::ipdv;
 use crate::metrics::series::Samples;
 use crate::spec::{Direction, Dscp};
 use crate::summary::{Distribution, Ipdv, Summary};
+use crate::verdict::{Answer, comparison};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -171,6 +172,8 @@ pub struct Cell {
     pub rfc3550_mean: Option<f64>,
     /// Best mean opinion score; of a single run only.
     pub mos: Option<f64>,
+    /// What is wrong in its runs: the answer of the worst of them; `None` if none is known.
+    pub answer: Option<Answer>,
     /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
     /// counts. Latency is as above.
     pub figures: BTreeMap<String, Number>,
@@ -209,6 +212,8 @@ pub struct Grid {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
+    /// Which column differs, by how much, beyond chance or not; and what is wrong where it is worse.
+    pub answer: Answer,
 }
 
 impl Grid {
@@ -249,10 +254,12 @@ impl Grid {
             }
         };
         let row_names = rows.map_or_else(|| vec![String::new()], names);
+        let rows: Vec<Row> = row_names.into_iter().map(row).collect();
         Grid {
             basis: question.basis,
             seed: question.seed,
-            rows: row_names.into_iter().map(row).collect(),
+            answer: comparison::answer(&rows),
+            rows,
             columns: column_names,
         }
     }
@@ -309,6 +316,7 @@ impl Cell {
             ipdv: None,
             rfc3550_mean: None,
             mos: None,
+            answer: summaries().filter_map(|d| d.answer.as_ref()).max_by_key(|a| a.severity).cloned(),
             figures: BTreeMap::new(),
             pdv_sample: None,
             latency_sample: None,

@@ -1,5 +1,9 @@
 //! The conclusion about a difference between runs, and its wording.
 
+mod answer;
+
+pub use answer::{Change, answer, level, new_causes};
+
 use super::conclusion::Level;
 use crate::compare::comparison::{Comparison, Difference, Effect, Outcome, Statistic};
 use crate::units::eng4_f64;

@@ -7,13 +7,15 @@ mod report;
 
 use crate::console;
 use crate::exit::Status;
-use crate::output::{Outputs, Part};
+use crate::options::report::LengthArgs;
+use crate::output::{Outputs, Part, screen};
 use along::Along;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
 use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Outcome, Question, Statistic};
 use jitlat_core::sweep::Confidence;
+use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{TextOptions, comparison};
 use report::GridReport;
 
@@ -65,6 +67,8 @@ pub struct CompareArgs {
     pub fail_if: Vec<Condition>,
     #[command(flatten)]
     pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
+    #[command(flatten)]
+    pub length: LengthArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,7 +116,10 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
         nothing_to_compare(&runs, &columns, rows.as_ref())?;
     }
     let options = TextOptions { style: console::style(), ..TextOptions::default() };
-    let whole = args.outputs.write(&GridReport(&grid), || comparison(&grid, &options));
+    let whole = args.outputs.write(&GridReport(&grid), || {
+        let one_screen = || screen::finished(Screen::of_comparison(&grid), &args.outputs);
+        args.length.choose(&grid.answer, || comparison(&grid, &options), one_screen)
+    });
     let status = status(&grid, &runs, args);
     Ok(if whole { status } else { Status::NotMeasured })
 }

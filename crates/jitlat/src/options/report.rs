@@ -8,6 +8,7 @@ use crate::output::{AnalysedStream, Outputs, Part};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
+use jitlat_core::verdict::Answer;
 use jitlat_report::text::windows;
 
 /// How figures are computed and shown, for live tests and saved logs.
@@ -45,6 +46,33 @@ pub struct QuietArgs {
     /// Print the answer alone, in one line
     #[arg(short = 'q', long, conflicts_with_all = ["verbose", "text_plots"], help_heading = "Report")]
     pub quiet: bool,
+}
+
+/// How much is printed of what is no report of one test.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LengthArgs {
+    /// Print every figure in place of one screen
+    #[arg(short = 'v', long, help_heading = "Report")]
+    pub verbose: bool,
+    /// Print the answer alone, in one line
+    #[arg(short = 'q', long, conflicts_with = "verbose", help_heading = "Report")]
+    pub quiet: bool,
+}
+
+impl LengthArgs {
+    /// The text of the length that was asked for: the answer in a line, everything, or one screen.
+    pub fn choose(
+        self,
+        answer: &Answer,
+        full: impl FnOnce() -> String,
+        screen: impl FnOnce() -> String,
+    ) -> String {
+        match (self.quiet, self.verbose) {
+            (true, _) => answer.headline.clone() + "\n",
+            (_, true) => full(),
+            _ => screen(),
+        }
+    }
 }
 
 impl ReportArgs {

@@ -50,6 +50,21 @@ pub fn page(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> Str
     screen.logged_to(&logs).show(&options())
 }
 
+/// `screen` with the next command worth running: this one, with every figure, or what opens the page.
+pub fn finished(screen: Screen, wanted: &Wanted) -> String {
+    let command = again();
+    followed_by(screen, wanted, if command.len() <= LONGEST { &command } else { "the same command with -v" })
+}
+
+/// `screen` with the next command worth running: `command`, which prints every figure, or what opens the page.
+pub fn followed_by(screen: Screen, wanted: &Wanted, command: &str) -> String {
+    let screen = match wanted.path("html") {
+        Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
+        None => screen.followed_by(command, EVERYTHING),
+    };
+    screen.show(&options())
+}
+
 /// What the screen needs of `runs`.
 pub fn streams(runs: &[AnalysedStream]) -> Vec<Stream<'_>> {
     runs.iter()
@@ -83,6 +98,9 @@ fn next(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> (String
         several => (format!("jitlat analyze {} -v", several.join(" ")), EVERYTHING),
     }
 }
+
+/// The longest command that is repeated, in characters: two rows of a screen.
+const LONGEST: usize = 130;
 
 /// What the full report is good for.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";

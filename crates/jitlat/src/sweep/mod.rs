@@ -17,7 +17,9 @@ pub use show::SweepDocument;
 use crate::console::progress::ProgressLine;
 use crate::exit::Status;
 use crate::options::load::LoadArgs;
-use crate::output::{Outputs, Part};
+use crate::options::report::LengthArgs;
+use crate::output::report::shell_word;
+use crate::output::{Outputs, Part, screen};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -99,6 +101,8 @@ pub struct SweepArgs {
     /// Each --load is a condition too, beside none: the traffic that runs beside the test
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub length: LengthArgs,
     /// Options of the test, as for `jitlat ping` or `jitlat HOST`
     #[arg(last = true, value_name = "OPTION")]
     pub options: Vec<String>,
@@ -197,12 +201,23 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
         }
     };
     let stop = interrupt::stop()?;
-    if !args.outputs.is_silent() {
+    if !args.outputs.is_silent() && !args.length.quiet {
         console::print(&show::begin(&state)?)?;
     }
     let failure = measure(&mut state, &options, &stop).err();
     let report = SweepReport::new(&state);
-    let whole = report.is_empty() || args.outputs.write(&report, || report.table_page());
+    let whole = report.is_empty()
+        || args.outputs.write(&report, || {
+            let again = shell_word(state.path());
+            let one_screen = || {
+                screen::followed_by(
+                    report.screen(),
+                    &args.outputs,
+                    &format!("jitlat sweep --resume {again} -v"),
+                )
+            };
+            args.length.choose(report.answer(), || report.table_page(), one_screen)
+        });
     if let Some(e) = failure {
         let file = state.path().display();
         return Err(

@@ -2,16 +2,19 @@
 
 use super::state::State;
 use crate::console;
+use crate::output::report::shell_word;
 use crate::output::{Report, Table};
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::figures::{FIGURES, Figure, Number, Selector, selectors};
 use jitlat_core::sweep::{
-    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
+    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, answer, points, size_laws,
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64};
+use jitlat_core::verdict::Answer;
 use jitlat_report::figure::{CellPackets, Sweep, of_sweep};
 use jitlat_report::html::Section;
+use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, Plan};
 use serde::Serialize;
@@ -40,6 +43,7 @@ pub struct SweepReport<'a> {
     state: &'a State,
     points: Vec<Point>,
     laws: Vec<SizeLaw>,
+    answer: Answer,
     section: Section,
 }
 
@@ -50,7 +54,31 @@ impl<'a> SweepReport<'a> {
         let points = points(&plan.grid, state.outcomes(), plan.confidence);
         let laws = size_laws(&plan.grid, state.outcomes());
         let section = section(state, &points, &laws);
-        SweepReport { state, points, laws, section }
+        let complete = plan.runs().is_ok_and(|runs| runs.len() == state.outcomes().len());
+        let answer = answer(&plan.grid, &points, complete);
+        SweepReport { state, points, laws, answer, section }
+    }
+
+    /// What changes along it, and where it is worst.
+    pub fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// Its one screen.
+    pub fn screen(&self) -> Screen {
+        let plan = self.state.plan();
+        let notes: Vec<String> = self.laws.iter().map(law).collect();
+        let title =
+            format!("{} to {}, {} runs made", plan.quantity(), plan.host, self.state.outcomes().len());
+        let screen = Screen::of_sweep(Swept {
+            title: &title,
+            grid: &plan.grid,
+            points: &self.points,
+            confidence: plan.confidence,
+            answer: &self.answer,
+            notes: &notes,
+        });
+        screen.logged_to(&[shell_word(self.state.path())])
     }
 
     /// Whether no combination has been measured.
@@ -79,7 +107,7 @@ impl<'a> SweepReport<'a> {
 
 impl Report for SweepReport<'_> {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(SweepDocument::new(self.state, &self.points, &self.laws)?)?)
+        Ok(serde_json::to_value(SweepDocument::new(self)?)?)
     }
 
     fn table(&self) -> Option<Table> {
@@ -331,6 +359,8 @@ pub struct SweepDocument<'a> {
     plan: &'a Plan,
     /// All runs were made.
     complete: bool,
+    /// What changes along it, and where it is worst.
+    answer: &'a Answer,
     /// One combination each, over its repetitions.
     points: Vec<PointDocument<'a>>,
     /// How the delay grows with the size of packets.
@@ -384,15 +414,16 @@ enum Condition<'a> {
 }
 
 impl<'a> SweepDocument<'a> {
-    fn new(state: &'a State, points: &'a [Point], size_laws: &'a [SizeLaw]) -> Result<SweepDocument<'a>> {
-        let plan = state.plan();
+    fn new(report: &'a SweepReport<'_>) -> Result<SweepDocument<'a>> {
+        let (state, plan) = (report.state, report.state.plan());
         Ok(SweepDocument {
             format: FORMAT,
             quantity: plan.quantity(),
             plan,
-            complete: state.outcomes().len() == plan.runs()?.len(),
-            points: points.iter().map(|p| PointDocument::new(&plan.grid, p)).collect(),
-            size_laws,
+            complete: report.answer.complete,
+            answer: &report.answer,
+            points: report.points.iter().map(|p| PointDocument::new(&plan.grid, p)).collect(),
+            size_laws: &report.laws,
             runs: state.outcomes(),
         })
     }

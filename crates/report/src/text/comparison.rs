@@ -92,6 +92,18 @@ fn clip(text: &str, width: usize) -> String {
 
 /// Notes that are needed to read the table.
 fn notes(page: &mut Page, grid: &Grid) {
+    let notes = notes_on(grid);
+    if notes.is_empty() {
+        return;
+    }
+    page.blank();
+    for note in notes {
+        page.marked("note:", Some(Look::Note), note);
+    }
+}
+
+/// What is to be known to read the figures of `grid`.
+pub(super) fn notes_on(grid: &Grid) -> Vec<&'static str> {
     let cells = || grid.rows.iter().flat_map(|r| r.cells.iter().flatten());
     let mut notes = Vec::new();
     if cells().any(|c| !c.latency_trusted) {
@@ -109,25 +121,32 @@ fn notes(page: &mut Page, grid: &Grid) {
     if cells().any(|c| c.ipdv.as_ref().is_some_and(|i| i.quantised)) {
         notes.push("an IPDV IQR of zero beside a std dev means that the clock was too coarse");
     }
-    if notes.is_empty() {
-        return;
+    notes
+}
+
+/// How large an error the change of `c` is set against; `None` if there is nothing to say.
+pub(super) fn floor(c: &Comparison) -> Option<String> {
+    if c.floor > 0.0 && c.floor.is_finite() {
+        return Some(format!("what the measurements may be wrong by together: {}", eng4_f64(c.floor)));
     }
-    page.blank();
-    for note in notes {
-        page.marked("note:", Some(Look::Note), note);
+    let unknown = c.basis != Basis::Delay && c.tests.is_some();
+    unknown.then(|| "the hosts' own noise was not recorded: nothing is set against the change".to_owned())
+}
+
+/// How the outcome of `c` looks.
+fn look(c: &Comparison) -> Look {
+    match outcome(c) {
+        "worse" => Look::Poor,
+        "better" | "same" => Look::Good,
+        "refused" => Look::Bad,
+        _ => Look::Note,
     }
 }
 
 fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     let of = if row.is_empty() { String::new() } else { format!("{}: ", printable(row)) };
     page.heading(&format!("{of}{} against {}", printable(&c.b), printable(&c.a)));
-    let look = match outcome(c) {
-        "worse" => Look::Poor,
-        "better" | "same" => Look::Good,
-        "refused" => Look::Bad,
-        _ => Look::Note,
-    };
-    page.marked(&format!("{}:", outcome(c)), Some(look), &printable(&sentence(c)));
+    page.marked(&format!("{}:", outcome(c)), Some(look(c)), &printable(&sentence(c)));
     for u in c.unlike.iter().filter(|u| !u.what.is_vital()) {
         page.marked(
             "warning:",
@@ -153,10 +172,8 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
             c.shift.map_or(String::new(), |s| format!("; typical shift (Hodges-Lehmann) {}", signed(s)));
         page.item(&format!("effect: Cliff's delta {delta:+.3}, {}{shift}", effect(e)));
     }
-    if c.floor > 0.0 && c.floor.is_finite() {
-        page.item(&format!("what the measurements may be wrong by together: {}", eng4_f64(c.floor)));
-    } else if c.basis != Basis::Delay && c.tests.is_some() {
-        page.item("the hosts' own noise was not recorded: nothing is set against the change");
+    if let Some(floor) = floor(c) {
+        page.item(&floor);
     }
     if let Some(t) = &c.tests {
         page.item(&format!(

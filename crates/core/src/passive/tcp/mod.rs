@@ -1,6 +1,7 @@
 //! Analysis of TCP connections at one capture point: retransmissions and their reasons, reordering, losses before and
 //! after the point, round trips, windows.
 
+mod answer;
 mod between;
 mod connection;
 mod delay_causes;
@@ -16,6 +17,7 @@ mod segment;
 mod verdict;
 mod window;
 
+pub use answer::{TcpWay, answer, ways};
 pub use between::{BetweenPoints, DirectionBetween, put_together};
 pub use connection::Connection;
 pub use delay_causes::{

@@ -8,7 +8,7 @@ use crate::units::eng4;
 const QUEUE: i64 = 5_000_000;
 
 /// Fewest segments with payload from which anything is concluded.
-const ENOUGH: u64 = 10;
+pub(super) const ENOUGH: u64 = 10;
 
 /// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
 const DELAYED_ACK: i64 = 200_000_000;
@@ -28,23 +28,29 @@ pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<St
 }
 
 /// The better of the two round trips: timestamps also measure what was sent twice.
-fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
+pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),
         (t, a) => t.or(a),
     }
 }
 
+/// Whether round trips show a queue: `Some(false)` where delayed acknowledgements would look the same; `None` if not.
+pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
+    let above = r.median.saturating_sub(r.min);
+    (above > r.min && above > QUEUE).then_some(above >= DELAYED_ACK)
+}
+
 fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
     let r = round_trip(data)?;
     let above = r.median.saturating_sub(r.min);
-    let mut text = if above > r.min && above > QUEUE && above < DELAYED_ACK {
+    let mut text = if is_queued(&r) == Some(false) {
         format!(
             "{} there and back at least, {} in the middle: a queue on the path, or the receiver's delayed acknowledgements",
             eng4(r.min),
             eng4(r.median)
         )
-    } else if above > r.min && above > QUEUE {
+    } else if is_queued(&r) == Some(true) {
         format!(
             "the path is most of it: {} there and back when idle, {} in the middle, a queue of {}",
             eng4(r.min),

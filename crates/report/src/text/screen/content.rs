@@ -8,7 +8,7 @@ use jitlat_core::Schedule;
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::{Answer, PROFILES, Severity};
+use jitlat_core::verdict::{Answer, Cause, PROFILES, Severity};
 
 /// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
 const HEARD_WELL: f64 = 4.03;
@@ -132,6 +132,11 @@ pub(super) fn why(streams: &[Stream<'_>], labels: &[String]) -> Vec<(Look, Strin
     all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text)).collect()
 }
 
+/// A cause with its evidence, after its severity.
+pub(super) fn cause_of(cause: &Cause) -> (Look, String, String) {
+    (mark(cause.severity.into()).1, format!("{}:", cause.severity.name()), evidence(cause))
+}
+
 /// The uses: of both directions the worse, under load what is left, of several tests each.
 pub(super) fn uses(streams: &[Stream<'_>], labels: &[String], relation: Relation) -> Vec<Use> {
     let answers: Vec<(&str, &Answer)> = streams
@@ -143,6 +148,11 @@ pub(super) fn uses(streams: &[Stream<'_>], labels: &[String], relation: Relation
         Relation::Load => answers.last().into_iter().copied().collect(),
         _ => answers,
     };
+    uses_of(&answers, relation)
+}
+
+/// The uses of `answers`, each with its name.
+pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Use> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
     // In the order of the list; those of the user after them.
     names.sort_by_key(|name| {

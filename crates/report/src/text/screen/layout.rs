@@ -2,7 +2,7 @@
 
 use super::Screen;
 use super::content::Use;
-use super::rows::{Cells, table};
+use super::rows::Cells;
 use crate::text::page::{Look, Style, mark};
 use crate::text::plots::Canvas;
 use crate::text::{TextOptions, printable};
@@ -16,7 +16,7 @@ const NARROWEST: usize = 60;
 /// Columns before the text of a section.
 const MARGIN: usize = 7;
 /// Most answers, and most rows of the table.
-const STREAMS: usize = 6;
+pub(super) const STREAMS: usize = 6;
 
 /// What the marks of lost packets mean.
 const LEGEND: &str = ". 1, x 2+, X 10+";
@@ -292,23 +292,20 @@ fn leading(text: &str, look: Option<Look>, most: usize, width: usize) -> Vec<Row
 }
 
 fn figures(screen: &Screen, width: usize) -> Vec<Row> {
-    let to_row = |cells: Cells| Row(cells);
+    let mut table = screen.table.clone();
+    let all = table.lines.len();
+    table.lines.truncate(table.most);
     // Long names are cut rather than figures left out.
-    let mut rows = screen.rows.clone();
-    rows.truncate(STREAMS);
-    for row in &mut rows {
-        row.label = cut_before(&printable(&row.label), 12)
-            .chars()
-            .map(|c| if c.is_ascii() { c } else { '?' })
-            .collect();
+    for (name, _) in &mut table.lines {
+        let shown = cut_before(&printable(name), table.name);
+        *name = shown.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
     }
-    let whole = rows.len() == screen.rows.len();
     // A table with a column for each may hold fewer of them.
-    let fits = (1..=rows.len()).rev().find_map(|n| Some((n, table(&rows[..n], width)?)));
+    let fits = (1..=table.lines.len()).rev().find_map(|n| Some((n, table.laid_out(n, width)?)));
     let Some((shown, lines)) = fits else { return Vec::new() };
-    let mut rows: Vec<Row> = lines.into_iter().map(to_row).collect();
-    if !whole || shown < screen.rows.len() {
-        rows.push(Row::of(&more(screen.rows.len() - shown, screen.full), None));
+    let mut rows: Vec<Row> = lines.into_iter().map(|cells: Cells| Row(cells)).collect();
+    if shown < all {
+        rows.push(Row::of(&more(all - shown, screen.full), None));
     }
     rows
 }

@@ -3,25 +3,33 @@
 //!
 //! * [`Screen`] – the content, made from summaries or captures
 //! * [`Course`] – delay and loss over time, in constant memory
-//! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures
+//! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures;
+//!   `comparison`, `connections`, `sweep` – what `compare`, `tcp` and `sweep` show
 //! * `layout` – the content on at most [`ROWS`] rows
 
+mod comparison;
+mod connections;
 mod content;
 mod course;
 mod layout;
 mod passive;
 mod rows;
+mod sweep;
 mod trust;
 
 pub use content::Relation;
 pub use course::Course;
 pub use layout::ROWS;
+pub use sweep::Swept;
 
 use super::TextOptions;
 use super::page::Look;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
-use rows::Row;
+use rows::{Row, Table};
+
+/// Most logs that are named.
+const MOST_LOGS: usize = 4;
 
 /// A stream to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +49,7 @@ pub struct Screen {
     lead: Vec<(Level, String)>,
     /// What was measured.
     title: String,
-    rows: Vec<Row>,
+    table: Table,
     /// Delay over time, with the name of its row.
     courses: Vec<(String, Course)>,
     /// The causes, each after its severity.
@@ -63,7 +71,7 @@ impl Default for Screen {
         Screen {
             lead: Vec::new(),
             title: String::new(),
-            rows: Vec::new(),
+            table: Table::default(),
             courses: Vec::new(),
             why: Vec::new(),
             uses: Vec::new(),
@@ -91,7 +99,7 @@ impl Screen {
         Screen {
             lead: content::lead(streams, &labels),
             title: content::title(streams, relation),
-            rows,
+            table: Table::of_rows(&rows),
             courses: courses.collect(),
             why: content::why(streams, &labels),
             uses: content::uses(streams, &labels, relation),
@@ -117,7 +125,12 @@ impl Screen {
     /// Names the files with the packets.
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
-        self.log = logs.join(", ");
+        // The names of many are in the command line that was typed.
+        let shown = if logs.len() > MOST_LOGS { MOST_LOGS - 1 } else { logs.len() };
+        self.log = logs[..shown].join(", ");
+        if shown < logs.len() {
+            self.log += &format!(" and {} more", logs.len() - shown);
+        }
         self
     }
 

@@ -1,6 +1,6 @@
 //! The content for captured traffic.
 
-use super::rows::{describe_buffer, describe_loss, row_of};
+use super::rows::{Table, describe_buffer, describe_loss, row_of};
 use super::{Course, Screen, content, trust};
 use crate::text::count;
 use jitlat_core::metrics::stat::wilson95;
@@ -65,7 +65,7 @@ impl Screen {
                 list_prefixes(&r.plan.sides[0].reference),
                 list_prefixes(&r.plan.sides[1].monitor)
             ),
-            rows,
+            table: Table::of_rows(&rows),
             courses: if round_trips.is_empty() {
                 Vec::new()
             } else {

@@ -1,5 +1,6 @@
 //! The table: a row for each stream, or, where that is too wide, a column.
 
+use super::layout::STREAMS;
 use super::{Course, Stream};
 use crate::text::is_one_host;
 use crate::text::page::{Look, mark};
@@ -251,35 +252,60 @@ pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
     (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
 }
 
-/// A line of a table: its cells, the first with its style.
+/// A line of a table: its cells, each with its style.
 pub(super) type Cells = Vec<(String, Option<Look>)>;
 
-/// The table of `rows`, if it is not wider than `width`: with a row for each stream, or with a column.
-pub(super) fn table(rows: &[Row], width: usize) -> Option<Vec<Cells>> {
-    let judged = rows.iter().any(|row| row.severity.is_some());
-    let head = || {
-        let heads = HEADS.iter().filter(|head| judged || **head != HEADS[0]);
-        let look = Some(Look::Heading);
-        std::iter::once((String::new(), None)).chain(heads.map(move |head| ((*head).to_owned(), look)))
-    };
-    let line = |row: &Row| {
-        let verdict = row.severity.map_or((String::new(), None), |severity| {
-            (severity.name().to_owned(), Some(mark(severity.into()).1))
-        });
-        let mut cells: Cells = vec![(row.label.clone(), None)];
-        if judged {
-            cells.push(verdict);
-        }
-        cells.extend(row.figures.iter().map(|text| (text.clone(), None)));
-        cells
-    };
-    let mut lines: Vec<Cells> = vec![head().collect()];
-    lines.extend(rows.iter().map(line));
-    if !judged {
+/// The table of a screen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// The heads of the columns, without that of the names.
+    pub heads: Vec<String>,
+    /// A name and the cells of its line.
+    pub lines: Vec<(String, Cells)>,
+    /// Most columns of a name.
+    pub name: usize,
+    /// Most lines that are shown.
+    pub most: usize,
+}
+
+/// Most columns of the name of a stream.
+const NAME: usize = 12;
+
+impl Table {
+    /// Of streams or ways, one a line.
+    pub(super) fn of_rows(rows: &[Row]) -> Table {
+        let judged = rows.iter().any(|row| row.severity.is_some());
         // No verdict, no buffer.
-        lines.iter_mut().for_each(|line| line.truncate(line.len() - 1));
+        let heads = if judged { &HEADS[..] } else { &HEADS[1..HEADS.len() - 1] };
+        let line = |row: &Row| {
+            let verdict = row.severity.map_or((String::new(), None), |severity| {
+                (severity.name().to_owned(), Some(mark(severity.into()).1))
+            });
+            let mut cells: Cells = if judged { vec![verdict] } else { Vec::new() };
+            cells.extend(row.figures.iter().map(|text| (text.clone(), None)));
+            cells.truncate(heads.len());
+            (row.label.clone(), cells)
+        };
+        Table {
+            heads: heads.iter().map(|head| (*head).to_owned()).collect(),
+            lines: rows.iter().map(line).collect(),
+            name: NAME,
+            most: STREAMS,
+        }
     }
-    aligned(&lines, width).or_else(|| aligned(&turned(&lines), width))
+
+    /// Its first `n` lines below the heads, if that is not wider than `width`: with a row for each of them, or with a
+    /// column.
+    pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<Cells>> {
+        let heads = self.heads.iter().map(|head| (head.clone(), Some(Look::Heading)));
+        let head = std::iter::once((String::new(), None)).chain(heads).collect();
+        let line = |(name, cells): &(String, Cells)| {
+            std::iter::once((name.clone(), None)).chain(cells.iter().cloned()).collect()
+        };
+        let mut lines: Vec<Cells> = vec![head];
+        lines.extend(self.lines.iter().take(n).map(line));
+        aligned(&lines, width).or_else(|| aligned(&turned(&lines), width))
+    }
 }
 
 fn turned(lines: &[Cells]) -> Vec<Cells> {

@@ -1,0 +1,184 @@
+//! The content for saved tests side by side.
+
+use super::rows::{Cells, Table, percent};
+use super::{Screen, content};
+use crate::text::comparison::{floor, notes_on};
+use crate::text::page::{Look, mark};
+use crate::text::{count, why as evidence};
+use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row, Statistic};
+use jitlat_core::figures::Number;
+use jitlat_core::summary::{Distribution, Percent};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::comparison::{Change, level, new_causes};
+
+/// Most columns of the name of a test.
+const NAME: usize = 20;
+/// Most lines of the table.
+const LINES: usize = 9;
+
+impl Screen {
+    /// The content for the tests of `grid`.
+    pub fn of_comparison(grid: &Grid) -> Screen {
+        let cells = || grid.rows.iter().flat_map(|row| row.cells.iter().flatten());
+        let answers: Vec<_> = match &grid.rows[..] {
+            // In several rows, or of many columns, uses are too many.
+            [row] if row.cells.len() <= 3 => row.cells.iter().flatten().collect(),
+            _ => Vec::new(),
+        };
+        let answers: Vec<_> = answers
+            .into_iter()
+            .filter_map(|cell| Some((cell.column.as_str(), cell.answer.as_ref()?)))
+            .collect();
+        let mut files: Vec<String> = Vec::new();
+        for file in cells().flat_map(|cell| &cell.sources) {
+            if !files.contains(file) {
+                files.push(file.clone());
+            }
+        }
+        Screen {
+            lead: vec![(level(&grid.rows), grid.answer.headline.clone())],
+            title: title(grid),
+            table: table(grid),
+            why: why(grid),
+            uses: content::uses_of(&answers, content::Relation::Separate),
+            trust: trust(grid),
+            ..Screen::default()
+        }
+        .logged_to(&files)
+    }
+}
+
+/// What `grid` is of.
+fn title(grid: &Grid) -> String {
+    let runs: usize =
+        grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).map(|c| c.sources.len()).sum();
+    let against = grid.columns.first().map_or(String::new(), |first| format!(", against {first}"));
+    let rows = if grid.rows.len() > 1 { format!(" in {} rows", grid.rows.len()) } else { String::new() };
+    format!("{}{rows}: {}{against}", count(runs as u64, "test"), grid.basis.noun())
+}
+
+/// The name of a cell: its row and its column.
+fn name(row: &Row, column: &str) -> String {
+    if row.name.is_empty() { column.to_owned() } else { format!("{}, {column}", row.name) }
+}
+
+/// A line for each test; the first of a row is what the others are compared with.
+fn table(grid: &Grid) -> Table {
+    let statistic = grid.comparisons().next().map_or(Statistic::Median, |(_, c)| c.statistic);
+    let of = match grid.basis {
+        Basis::Delay => ["delay p50", "p99"],
+        Basis::Pdv => ["jitter p50", "p99"],
+        Basis::Ipdv => ["IPDV IQR", "std dev"],
+    };
+    let change = match statistic {
+        Statistic::Median => "change p50",
+        Statistic::P99 => "change p99",
+    };
+    let heads = ["", "quality", of[0], of[1], "lost", change].map(str::to_owned);
+    let line = |row: &Row, cell: &Cell| {
+        let compared = row.comparisons.iter().find(|c| c.b == cell.column);
+        let outcome = compared.map(Change::of);
+        let quality = cell.answer.as_ref().map(|a| a.severity);
+        let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
+        let of_delays = |d: &Distribution| [d.median, d.percentile(Percent(99_000)).map(|ns| ns as f64)];
+        let shown = match grid.basis {
+            Basis::Delay => cell.latency.as_ref().map(of_delays),
+            Basis::Pdv => cell.pdv.as_ref().map(of_delays),
+            Basis::Ipdv => Some(["ipdv-iqr", "ipdv-stddev"].map(|key| cell.figure(key).map(Number::as_f64))),
+        };
+        let [first, second] = shown.unwrap_or_default().map(time);
+        let loss = cell.loss_ratio.map(|share| format!("{} %", percent(share)));
+        let cells: Cells = vec![
+            outcome.map_or((String::new(), None), |o| (o.name().to_owned(), Some(mark(o.level()).1))),
+            quality.map_or((String::new(), None), |s| (s.name().to_owned(), Some(mark(s.into()).1))),
+            (first, None),
+            (second, None),
+            (loss.unwrap_or_else(|| "-".to_owned()), None),
+            (compared.and_then(chosen).map_or_else(String::new, |d| signed(d.change)), None),
+        ];
+        (name(row, &cell.column), cells)
+    };
+    let lines = grid.rows.iter().flat_map(|row| row.cells.iter().flatten().map(move |cell| line(row, cell)));
+    Table { heads: heads.to_vec(), lines: lines.collect(), name: NAME, most: LINES }
+}
+
+/// The difference that decides.
+fn chosen(c: &Comparison) -> Option<Difference> {
+    c.chosen().filter(|_| c.outcome != Outcome::Refused)
+}
+
+fn signed(ns: f64) -> String {
+    format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns))
+}
+
+/// `p50 +97.0 ms (+95.1 ms to +98.8 ms), `.
+fn change_of(c: &Comparison) -> Option<String> {
+    let d = chosen(c)?;
+    let at = match c.statistic {
+        Statistic::Median => "p50",
+        Statistic::P99 => "p99",
+    };
+    let ci = d.ci95.map_or(String::new(), |[low, high]| format!(" ({} to {})", signed(low), signed(high)));
+    Some(format!("{at} {}{ci}, ", signed(d.change)))
+}
+
+/// What is wrong where it is worse, and why each comparison was decided as it was.
+fn why(grid: &Grid) -> Vec<(Look, String, String)> {
+    let mut causes: Vec<_> = grid
+        .rows
+        .iter()
+        .flat_map(|row| new_causes(row).into_iter().map(move |(column, cause)| (name(row, column), cause)))
+        .collect();
+    causes.sort_by_key(|(_, cause)| std::cmp::Reverse(cause.severity));
+    let causes = causes.into_iter().map(|(label, cause)| {
+        (
+            mark(cause.severity.into()).1,
+            format!("{}:", cause.severity.name()),
+            format!("{label}: {}", evidence(cause)),
+        )
+    });
+    let decided = grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
+    let mut decided: Vec<_> = decided.map(|(row, c)| (Change::of(c), row, c)).collect();
+    // Stable: what is worse comes first.
+    decided.sort_by_key(|(change, ..)| *change);
+    let decided = decided.into_iter().map(|(change, row, c)| {
+        let by = change_of(c).unwrap_or_default();
+        (
+            mark(change.level()).1,
+            format!("{}:", change.name()),
+            format!("{}: {by}{}", name(row, &c.b), c.because),
+        )
+    });
+    causes.chain(decided).collect()
+}
+
+fn trust(grid: &Grid) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
+        let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());
+        lines
+            .extend(unlike.map(|u| {
+                format!("{}: {}; the difference may have its cause there", name(row, &c.b), u.text)
+            }));
+    }
+    lines.extend(grid.comparisons().filter_map(|(_, c)| floor(c)));
+    let packets: Vec<u64> =
+        grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).map(|cell| cell.accepted).collect();
+    if let (Some(least), Some(most)) = (packets.iter().min(), packets.iter().max()) {
+        let each = if least == most {
+            format!("{} each", count(*least, "packet"))
+        } else {
+            format!("{least} to {most} packets")
+        };
+        lines
+            .push(format!("{each}; intervals allow for packets that depend on each other (block bootstrap)"));
+    }
+    lines.extend(notes_on(grid).into_iter().map(str::to_owned));
+    let mut said: Vec<String> = Vec::new();
+    lines.retain(|line| {
+        let new = !said.contains(line);
+        said.push(line.clone());
+        new
+    });
+    lines
+}

@@ -1,0 +1,105 @@
+//! The content for a sweep.
+
+use super::Screen;
+use super::rows::{Cells, Table, percent};
+use crate::text::page::{Look, mark};
+use jitlat_core::sweep::{Confidence, Estimate, Grid, Point, changes, severity};
+use jitlat_core::units::eng3;
+use jitlat_core::verdict::{Answer, Severity};
+
+/// Most columns of the name of a combination.
+const NAME: usize = 26;
+/// Most lines of the table.
+const LINES: usize = 9;
+
+/// A sweep to be shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Swept<'a> {
+    /// What was measured, where to.
+    pub title: &'a str,
+    /// Its combinations.
+    pub grid: &'a Grid,
+    /// What was found under each.
+    pub points: &'a [Point],
+    /// Of the intervals.
+    pub confidence: Confidence,
+    /// What is wrong where.
+    pub answer: &'a Answer,
+    /// What follows of the whole, as the delay by size.
+    pub notes: &'a [String],
+}
+
+impl Screen {
+    /// The content for a sweep.
+    pub fn of_sweep(sweep: Swept<'_>) -> Screen {
+        let Swept { title, grid, points, answer, notes, .. } = sweep;
+        let why = changes(grid, points).into_iter().map(|c| {
+            let (look, mark) = match c.is_certain {
+                Some(true) => (Look::Good, "certain:"),
+                Some(false) => (Look::Note, "chance:"),
+                None => (Look::Note, "one run:"),
+            };
+            (look, mark.to_owned(), c.sentence())
+        });
+        let laws = notes.iter().map(|note| (Look::Note, "by size:".to_owned(), note.clone()));
+        Screen {
+            lead: vec![(answer.severity.into(), answer.headline.clone())],
+            title: title.to_owned(),
+            table: table(sweep),
+            why: why.chain(laws).collect(),
+            trust: trust(sweep),
+            ..Screen::default()
+        }
+    }
+}
+
+/// A line for each combination; of many some that are evenly apart, the first and the last among them.
+fn table(sweep: Swept<'_>) -> Table {
+    let between = format!("{} % between", sweep.confidence);
+    let heads = ["", "mean", &between, "p99", "jitter p99", "lost"].map(str::to_owned);
+    let n = sweep.points.len();
+    let shown: Vec<usize> = match n {
+        ..=LINES => (0..n).collect(),
+        _ => (0..LINES).map(|k| k * (n - 1) / (LINES - 1)).collect(),
+    };
+    let line = |point: &Point| {
+        let mean = |key: &str| point.get(key).map_or_else(|| "-".to_owned(), |e: &Estimate| eng3(e.mean));
+        let interval = point.get("latency-mean").and_then(|e| e.interval);
+        let quality = severity(point);
+        let verdict = match quality {
+            Severity::Unknown => (String::new(), None),
+            known => (known.name().to_owned(), Some(mark(known.into()).1)),
+        };
+        let mut cells: Cells = vec![verdict];
+        let figures = [
+            mean("latency-mean"),
+            interval.map_or_else(|| "-".to_owned(), |[low, high]| format!("{} - {}", eng3(low), eng3(high))),
+            mean("latency-p99"),
+            mean("pdv-p99"),
+            point.get("loss").map_or_else(|| "-".to_owned(), |e| format!("{} %", percent(e.mean))),
+        ];
+        cells.extend(figures.map(|text| (text, None)));
+        (sweep.grid.name(point.cell, None), cells)
+    };
+    let mut lines: Vec<(String, Cells)> =
+        shown.iter().filter_map(|k| sweep.points.get(*k)).map(line).collect();
+    // Those between them are counted.
+    lines.extend(std::iter::repeat_n(Default::default(), n.saturating_sub(lines.len())));
+    Table { heads: heads.to_vec(), lines, name: NAME, most: LINES }
+}
+
+fn trust(sweep: Swept<'_>) -> Vec<String> {
+    let runs = sweep.points.iter().map(|p| p.runs).min().unwrap_or(0);
+    let packets = sweep.points.iter().map(|p| p.sent).min().unwrap_or(0);
+    let mut lines = Vec::new();
+    if !sweep.answer.complete {
+        lines.push("the sweep is not complete".to_owned());
+    }
+    lines.push(match runs {
+        ..=1 => "one run each: nothing is known of how the figures repeat; give --repetitions".to_owned(),
+        n => format!(
+            "means of {n} runs in random order, with Student's interval; {packets} packets each at least"
+        ),
+    });
+    lines
+}
