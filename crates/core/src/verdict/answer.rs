@@ -1,5 +1,6 @@
 //! [`Answer`]: what is wrong, since when, how much, how sure; and what it means for those who use the path.
 
+use super::numbers::percent;
 use crate::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,10 +31,14 @@ impl Answer {
         let headline = if received == 0 {
             "Bad: nothing arrived: there is no path for this traffic, or a firewall in it.".to_owned()
         } else {
-            let lost = sent.saturating_sub(received);
-            format!(
-                "Unknown: the far host reports {received} of {sent} packets and {lost} lost, and no more of each of them."
-            )
+            let what = match sent.saturating_sub(received) {
+                0 => format!("all {sent} packets arrived"),
+                lost => format!(
+                    "{lost} of {sent} packets are lost ({})",
+                    percent(lost as f64 / sent.max(1) as f64)
+                ),
+            };
+            format!("By the far host's count {what}; of each packet it reports no more: no verdict.")
         };
         let severity = if received == 0 { Severity::Bad } else { Severity::Unknown };
         let (buffer_ns, causes, profiles) = (None, Vec::new(), BTreeMap::new());
@@ -278,7 +283,11 @@ mod tests {
         assert!(none.headline.starts_with("Bad: nothing arrived"));
         let some = Answer::of_counts(100, 60);
         assert_eq!(some.severity, Severity::Unknown);
-        assert!(some.headline.starts_with("Unknown: the far host reports 60 of 100 packets and 40 lost"));
+        assert!(
+            some.headline.starts_with("By the far host's count 40 of 100 packets are lost (40 %); of each")
+        );
+        let all = Answer::of_counts(100, 100);
+        assert!(all.headline.starts_with("By the far host's count all 100 packets arrived;"));
     }
 
     #[test]

@@ -259,7 +259,7 @@ fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
     let others = match (ill, judged.len()) {
         (_, 1) => String::new(),
         (1, n) => format!("; nothing is wrong with the other {}", n - 1),
-        (ill, n) => format!("; {} of {n} ways suffer", ill),
+        (ill, n) => format!("; {ill} of {n} ways suffer"),
     };
     format!("{name}: {what}{also}, {} to {}{others}.", worst.from, worst.to)
 }
