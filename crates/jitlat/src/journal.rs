@@ -5,7 +5,7 @@ use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogFile, WriteError};
+use jitlat_store::log::{LogFile, STDOUT, WriteError};
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -232,6 +232,8 @@ impl Journal {
             (Err(e), _) => (is_there.then_some(path), Some(e.to_string())),
         };
         troubles.extend(broken.clone());
+        // What went to standard output cannot be read again.
+        let log = log.filter(|path| path.as_os_str() != STDOUT);
         Closed { log, broken, troubles }
     }
 }

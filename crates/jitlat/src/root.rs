@@ -62,15 +62,18 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let one_way = match &mut cli.command {
         None => {
             cli.test.one_way.report.quiet = cli.test.quiet.quiet;
+            cli.test.one_way.report.set_log(cli.test.one_way.log.output.as_deref());
             &mut cli.test.one_way
         }
         Some(Command::Test(args)) => {
             args.one_way.report.quiet = args.quiet.quiet;
+            args.one_way.report.set_log(args.one_way.log.output.as_deref());
             &mut args.one_way
         }
         Some(Command::Demo(args)) => &mut args.one_way,
         Some(Command::Ping(ping)) => {
             ping.report.quiet = ping.quiet.quiet;
+            ping.report.set_log(ping.output.as_deref());
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
             shape_ping(&profile, ping, given);

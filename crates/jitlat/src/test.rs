@@ -10,9 +10,9 @@ use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::running::RunningWindows;
 use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, text};
+use crate::output::{AnalysedStream, Part, text};
 use crate::{analyze, collect, doctor, interrupt, load, path};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
@@ -78,7 +78,11 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop, origin: Origin<
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way()?;
-    args.report.outputs.check(streams, &others)
+    let rows = args.report.outputs.needing(Part::ROWS).filter(|_| args.log.no_log || args.report.beside_log);
+    if let Some((output, _)) = rows {
+        bail!("--{} takes its rows from the log: name one with -o LOG", output.name);
+    }
+    args.report.check(streams, &others)
 }
 
 /// The observers of a test.
@@ -156,7 +160,7 @@ impl Followed {
         let report =
             Streams { runs: &runs, extra: explained.as_ref(), interval: args.report.analysis.interval };
         let explanation = explained.as_ref().map_or("", |e| &e.text);
-        let whole = args.report.outputs.write(&report, || args.report.page(&runs, origin, explanation));
+        let whole = args.report.write(&report, || args.report.page(&runs, origin, explanation));
         for trouble in closed.iter().flat_map(|log| &log.troubles) {
             error!("{trouble}");
         }

@@ -88,3 +88,41 @@ fn two_files_of_one_name_are_refused() {
         assert!(!String::from_utf8_lossy(&output.stderr).contains("192.0.2.1"), "{options}");
     }
 }
+
+#[test]
+fn a_log_on_standard_output_has_it_to_itself() {
+    let (server, dir) = (Server::start("127.0.0.1", "stamp", &[]), tempfile::tempdir().unwrap());
+    let ping = format!("ping 127.0.0.1 -n 20 -p 1ms --proto stamp --stamp-port {} -o -", server.port(0));
+    let output = jitlat(&ping, dir.path());
+    assert!(output.status.success(), "{output:?}");
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(report.contains("round trip") && report.contains("No verdict: 20 packets"), "{report}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file called -");
+    // It is whole, and read again from standard input; redirected to a file it is the same.
+    let file = fs::File::create(dir.path().join("redirected")).unwrap();
+    let status = Command::new(JITLAT)
+        .args(ping.split_whitespace())
+        .current_dir(dir.path())
+        .stdout(file)
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
+    fs::write(dir.path().join("piped"), &output.stdout).unwrap();
+    for log in ["piped", "redirected"] {
+        let input = fs::File::open(dir.path().join(log)).unwrap();
+        let read = Command::new(JITLAT).args(["analyze", "-", "--json", "-"]).stdin(input).output().unwrap();
+        let summary: serde_json::Value = serde_json::from_slice(&read.stdout).unwrap();
+        assert_eq!(summary["counts"]["received"], 20, "{log}: {summary}");
+        assert_eq!(summary["answer"]["complete"], true, "{log}");
+    }
+    for (line, why) in [
+        ("192.0.2.1 -b -o -", "-o - writes one stream"),
+        ("192.0.2.1 --csv rows -o -", "--csv takes its rows from the log"),
+        ("192.0.2.1 --csv rows --no-log", "--csv takes its rows from the log"),
+        ("ping 192.0.2.1 --json - -o -", "standard output can take one format only"),
+    ] {
+        let refused = jitlat(line, dir.path());
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{line}: {refused:?}");
+    }
+}

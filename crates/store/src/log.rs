@@ -20,6 +20,6 @@ mod write;
 
 pub use compat::Version;
 pub use date::parse_date;
-pub use file::{CreateError, LogFile, Naming};
+pub use file::{CreateError, LogFile, Naming, STDOUT};
 pub use read::{LogReader, ReadError, Reading};
 pub use write::{LogOutput, LogWriter, WriteError, Written};

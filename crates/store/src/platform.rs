@@ -16,6 +16,26 @@ pub fn is_stream(kind: FileType) -> bool {
     !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
 }
 
+/// Standard output as a file.
+#[cfg(unix)]
+pub fn stdout() -> std::io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Standard output as a file.
+#[cfg(windows)]
+pub fn stdout() -> std::io::Result<File> {
+    use std::os::windows::io::AsHandle;
+    Ok(std::io::stdout().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Standard output as a file: not to be had.
+#[cfg(not(any(unix, windows)))]
+pub fn stdout() -> std::io::Result<File> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// The permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has the right ones anyway.
 #[cfg(unix)]
 pub fn of_a_new_file() -> Option<Permissions> {

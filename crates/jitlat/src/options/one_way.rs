@@ -258,7 +258,8 @@ pub enum Stamps {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
-    /// Name of the log (default: jitlat.XXXXXX in this folder); an existing file is never replaced
+    /// Name of the log (default: jitlat.XXXXXX in this folder); an existing file is never replaced; - is standard output, and
+    /// the report goes to standard error
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
     /// Write no log: nothing is left of the test but its report

@@ -86,7 +86,8 @@ pub struct PingArgs {
     /// the test, as tags hop.1, hop.2…
     #[arg(long)]
     pub path: bool,
-    /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced
+    /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced; - is
+    /// standard output, and the report goes to standard error
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
     /// A name for this test, kept in log and report

@@ -1,15 +1,19 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
+use crate::console;
 use crate::output::running::RunningWindows;
 use crate::output::screen::{self, Origin};
 use crate::output::text::{self, PageOptions};
-use crate::output::{AnalysedStream, Outputs, Part};
+use crate::output::{AnalysedStream, Outputs, Part, Report, log_failures};
+use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::figures::{self, Condition};
 use jitlat_core::verdict::Answer;
 use jitlat_report::text::windows;
+use jitlat_store::log::STDOUT;
+use std::path::Path;
 
 /// How figures are computed and shown, for live tests and saved logs.
 #[derive(Clone, Debug, Args)]
@@ -38,6 +42,9 @@ pub struct ReportArgs {
     /// Whether the answer alone is printed ([`QuietArgs`]).
     #[arg(skip)]
     pub quiet: bool,
+    /// Whether the log goes to standard output (`-o -`), and the report to standard error.
+    #[arg(skip)]
+    pub beside_log: bool,
 }
 
 /// The shortest report.
@@ -124,12 +131,42 @@ impl ReportArgs {
 
     /// Whether one screen is printed.
     pub fn shows_screen(&self) -> bool {
-        !self.is_silent() && !self.is_full()
+        !(self.quiet || self.outputs.is_silent() || self.is_full())
     }
 
     /// Whether nothing but one output, or one line, is for standard output.
     pub fn is_silent(&self) -> bool {
-        self.quiet || self.outputs.is_silent()
+        self.quiet || self.beside_log || self.outputs.is_silent()
+    }
+
+    /// Takes note of where the log is written: nothing else is printed to standard output if it goes there.
+    pub fn set_log(&mut self, log: Option<&Path>) {
+        self.beside_log = log.is_some_and(|path| path.as_os_str() == STDOUT);
+    }
+
+    /// Rejects, before the measurement, outputs that could not be written, for a test of `streams` streams that also writes
+    /// `others`.
+    pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
+        if self.beside_log && streams > 1 {
+            bail!("-o - writes one stream to standard output: name a file");
+        }
+        if self.beside_log && self.outputs.is_silent() {
+            bail!(
+                "standard output can take one format only, and -o - writes the log there: give all others a file"
+            );
+        }
+        self.outputs.check(streams, others)
+    }
+
+    /// Prints the report of `text` and writes every format, as [`Wanted::write`](crate::output::wanted::Wanted::write);
+    /// beside a log on standard output, to standard error.
+    pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
+        if !self.beside_log {
+            return self.outputs.write(report, text);
+        }
+        let mut failures: Vec<anyhow::Error> = console::print_beside(&text()).err().into_iter().collect();
+        failures.extend(self.outputs.write_files(report));
+        log_failures(&failures)
     }
 
     /// Whether an output needs the single packets after the analysis.

@@ -30,7 +30,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     }
     args.protocol.check()?;
     let others: Vec<&Path> = args.output.iter().chain(args.late.files()).map(PathBuf::as_path).collect();
-    args.report.outputs.check(1, &others)?;
+    args.report.check(1, &others)?;
     Late::check(&args.late)?;
     let mut ping = args.settings()?;
     let mut logs = match &args.output {
@@ -88,7 +88,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         });
     }
     let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval };
-    let whole = args.report.outputs.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
+    let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
         troubles.extend(late.finish(run, streams).iter().map(explain));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub enum Naming {
     /// `jitlat.` and six random characters in this directory, as mkstemp makes them.
     Random(PathBuf),
-    /// This name (`-o`), an error if such a file exists. Devices and named pipes are written to.
+    /// This name (`-o`), an error if such a file exists. Devices and named pipes are written to; `-` is standard output.
     Given(PathBuf),
 }
 
@@ -54,6 +54,9 @@ pub struct LogFile {
 
 /// Suffix of the file that holds a log's final form until it replaces the log.
 const FINAL: &str = ".final";
+
+/// The name that stands for standard output.
+pub const STDOUT: &str = "-";
 
 /// A file that is removed when its last owner is dropped and nothing was written to it.
 #[derive(Debug)]
@@ -121,9 +124,13 @@ impl LogFile {
         &self.path
     }
 
-    /// Whether this is a regular file, which can be replaced, and not a device or a pipe.
+    /// Whether this is a regular file of its own, which can be replaced, and not standard output, a device or a pipe.
     pub fn is_own(&self) -> bool {
-        self.writer.output().file.metadata().is_ok_and(|m| m.is_file())
+        !self.is_stdout() && self.writer.output().file.metadata().is_ok_and(|m| m.is_file())
+    }
+
+    fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == STDOUT
     }
 
     /// A log in the same folder and format, which can replace this one by [`LogFile::replace`].
@@ -139,7 +146,7 @@ impl LogFile {
 
     /// Whether the log's name still names it, and not another file or nothing.
     pub fn is_there(&self) -> bool {
-        platform::is_named(&self.writer.output().file, &self.path)
+        self.is_stdout() || platform::is_named(&self.writer.output().file, &self.path)
     }
 
     /// Closes this log and renames it to `path`, replacing that file. If this fails, this log is removed.
@@ -272,6 +279,10 @@ fn suffixed(base: &Path, direction: Direction) -> PathBuf {
 
 fn exclusive(path: &Path) -> Result<(PathBuf, Output), CreateError> {
     let fail = |source| CreateError::Create { path: path.to_owned(), source };
+    if path.as_os_str() == STDOUT {
+        let file = platform::stdout().map_err(fail)?;
+        return Ok((path.to_owned(), Output { file, unused: None }));
+    }
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok((path.to_owned(), Output { file, unused: Some(path.to_owned()) })),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
