@@ -150,42 +150,4 @@ impl CaiaPairer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::WallTime;
-
-    fn s(at_ms: i64, id: u64) -> Sighting {
-        Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, way: Way::Out, flow: 0 }
-    }
-
-    #[test]
-    fn lost_packets_at_the_head_stop_a_short_search() {
-        let mut m = CaiaMatcher::new(20, Span::seconds(60), Span::ZERO, false);
-        (0..40).for_each(|i| m.reference(s(i, i as u64)));
-        assert!(m.monitor(s(50, 19)).is_some(), "the twentieth entry is still searched");
-        assert!(m.monitor(s(50, 39)).is_none(), "the fortieth is not");
-        assert_eq!(m.matched(Way::Out), 1);
-    }
-
-    #[test]
-    fn a_candidate_too_old_is_discarded() {
-        let mut m = CaiaMatcher::new(20, Span::seconds(2), Span::seconds(10), false);
-        m.reference(s(0, 1));
-        m.reference(s(9_000, 1));
-        let r = m.monitor(s(19_100, 1)).unwrap();
-        assert_eq!(r.reference, WallTime(9_000_000_000));
-        assert!(m.lists[0].is_empty());
-    }
-
-    #[test]
-    fn the_last_pair_is_held_for_ever() {
-        let record =
-            |way, t| Record { way, reference: WallTime(0), monitor: WallTime(t), length: 0, flow: 0 };
-        let mut p = CaiaPairer::default();
-        assert!(p.push(record(Way::In, 0)).is_none());
-        assert!(p.push(record(Way::Out, 1)).is_none());
-        assert!(p.push(record(Way::In, 2)).is_none());
-        assert_eq!(p.push(record(Way::Out, 3)).map(|p| p.back.monitor.0), Some(2));
-        assert!(p.push(record(Way::In, 4)).is_none());
-    }
-}
+mod tests;

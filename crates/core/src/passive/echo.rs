@@ -129,4 +129,27 @@ mod tests {
         }
         assert!(e.waiting.len() <= WAITING && e.order.len() <= WAITING);
     }
+
+    #[test]
+    fn echoes_are_requests_and_replies_alone() {
+        let is = |kind, fragment: u8, protocol| {
+            let mut v = echo(kind, 1, false);
+            (v[7], v[9]) = (fragment, protocol);
+            is_echo(&decode(LinkType::RAW, &v, 28).unwrap())
+        };
+        assert!(is(8, 0, ICMP) && is(0, 0, ICMP) && is(128, 0, ICMPV6) && is(129, 0, ICMPV6));
+        assert!(!is(3, 0, ICMP) && !is(8, 9, ICMP) && !is(8, 0, 17));
+        assert_ne!(PingSource::Capture.label(), PingSource::File.label());
+    }
+
+    #[test]
+    fn so_many_requests_wait_and_no_more() {
+        let answered = |requests: u16| {
+            let mut e = Echoes::default();
+            let mut push = |b: &[u8]| e.push(WallTime(0), &decode(LinkType::RAW, b, 28).unwrap());
+            (0..requests).for_each(|seq| assert_eq!(push(&echo(8, seq, false)), None));
+            push(&echo(0, 0, true)).is_some()
+        };
+        assert!(answered(WAITING as u16) && !answered(WAITING as u16 + 1));
+    }
 }

@@ -245,4 +245,45 @@ mod tests {
         assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);
     }
+
+    fn record(way: Way, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
+        Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
+    }
+
+    #[test]
+    fn flows_come_with_the_largest_first_and_their_counts() {
+        let mut flows = Flows::new(None);
+        for (r, copy) in [
+            (record(Way::Out, 10, 40, 100, 0), false),
+            (record(Way::Out, 20, 55, 30, 1), false),
+            (record(Way::In, 90, 60, 90, 1), false),
+            (record(Way::Out, 21, 99, 30, 1), true),
+            (record(Way::Out, 22, 99, 30, 1), true),
+            (record(Way::Out, 30, 62, 10, 1), false),
+            (record(Way::Out, 1, 9, 30, 2), true),
+        ] {
+            flows.arrived(0, r, copy);
+        }
+        let keys = [0, 1, 2, 3].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let figures = flows.figures(&keys);
+        let order: Vec<_> = figures.iter().map(|f| (f.out.bytes, f.back.bytes)).collect();
+        assert_eq!(order, [(40, 90), (100, 0), (0, 0)], "a flow of copies alone is one, too");
+        let first = &figures[0];
+        assert_eq!((first.out.matched, first.out.duplicates, first.back.matched), (2, 2, 1));
+        assert_eq!((first.first, first.last), (WallTime(20), WallTime(90)));
+        assert_eq!((first.out.delay_raw_min_ns, first.out.delay_variation_max_ns), (Some(32), Some(3)));
+    }
+
+    #[test]
+    fn pairs_too_far_apart_at_the_monitor_are_left_out() {
+        let pairs = |most| {
+            let mut flows = Flows::new(most);
+            for r in [record(Way::Out, 10, 40, 1, 0), record(Way::In, 90, 60, 1, 0)] {
+                flows.record(r);
+                flows.arrived(0, r, false);
+            }
+            flows.figures(&[key([10, 0, 0, 1], [1, 1, 1, 1], Way::Out, Grouping::Flow)])[0].pairs
+        };
+        assert_eq!([None, Some(Span(20)), Some(Span(19))].map(pairs), [1, 1, 0]);
+    }
 }

@@ -273,4 +273,92 @@ mod tests {
             (found[0].spacing_ns - 26.5e6).abs() < 0.4e6 && (found[1].spacing_ns - 3.3125e6).abs() < 0.02e6
         );
     }
+
+    fn level(spacing_ns: f64) -> Level {
+        Level::new(spacing_ns, 0.9, None)
+    }
+
+    #[test]
+    fn cells_and_queued_packets_of_common_lengths_explain_bands() {
+        let link: Link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+        let cell = link.cell().unwrap().0.0 as f64;
+        let packet = link.delay_up(1450).0 as f64;
+        let size = |out_length, in_length, pairs| SizeFigures {
+            out_length,
+            in_length,
+            pairs,
+            min_rtt_ns: 1,
+            median_rtt_ns: 2,
+            mean_rtt_ns: 2.0,
+            percentiles: Vec::new(),
+        };
+        let explained = |sizes: &[SizeFigures]| {
+            let mut levels = [level(packet), level(cell), level(packet * 1.5)];
+            explain_levels(&mut levels, &link, sizes);
+            levels.map(|l| l.explained.len())
+        };
+        assert_eq!(explained(&[]), [0, 1, 0], "a cell is there without packets");
+        assert_eq!(explained(&[size(1450, 52, 1)]), [1, 1, 0]);
+        // Only the most frequent lengths count, over all combinations.
+        let mut many: Vec<_> = (0..LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
+        many.extend([size(1450, 53, 6), size(1450, 54, 6)]);
+        assert_eq!(explained(&many)[0], 1);
+        many.pop();
+        assert_eq!(explained(&many)[0], 0);
+        let mut exact = level(packet * (1.0 + CLOSE * 0.9));
+        exact.explain(&link, &[1450], &[]);
+        let mut off = level(packet * (1.0 + CLOSE * 1.1));
+        off.explain(&link, &[1450], &[]);
+        assert_eq!((exact.explained.len(), off.explained.len()), (1, 0));
+    }
+
+    #[test]
+    fn moves_within_three_percent_are_the_same() {
+        let moves = [96.0, 97.0, 100.0, 103.0, 104.0];
+        assert_eq!(near(&moves, 100.0), 3);
+    }
+
+    #[test]
+    fn a_pitch_is_a_fifth_of_the_moves_and_ten_at_least() {
+        let of = |same: usize, others: usize| {
+            let mut moves: Vec<f64> = (0..others).map(|k| 1000.0 * 1.1f64.powi(k as i32)).collect();
+            moves.extend(vec![10.0; same]);
+            moves.sort_unstable_by(f64::total_cmp);
+            commonest(&moves)
+        };
+        let found = of(10, 40).unwrap();
+        assert_eq!(
+            (found.spacing_ns, found.strength, found.of_differences, found.p),
+            (10.0, 0.2, true, None)
+        );
+        assert_eq!((of(9, 0), of(10, 41), of(0, 0)), (None, None, None));
+    }
+
+    #[test]
+    fn the_middle_range_leaves_a_hundredth_on_either_side_out() {
+        let of = |n: usize| {
+            let mut values: Vec<f64> = (0..n).map(|k| k as f64).collect();
+            let range = middle_range(&mut values);
+            (range, values.len())
+        };
+        assert_eq!((of(49), of(50)), ((None, 49), (Some(49.0), 50)));
+        assert_eq!((of(99), of(100), of(200)), ((Some(98.0), 99), (Some(97.0), 98), (Some(195.0), 196)));
+        assert_eq!(middle_range(&mut vec![7.0; 60]), None);
+    }
+
+    #[test]
+    fn of_many_values_every_second_is_kept() {
+        let mut levels = Levels::default();
+        for k in 0..KEPT as i64 + 10 {
+            levels.push(k * 1000);
+        }
+        assert!(!levels.fine);
+        assert_eq!((levels.kept.len(), levels.every), (KEPT / 2 + 5, 2));
+        assert_eq!(levels.kept[..3], [(0, None), (2000, Some(1000)), (4000, Some(1000))]);
+        assert_eq!(levels.kept[KEPT / 2], (KEPT as i64 * 1000, Some(1000)));
+        levels.push(1);
+        assert!(levels.fine);
+        levels.push(1000);
+        assert!(levels.fine, "one fraction of a microsecond is enough");
+    }
 }

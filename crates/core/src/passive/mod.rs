@@ -43,7 +43,7 @@ pub use clocks::{ClockDifference, Clocks};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::{Echoes, PingFigures, PingSource};
 pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, WayFigures};
-pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowWay, Flows, Grouping};
+pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowRtt, FlowWay, Flows, Grouping};
 pub use identity::{Fields, Identity, IdentityRule};
 pub use levels::{Level, Levels, explain_levels};
 pub use link::{Encapsulation, Fit, Link, LinkQuestion, ModelFigures};

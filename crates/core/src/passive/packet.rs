@@ -445,6 +445,78 @@ mod tests {
     }
 
     #[test]
+    fn ipv6_is_read_behind_every_link_layer() {
+        let ip = ip6(17, &IP4[20..]);
+        let mac = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        let eth = |tail: &[u8]| [&mac[..], tail].concat();
+        for (link, header) in [
+            (LinkType::ETHERNET, eth(&[0x86, 0xdd])),
+            (LinkType::ETHERNET, eth(&[0x81, 0, 0, 5, 0x86, 0xdd])),
+            (LinkType::ETHERNET, eth(&[0x88, 0x64, 0x11, 0, 0, 1, 0, 54, 0, 0x57])),
+            (LinkType::ETHERNET, eth(&[0x88, 0x47, 0, 0, 0x11, 64])),
+            (LinkType::ETHERNET, eth(&[0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 0x86, 0xdd])),
+            (LinkType::LINUX_SLL, vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 0x86, 0xdd]),
+            (LinkType::LINUX_SLL2, vec![0x86, 0xdd, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]),
+            (LinkType::PPP, vec![0xff, 3, 0, 0x57]),
+            (LinkType::NULL, vec![10, 0, 0, 0]),
+            (LinkType::NULL, vec![24, 0, 0, 0]),
+            (LinkType::NULL, vec![28, 0, 0, 0]),
+            (LinkType::LOOP, vec![0, 0, 0, 30]),
+            (LinkType::RAW, vec![]),
+            (LinkType::IPV6, vec![]),
+        ] {
+            let frame = [&header[..], &ip].concat();
+            let p = decode(link, &frame, frame.len() as u32).unwrap();
+            let ends: [IpAddr; 2] = [p.src(), p.dst()];
+            assert_eq!(ends, ["fd00::1".parse().unwrap(), "fd00::2".parse::<IpAddr>().unwrap()], "{link:?}");
+            assert_eq!((p.ports(), p.length), (Some((5000, 5001)), 52), "{link:?}");
+            assert!(link.is_supported());
+        }
+        assert_eq!(decode(LinkType::NULL, &[&[7, 0, 0, 0][..], &ip].concat(), 56).unwrap_err(), Skip::NotIp);
+    }
+
+    #[test]
+    fn ipv6_headers_lie_within_the_packet() {
+        // Authentication, whose length counts words of four bytes, less two.
+        let f = ip6(51, &[&[17, 4, 0, 0][..], &[0; 20], &IP4[20..]].concat());
+        let p = decode(LinkType::RAW, &f, f.len() as u32).unwrap();
+        assert_eq!((p.transport_at, p.ports()), (64, Some((5000, 5001))));
+        for cut in 40..64 {
+            let cut = decode(LinkType::RAW, &f[..cut], f.len() as u32);
+            assert_eq!(cut.unwrap_err(), Skip::Truncated);
+        }
+        assert_eq!(decode(LinkType::RAW, &f[..64], f.len() as u32).unwrap().ports(), None);
+        // Nothing but the header, and one that claims to reach beyond the packet.
+        let only = ip6(60, &[17, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode(LinkType::RAW, &only, 48).unwrap().transport_at, 48);
+        let beyond = ip6(60, &[17, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode(LinkType::RAW, &beyond, 48).unwrap_err(), Skip::Malformed);
+        let unfragmented = ip6(44, &[&[17, 0, 0, 0, 0, 1, 0, 2][..], &IP4[20..]].concat());
+        let p = decode(LinkType::RAW, &unfragmented, 60).unwrap();
+        assert_eq!((p.ident, p.more_fragments, p.fragment_offset), (0x1_0002, false, 0));
+    }
+
+    #[test]
+    fn ipv4_headers_are_checked() {
+        let decoded = |change: fn(&mut [u8; 32])| {
+            let mut ip = IP4;
+            change(&mut ip);
+            decode(LinkType::IPV4, &ip, 32).map(|p| (p.transport_at, p.more_fragments, p.length))
+        };
+        assert_eq!(decoded(|_| ()), Ok((20, false, 32)));
+        assert_eq!(decoded(|ip| ip[0] = 0x55), Err(Skip::Malformed), "version 5");
+        assert_eq!(decoded(|ip| ip[0] = 0x44), Err(Skip::Malformed), "a header of 16 bytes");
+        assert_eq!(decoded(|ip| ip[0] = 0x46), Ok((24, false, 32)));
+        assert_eq!(decoded(|ip| ip[3] = 20), Ok((20, false, 20)), "nothing but a header");
+        assert_eq!(decoded(|ip| ip[3] = 19), Err(Skip::Malformed));
+        assert_eq!(decoded(|ip| ip[0] = 0x49), Err(Skip::Malformed), "a header beyond the packet");
+        assert_eq!(decoded(|ip| ip[6] = 0x20), Ok((20, true, 32)));
+        let long = [&[0x48][..], &IP4[1..]].concat();
+        assert_eq!(decode(LinkType::IPV4, &long, 32).unwrap().transport_at, 32);
+        assert_eq!(decode(LinkType::IPV4, &long[..31], 32).unwrap_err(), Skip::Truncated);
+    }
+
+    #[test]
     fn a_zero_length_is_taken_from_the_frame() {
         let mut ip = IP4;
         ip[3] = 0;

@@ -457,4 +457,33 @@ mod tests {
         }
         assert!("0.0.0.0/0".parse::<Prefix>().unwrap().contains(A));
     }
+
+    #[test]
+    fn a_prefix_knows_its_length_and_a_single_address() {
+        let of = |text: &str| {
+            let p: Prefix = text.parse().unwrap();
+            (p.length(), p.address().map(|a| a.to_string()), p.to_string())
+        };
+        assert_eq!(of("10.1.2.3"), (128, Some("10.1.2.3".into()), "10.1.2.3".into()));
+        assert_eq!(of("10.1.2.3/24"), (120, None, "10.1.2.0/24".into()));
+        assert_eq!(of("fd00::1"), (128, Some("fd00::1".into()), "fd00::1".into()));
+        assert_eq!(of("fd00::1/7"), (7, None, "fc00::/7".into()));
+        // IPv4 addresses among all others.
+        assert_eq!(of("::ffff:0:0/90").2, "::ffc0:0:0/90");
+        let any = Sides::any();
+        for address in ["10.0.0.1", "fd00::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            assert!([&any.reference, &any.monitor].iter().all(|l| l.iter().any(|p| p.contains(address))));
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_asked_for_decide_the_direction() {
+        let (r, m) = pair(300, 100, 7);
+        let asked = Sides { reference: vec![B.into()], monitor: vec![A.into()] };
+        let plan = survey(&r, &m, Some(&asked)).unwrap();
+        assert_eq!((plan.sides, plan.direction_assumed), ([asked.clone(), asked], false));
+        let elsewhere = Sides { reference: vec![N.into()], monitor: vec![A.into()] };
+        assert!(matches!(survey(&r, &m, Some(&elsewhere)), Err(NoPlan::OtherAddresses(_))));
+    }
 }

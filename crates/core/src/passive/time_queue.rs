@@ -94,6 +94,37 @@ mod tests {
     }
 
     #[test]
+    fn the_first_is_what_leaves_next() {
+        let mut q = TimeQueue::default();
+        assert!(q.is_empty() && q.first().is_none());
+        (0..1000).for_each(|i| q.push(WallTime(2 * i), i));
+        [501, 501, 500].into_iter().for_each(|at| q.push(WallTime(at), -at));
+        assert!(!q.is_empty() && q.late.len() == 3);
+        let mut last = (WallTime(i64::MIN), 0);
+        while let Some((at, item)) = q.first().map(|(at, item)| (at, *item)) {
+            assert_eq!(q.pop(), Some((at, item)));
+            assert!(last.0 <= at);
+            if last.0 == at {
+                assert_eq!((last.1, item), if at == WallTime(500) { (250, -500) } else { (-501, -501) });
+            }
+            last = (at, item);
+        }
+        assert!(q.is_empty());
+    }
+
+    #[test]
+    fn an_item_is_moved_so_many_positions_and_no_more() {
+        let late = |behind: i64| {
+            let mut q = TimeQueue::default();
+            (0..1000).for_each(|i| q.push(WallTime(2 * i), i));
+            q.push(WallTime(2 * (1000 - behind) - 1), -1);
+            q.late.len()
+        };
+        let moved = MOVED as i64;
+        assert_eq!([1, moved, moved + 1, 999 - moved, 1000 - moved, 999].map(late), [0, 0, 1, 1, 0, 0]);
+    }
+
+    #[test]
     fn equal_times_leave_as_they_came() {
         let mut q = TimeQueue::default();
         [(1, 'a'), (2, 'b'), (1, 'c'), (2, 'd')].into_iter().for_each(|(at, c)| q.push(WallTime(at), c));

@@ -237,3 +237,6 @@ pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&Plan>) 
     }
     notes
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ mod schedule;
 pub mod severity;
 mod steps;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod two_way;
 mod warnings;
 

@@ -25,6 +25,7 @@ const WINDOW: Span = Span::seconds(10);
 const CAIA_WINDOW: Span = Span::seconds(60);
 
 /// Where the packets of a point are read from: pcap or pcapng, plain or compressed.
+#[non_exhaustive]
 pub enum CaptureSource {
     /// Files that are read one after the other, as from a rotating capture; `-` is standard input.
     Files(Vec<PathBuf>),

@@ -32,6 +32,7 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Where a live point captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LivePoint {
     /// An interface of this host.
     Interface(String),

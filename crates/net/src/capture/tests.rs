@@ -204,6 +204,152 @@ fn several_files_are_one_capture() {
     assert!(c.notes().iter().any(|n| n.contains("c.pcap is not a capture")), "{:?}", c.notes());
 }
 
+/// A section of one interface with these options, and the blocks after it.
+fn section(options: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
+    let mut v = block(false, 0x0a0d_0d0a, &[&w32(false, 0x1a2b_3c4d)[..], &[0; 12]].concat());
+    v.extend(block(false, 1, &[&[1, 0, 0, 0, 96, 0, 0, 0], options].concat()));
+    v.extend(blocks.concat());
+    v
+}
+
+/// A packet block that claims `captured` bytes and holds `bytes`.
+fn packet(units: u64, captured: u32, bytes: &[u8]) -> Vec<u8> {
+    let head = [0, (units >> 32) as u32, units as u32, captured, 1500];
+    block(false, 6, &[&head.map(u32::to_le_bytes).concat()[..], bytes].concat())
+}
+
+fn times(options: &[u8], units: u64) -> Vec<i64> {
+    read(section(options, &[packet(units, 0, b"")])).0.iter().map(|row| row.0).collect()
+}
+
+#[test]
+fn times_are_in_the_units_and_from_the_offset_of_their_interface() {
+    assert_eq!(times(&option(false, 9, &[10]), 12_345), [1234]);
+    assert_eq!(times(&option(false, 9, &[12]), 12_345), [12]);
+    assert_eq!(times(&[], 5), [5000], "microseconds if nothing is said");
+    let offset = (1u64 << 32) + 7;
+    assert_eq!(times(&option(false, 14, &offset.to_le_bytes()), 0), [(offset * 1_000_000_000) as i64]);
+    assert_eq!(times(&option(false, 14, &[9, 0, 0, 0]), 5), [5000], "an offset has eight bytes");
+    let mut big = block(true, 0x0a0d_0d0a, &[&w32(true, 0x1a2b_3c4d)[..], &[0; 12]].concat());
+    let option = option(true, 14, &offset.to_be_bytes());
+    big.extend(block(true, 1, &[&[0, 1, 0, 0, 0, 0, 0, 96][..], &option].concat()));
+    big.extend(block(true, 6, &[0; 20]));
+    assert_eq!(read(big).0[0].0, (offset * 1_000_000_000) as i64);
+}
+
+#[test]
+fn blocks_have_a_length_that_is_possible() {
+    let of_length = |length: u32| {
+        let mut odd = block(false, 0xbad, &[0; 8]);
+        odd[4..8].copy_from_slice(&length.to_le_bytes());
+        odd.truncate(length.max(8) as usize);
+        let (rows, notes, _) = read(section(&[], &[odd, packet(1, 0, b"")]));
+        (rows.len(), notes.iter().any(|n| n.contains("impossible length")))
+    };
+    assert_eq!([8, 12, 14, 16].map(of_length), [(0, true), (1, false), (0, true), (1, false)]);
+}
+
+#[test]
+fn long_blocks_are_read_up_to_the_limit() {
+    let with_body = |bytes: usize| read(section(&[], &[packet(1, 3, &vec![7; bytes]), packet(2, 0, b"")]));
+    let (rows, notes, _) = with_body((2 << 20) - 32);
+    assert_eq!((rows.len(), &rows[0].3[..], notes.len()), (2, &[7, 7, 7][..], 0));
+    let (rows, notes, _) = with_body((2 << 20) - 28);
+    assert_eq!(rows.len(), 0);
+    assert!(notes[0].contains("a block that claims 2097156 bytes"), "{notes:?}");
+}
+
+#[test]
+fn packets_lie_within_their_block() {
+    let of = |block: Vec<u8>| {
+        let (rows, notes, _) = read(section(&[], &[block]));
+        (
+            rows.first().map(|row| row.3.len()),
+            notes.first().map(|n| n.rsplit(": ").next().unwrap().to_owned()),
+        )
+    };
+    let longer = Some("a packet longer than its block; the packets before it were used".to_owned());
+    assert_eq!(of(packet(1, 4, b"four")), (Some(4), None));
+    assert_eq!(of(packet(1, 5, b"four")), (None, longer.clone()));
+    let headless = Some("a packet block without a header; the packets before it were used".to_owned());
+    assert_eq!(of(block(false, 6, &[0; 16])), (None, headless));
+    assert_eq!(of(packet(1, MAX_FRAME as u32, &vec![0; MAX_FRAME])), (Some(MAX_FRAME), None));
+    assert_eq!(of(packet(1, MAX_FRAME as u32 + 1, &vec![0; MAX_FRAME + 4])), (None, longer));
+    let mut classic = pcap(0xa1b2_c3d4, false, 0)[..24].to_vec();
+    for length in [MAX_FRAME, MAX_FRAME + 1] {
+        classic.extend([1, 2, length as u32, 1500].map(u32::to_le_bytes).concat());
+        classic.extend(vec![0; length]);
+    }
+    let (rows, notes, _) = read(classic);
+    assert_eq!((rows.len(), rows[0].3.len(), notes.len()), (1, MAX_FRAME, 1));
+}
+
+#[test]
+fn an_end_in_a_block_is_noted_and_one_behind_a_block_is_not() {
+    let whole = section(&[], &[packet(1, 3, b"one"), packet(2, 3, b"two")]);
+    let end = whole.len() - packet(2, 3, b"two").len();
+    for (n, noted) in [(whole.len(), false), (whole.len() - 1, true), (end + 4, true), (end, false)] {
+        let (rows, notes, _) = read(whole[..n].to_vec());
+        assert_eq!((rows.len(), notes.len()), (1 + usize::from(n == whole.len()), usize::from(noted)), "{n}");
+        assert!(notes.iter().all(|note| note.contains("ends in the middle of a packet")), "{notes:?}");
+    }
+}
+
+#[test]
+fn only_counters_of_dropped_packets_are_drops() {
+    let statistics = |options: &[u8]| block(false, 5, &[&[0; 12][..], options].concat());
+    let drops = |code, value: &[u8]| read(section(&[], &[statistics(&option(false, code, value))])).2;
+    let nine = 9u64.to_le_bytes();
+    assert_eq!([4, 5, 6, 7].map(|code| drops(code, &nine)), [0, 9, 0, 9]);
+    assert_eq!(drops(5, &nine[..4]), 0, "a counter has eight bytes");
+}
+
+/// A reader that is interrupted before each byte, and fails with `error` at its end.
+struct Slow(Vec<u8>, usize, Option<io::ErrorKind>);
+
+impl io::Read for Slow {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let calls = self.1;
+        self.1 += 1;
+        match self.0.get(calls / 2) {
+            Some(_) if calls.is_multiple_of(2) => Err(io::ErrorKind::Interrupted.into()),
+            Some(byte) => {
+                buf[0] = *byte;
+                Ok(1)
+            }
+            None => self.2.map_or(Ok(0), |kind| Err(kind.into())),
+        }
+    }
+}
+
+#[test]
+fn interruptions_are_passed_over_and_other_errors_end_the_file() {
+    let bytes = pcap(0xa1b2_c3d4, false, 0);
+    let rows = |error| {
+        // What decides on the format is read before.
+        let reader = io::Read::chain(Cursor::new(bytes[..6].to_vec()), Slow(bytes[6..].to_vec(), 0, error));
+        let mut c = Capture::from_reader("slow", reader).unwrap();
+        let mut n = 0;
+        while c.next_frame().is_some() {
+            n += 1;
+        }
+        (n, c.notes().to_vec())
+    };
+    assert_eq!(rows(None), (3, vec![]));
+    let (n, notes) = rows(Some(io::ErrorKind::ConnectionReset));
+    assert_eq!(n, 3);
+    assert!(notes[0].starts_with("slow: reading stopped at byte"), "{notes:?}");
+}
+
+#[test]
+fn every_file_must_be_readable_from_the_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let (good, missing) = (dir.path().join("a.pcap"), dir.path().join("b.pcap"));
+    std::fs::write(&good, pcap(0xa1b2_c3d4, false, 0)).unwrap();
+    assert!(matches!(Capture::open(&[good.clone(), missing]), Err(CaptureError::Io { .. })));
+    assert!(Capture::open(&[good.clone(), good]).is_ok());
+}
+
 proptest::proptest! {
     #[test]
     fn no_bytes_make_it_panic_or_hang(

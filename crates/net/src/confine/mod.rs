@@ -30,6 +30,7 @@ pub struct Confinement {
 
 /// Why a process could not be confined.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfineError {
     /// There is no such user.
     #[error("there is no user {0} on this host")]

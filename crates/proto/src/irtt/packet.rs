@@ -102,6 +102,7 @@ pub fn sign(key: Option<&Key>, packet: &mut [u8]) {
 
 /// Why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unreadable {
     /// Another protocol, or truncated.
     Foreign,

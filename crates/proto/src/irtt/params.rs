@@ -132,6 +132,7 @@ mod tag {
 
 /// Why parameters cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadParams {
     /// They end in the middle of one, or a number is too long.
     #[error("cut off")]

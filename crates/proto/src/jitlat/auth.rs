@@ -26,6 +26,7 @@ pub(crate) const MAX_KEY_LEN: usize = 4096;
 
 /// What cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadKey {
     /// Too short to be secure, or empty.
     #[error(

@@ -98,6 +98,7 @@ impl DataWriter {
 
 /// Why fetched data cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unusable {
     /// The server refuses.
     #[error("{0}")]

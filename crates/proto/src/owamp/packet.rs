@@ -44,6 +44,7 @@ pub struct TestPacket {
 
 /// Why a datagram is not a packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unreadable {
     /// Too short for the fields.
     Short,

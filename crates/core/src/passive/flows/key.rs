@@ -183,4 +183,56 @@ pub(super) mod tests {
         }
         assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
     }
+
+    fn of(protocol: u8, ends: [[u8; 16]; 2], way: Way, grouping: Grouping) -> FlowKey {
+        let mut v = vec![0x60, 0, 0, 0, 0, 8, protocol, 64];
+        v.extend(ends.concat());
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
+        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), way, grouping)
+    }
+
+    #[test]
+    fn a_flow_is_named_by_protocol_addresses_and_ports() {
+        let end = |n| {
+            let mut a = [0; 16];
+            (a[0], a[15]) = (0xfd, n);
+            a
+        };
+        let text = |protocol| of(protocol, [end(1), end(2)], Way::Out, Grouping::Flow).to_string();
+        assert_eq!(text(UDP), "udp [fd00::1]:5000 - [fd00::2]:5001");
+        assert_eq!(text(TCP), "tcp [fd00::1]:5000 - [fd00::2]:5001");
+        assert_eq!(text(ICMPV6), "icmp fd00::1 - fd00::2");
+        assert_eq!(text(50), "proto-50 fd00::1 - fd00::2");
+        let prefix = |v6| of(UDP, [end(1), end(2)], Way::In, Grouping::Prefix { v4: 33, v6 }).to_string();
+        assert_eq!((prefix(48), prefix(200)), ("fd00::/48 - fd00::/48".into(), "fd00::2 - fd00::1".into()));
+        let beyond = Grouping::Prefix { v4: 33, v6: 0 };
+        assert_eq!(key([10, 0, 0, 1], [10, 0, 0, 2], Way::Out, beyond).to_string(), "10.0.0.1 - 10.0.0.2");
+    }
+
+    #[test]
+    fn a_flow_not_known_here_may_be_known_there() {
+        assert_eq!((known_flow(3, 4), known_flow(UNKNOWN_FLOW, 4)), (3, 4));
+        assert_eq!(known_flow(UNKNOWN_FLOW, UNKNOWN_FLOW), UNKNOWN_FLOW);
+    }
+
+    #[test]
+    fn numbers_can_be_learnt_and_looked_up() {
+        let mut numbers = FlowNumbers::default();
+        let [one, two] = [1, 2].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        assert_eq!((numbers.known(&one), numbers.is_full()), (None, false));
+        numbers.learn(one, 7);
+        assert_eq!((numbers.known(&one), numbers.known(&two), numbers.keys().len()), (Some(7), None, 0));
+        assert_eq!((numbers.number(two), numbers.keys()), (0, &[two][..]));
+    }
+
+    #[test]
+    fn as_many_flows_are_learnt_as_are_numbered() {
+        let mut numbers = FlowNumbers::default();
+        for i in 0..MAX_FLOWS as u32 + 1 {
+            let [.., b, c, d] = i.to_be_bytes();
+            numbers.learn(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow), i);
+        }
+        let last = key([10, 1, 0, 0], [1, 1, 1, 1], Way::Out, Grouping::Flow);
+        assert_eq!((numbers.numbers.len(), numbers.known(&last)), (MAX_FLOWS, None));
+    }
 }

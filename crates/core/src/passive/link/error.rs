@@ -11,6 +11,7 @@ pub struct NotALink(pub(super) String);
 
 /// Why a text is not a question about a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotALinkQuestion {
     /// It begins with `fit`, but the rest is invalid.
     #[error("give fit, or fit,tunnel=BYTES")]

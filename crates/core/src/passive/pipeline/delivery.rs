@@ -68,3 +68,6 @@ pub struct Delivery {
     /// The time range that is completely delivered, on the point's clock.
     pub covered: Option<(WallTime, WallTime)>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ pub struct PacketFilter {
 
 /// Why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NotAFilter {
     /// It has another form.
     #[error("give tcp, udp, icmp, a port, or tcp:PORT, udp:PORT")]

@@ -115,3 +115,6 @@ pub fn join_like_caia<S: StreamSink>(
         ..MatchCounts::default()
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,3 +154,6 @@ impl Learner {
         NotLearnt { why: self.why, seen: self.seen }
     }
 }
+
+#[cfg(test)]
+mod tests;

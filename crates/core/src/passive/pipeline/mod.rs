@@ -18,6 +18,8 @@ mod merging;
 mod naming;
 mod observers;
 mod previews;
+#[cfg(test)]
+mod testing;
 
 pub use capture_facts::{CaptureFacts, LengthCounts};
 pub use delivery::{Delivered, Delivery, FrameBatch};

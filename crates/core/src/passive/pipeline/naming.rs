@@ -153,3 +153,6 @@ fn flow_number(known: &mut FlowNumbers, shared: &SharedFlowNumbers, key: FlowKey
     }
     n
 }
+
+#[cfg(test)]
+mod tests;

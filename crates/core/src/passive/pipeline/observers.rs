@@ -75,3 +75,6 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,3 +113,6 @@ impl PreviewSample {
         self.kept.into_iter().map(|(_, preview)| preview).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,89 @@ pub fn put_together(
     };
     connections.iter().map(of_connection).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::{FlowRtt, Grouping, LinkType, Way, decode};
+    use crate::time::WallTime;
+
+    fn connection(client: &str, server: &str, up: u64, down: u64) -> Connection {
+        let of = |n| DirectionFigures { lost_before: n, lost_after: n + 1, ..DirectionFigures::default() };
+        Connection {
+            client: client.parse().unwrap(),
+            server: server.parse().unwrap(),
+            first: WallTime(0),
+            last: WallTime(9),
+            handshake_server_ns: None,
+            handshake_client_ns: None,
+            up: of(up),
+            down: of(down),
+        }
+    }
+
+    /// From 10.0.0.1:5000 behind the first point to 10.0.0.2:5001; 7 were lost from there, 8 towards it.
+    fn flow(grouping: Grouping) -> FlowFigures {
+        let ip = [
+            0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 6, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2, 0x13, 0x88, 0x13, 0x89, 0,
+            8, 3, 4,
+        ];
+        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Way::Out, grouping);
+        let way = |lost| FlowWay { lost, matched: 10 * lost, duplicates: lost + 1, ..FlowWay::default() };
+        let rtt = FlowRtt { min: 5, median: 6, mean: 6.5, p95: 7, max: 8 };
+        FlowFigures {
+            key: Some(key),
+            flow: key.to_string(),
+            pairs: 1,
+            rtt_ns: Some(rtt),
+            out: way(7),
+            back: way(8),
+            first: WallTime(0),
+            last: WallTime(9),
+        }
+    }
+
+    const A: &str = "10.0.0.1:5000";
+    const B: &str = "10.0.0.2:5001";
+
+    fn losses(d: &DirectionBetween) -> (Option<u64>, u64, Option<u64>, u64, u64) {
+        (d.lost_before, d.lost_between, d.lost_after, d.duplicates, d.at_both)
+    }
+
+    fn between(near: Connection, far: &[Connection]) -> Option<BetweenPoints> {
+        let [between] = put_together(&[near], far, &[flow(Grouping::Flow)]).try_into().unwrap();
+        between
+    }
+
+    #[test]
+    fn losses_lie_before_between_and_behind_the_points() {
+        // A client behind the first point: its data pass the first point first.
+        let b = between(connection(A, B, 10, 20), &[connection(A, B, 30, 40)]).unwrap();
+        assert_eq!(losses(&b.up), (Some(10), 7, Some(31), 8, 70));
+        assert_eq!(losses(&b.down), (Some(40), 8, Some(21), 9, 80));
+        assert_eq!((b.rtt_min_ns, b.rtt_median_ns), (Some(5), Some(6)));
+        // A client behind the second point.
+        let b = between(connection(B, A, 10, 20), &[connection(B, A, 30, 40)]).unwrap();
+        assert_eq!(losses(&b.up), (Some(30), 8, Some(11), 9, 80));
+        assert_eq!(losses(&b.down), (Some(20), 7, Some(41), 8, 70));
+    }
+
+    #[test]
+    fn the_points_may_disagree_on_who_is_the_client() {
+        let b = between(connection(A, B, 10, 20), &[connection(B, A, 30, 40)]).unwrap();
+        assert_eq!((b.up.lost_after, b.down.lost_before), (Some(41), Some(30)));
+        let alone = between(connection(A, B, 10, 20), &[]).unwrap();
+        assert_eq!(
+            (alone.up.lost_before, alone.up.lost_after, alone.down.lost_before),
+            (Some(10), None, None)
+        );
+    }
+
+    #[test]
+    fn a_connection_without_a_flow_of_its_own_is_known_at_one_point_alone() {
+        assert_eq!(between(connection(A, "10.0.0.3:80", 1, 2), &[]), None);
+        let prefixes = flow(Grouping::Prefix { v4: 24, v6: 64 });
+        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes]), [None]);
+        assert!(put_together(&[], &[], &[]).is_empty());
+    }
+}

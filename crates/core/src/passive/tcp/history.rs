@@ -79,3 +79,45 @@ fn remember(list: &mut Vec<(WallTime, WallTime)>, times: (WallTime, WallTime)) {
         list.push(times);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::tcp::segment::Segment;
+
+    fn stretch(start: u64, end: u64) -> InFlight {
+        InFlight::new(WallTime(end as i64), &Segment::default(), (start, end))
+    }
+
+    #[test]
+    fn what_arrived_is_counted_from_the_beginning_of_the_stream() {
+        let mut h = History::default();
+        h.keep(&stretch(100, 200));
+        assert!(h.delivered([].iter(), None).is_none(), "the beginning was not seen");
+        h.begin(100);
+        h.begin(150);
+        [stretch(90, 100), stretch(100, 101), stretch(101, 300)].iter().for_each(|x| h.keep(x));
+        let delivered = h.delivered([stretch(300, 400)].iter(), None).unwrap();
+        let ends: Vec<_> = delivered.segments.iter().map(|s| (s.end, s.first)).collect();
+        assert_eq!(ends, [(1, WallTime(101)), (200, WallTime(300)), (300, WallTime(400))]);
+        assert_eq!(h.segments.len(), 2, "what is open is not kept");
+    }
+
+    #[test]
+    fn times_that_a_window_held_up_count_once() {
+        let at = |(from, to)| (WallTime(from), WallTime(to));
+        let (mut h, mut peer) = (History::default(), History::default());
+        h.begin(0);
+        for (from, to) in [(10, 20), (40, 50), (70, 80)] {
+            h.keep_full(WallTime(from), WallTime(to));
+        }
+        h.keep_closed(WallTime(1), WallTime(2));
+        for (from, to) in [(20, 30), (42, 44), (81, 90)] {
+            peer.keep_closed(WallTime(from), WallTime(to));
+        }
+        peer.keep_full(WallTime(3), WallTime(4));
+        let held_up = |peer| h.delivered([].iter(), peer).unwrap().held_up;
+        assert_eq!(held_up(None), [(10, 20), (40, 50), (70, 80)].map(at));
+        assert_eq!(held_up(Some(&peer)), [(10, 30), (40, 50), (70, 80), (81, 90)].map(at));
+    }
+}

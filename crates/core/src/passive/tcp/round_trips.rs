@@ -94,3 +94,6 @@ impl RoundTrips {
         [self.by_ack.figures(0), self.by_timestamp.figures(0)]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -411,6 +411,107 @@ fn a_one_sided_capture_holds_a_bounded_number_of_segments() {
     assert_eq!(t.up().unique_bytes, 2_000_000);
 }
 
+#[test]
+fn a_byte_sent_again_when_all_is_acknowledged_probes_an_idle_connection() {
+    let of = |acknowledged: bool, offset, bytes| {
+        let mut t = Talk::new();
+        t.data(100, 0);
+        if acknowledged {
+            t.ack(150, 100);
+        }
+        cut(&mut t, 5000, offset, bytes);
+        let f = t.up();
+        (f.keep_alives, f.retransmissions)
+    };
+    assert_eq!(of(true, 99, 1), (1, 0));
+    assert_eq!(of(false, 99, 1), (0, 1), "nothing is acknowledged");
+    assert_eq!(of(true, 98, 1).0, 0, "not the last byte");
+    assert_eq!(of(true, 98, 2).0, 0, "more than a byte");
+}
+
+#[test]
+fn a_duplicate_acknowledgement_changes_nothing_while_data_are_in_flight() {
+    let same = Segment { seq: 5000, ack: Some(1100), flags: ACK, window: 1000, ..Segment::default() };
+    let duplicates = |again: Segment, in_flight: bool| {
+        let mut t = Talk::new();
+        t.data(100, 0);
+        if in_flight {
+            t.data(101, 100);
+        }
+        t.raw(150, false, same);
+        t.raw(151, false, again);
+        t.analyzer.finish()[0].down.duplicate_acks
+    };
+    assert_eq!(duplicates(same, true), 1);
+    for (again, why) in [
+        (Segment { payload: 9, ..same }, "it carries data"),
+        (Segment { window: 900, ..same }, "the window changes"),
+        (Segment { flags: ACK | FIN, ..same }, "the end"),
+        (Segment { flags: ACK | SYN, ..same }, "a beginning"),
+        (Segment { ack: Some(1050), ..same }, "it is older"),
+    ] {
+        assert_eq!(duplicates(again, true), 0, "{why}");
+    }
+    assert_eq!(duplicates(same, false), 0, "nothing is in flight");
+}
+
+#[test]
+fn a_window_is_full_when_all_of_it_is_in_flight() {
+    let full = |bytes: u32| {
+        let mut t = Talk::new();
+        cut(&mut t, 100, 0, bytes);
+        t.up().window_full
+    };
+    assert_eq!([998, 999, 1000, 1001].map(full), [0, 0, 1, 1]);
+}
+
+/// A TCP packet from the client or from the server.
+fn packet(up: bool, (client_port, seq): (u16, u32), ack: Option<u32>, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut v = vec![0x45, 0];
+    v.extend((40 + payload.len() as u16).to_be_bytes());
+    v.extend([0, 7, 0x40, 0, 64, 6, 0, 0]);
+    let (ports, ends) = match up {
+        true => ([client_port, 80], [[10, 0, 0, 1], [10, 0, 0, 2]]),
+        false => ([80, client_port], [[10, 0, 0, 2], [10, 0, 0, 1]]),
+    };
+    v.extend(ends.concat());
+    v.extend(ports.map(u16::to_be_bytes).concat());
+    v.extend([seq, ack.unwrap_or(0)].map(u32::to_be_bytes).concat());
+    v.extend([0x50, flags, 3, 0xe8, 0, 0, 0, 0]);
+    v.extend(payload);
+    v
+}
+
+#[test]
+fn the_state_of_a_connection_is_known_after_each_packet() {
+    use crate::passive::{LinkType, decode};
+    let mut analyzer = TcpAnalyzer::default();
+    let mut push = |ms: i64, bytes: Vec<u8>| {
+        let p = decode(LinkType::RAW, &bytes, bytes.len() as u32).unwrap();
+        let events: Vec<_> =
+            analyzer.push(WallTime(ms * MS), &p).map(|e| (e.from, e.to, e.event.kind)).collect();
+        (events, analyzer.status(WallTime(ms * MS), &p).unwrap(), analyzer.segments())
+    };
+    push(0, packet(true, (40_000, 999), None, SYN, b""));
+    push(30, packet(false, (40_000, 4999), Some(1000), SYN | ACK, b""));
+    let (events, [up, down], segments) = push(40, packet(true, (40_000, 1000), Some(5000), ACK, b"hello"));
+    assert_eq!((events, segments), (vec![], 3));
+    assert_eq!(
+        (up.in_flight, up.window, down.in_flight, down.window),
+        (Some(5), Some(1000), Some(0), Some(1000))
+    );
+    assert_eq!((down.rtt_ack, up.rtt_ack), (Some(Span(10 * MS)), None));
+    let (_, [up, _], _) = push(90, packet(false, (40_000, 5000), Some(1005), ACK, b""));
+    assert_eq!((up.in_flight, up.rtt_ack), (Some(0), Some(Span(50 * MS))));
+    push(100, packet(true, (40_000, 1005), Some(5000), ACK, b"again"));
+    let (events, ..) = push(900, packet(true, (40_000, 1005), Some(5000), ACK, b"again"));
+    assert_eq!(events, [(client(), server(), EventKind::Timeout)]);
+    let other = packet(true, (40_001, 1), None, SYN, b"");
+    let p = decode(LinkType::RAW, &other, 40).unwrap();
+    assert!(analyzer.status(WallTime(0), &p).is_none(), "no such connection");
+    assert_eq!(analyzer.not_followed(), 0);
+}
+
 proptest::proptest! {
     /// However data are segmented, lost and retransmitted before the point: unique bytes are those of the stream that
     /// were seen, and gaps are those that were not.

@@ -112,3 +112,6 @@ fn window(data: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Op
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,3 +64,47 @@ impl Window {
 pub(super) fn lasted(since: WallTime, until: WallTime) -> Span {
     (until - since).max(Span(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passive::tcp::segment::ACK;
+
+    fn segment(window: u16, flags: u8) -> Segment {
+        Segment { window, flags, ack: Some(1), ..Segment::default() }
+    }
+
+    #[test]
+    fn a_window_is_scaled_but_in_a_syn() {
+        let mut w = Window::default();
+        assert_eq!(w.bytes(), None);
+        w.note(WallTime(0), &Segment { window_scale: Some(3), ..segment(100, SYN | ACK) });
+        assert_eq!(w.bytes(), Some(100));
+        w.note(WallTime(0), &segment(100, ACK));
+        assert_eq!(w.bytes(), Some(800));
+    }
+
+    #[test]
+    fn a_reset_and_a_segment_that_acknowledges_nothing_leave_the_window() {
+        let mut w = Window::default();
+        w.note(WallTime(0), &segment(100, ACK));
+        assert_eq!(w.note(WallTime(1), &segment(0, RST)), None);
+        assert_eq!(w.note(WallTime(1), &Segment { ack: None, ..segment(0, 0) }), None);
+        assert_eq!(w.bytes(), Some(100));
+        assert!(w.is_kept_by(&segment(0, ACK)) && !w.is_kept_by(&segment(100, ACK)));
+    }
+
+    #[test]
+    fn a_window_closes_and_opens_once() {
+        let mut w = Window::default();
+        let mut note = |at, window| w.note(WallTime(at), &segment(window, ACK));
+        assert_eq!([note(1, 5), note(2, 0), note(3, 0)], [None, Some(Change::Closed), None]);
+        assert_eq!([note(4, 1), note(5, 2)], [Some(Change::Opened(WallTime(2))), None]);
+    }
+
+    #[test]
+    fn nothing_lasts_less_than_no_time() {
+        let lasted = |from, to| lasted(WallTime(from), WallTime(to));
+        assert_eq!([lasted(3, 5), lasted(5, 3)], [Span(2), Span(0)]);
+    }
+}

@@ -239,6 +239,50 @@ fn a_line_has_points_at_both_ends_and_between() {
     assert!(all(26) && !all(25));
 }
 
+#[test]
+fn each_third_of_a_drift_is_straight() {
+    // In the third from `o` on, nine of the seventeen slopes are steeper; three points lie so low that those on the line
+    // are not found without it.
+    let bent = |slope: f64, o: usize, raised: f64, uneven: f64| {
+        let off = |k: usize| match k {
+            0 | 99 | 100 => -5e6,
+            k if (o + 20..o + 29).contains(&k) => raised,
+            k => (k % 2) as f64 * uneven,
+        };
+        line_of(slope, 0, off)
+    };
+    for o in [33, 66] {
+        // A quarter steeper: 2.5 ns a ms, over 16 s.
+        for slope in [1e-5, -1e-5] {
+            let least = first(10_000..=200_000, |x| bent(slope, o, x as f64, 0.0).is_none());
+            assert!((39_990..=40_010).contains(&least), "{least}");
+        }
+        // Three times what the points scatter, over a third of the time, is allowed for.
+        let least = first(10_000..=200_000, |x| bent(1e-5, o, 5_000.0 + x as f64, 10_000.0).is_none());
+        assert!((44_000..=66_000).contains(&least), "{least}");
+    }
+}
+
+#[test]
+fn points_lie_as_near_to_the_line_as_the_noise_allows() {
+    // Three points in the middle are as far from the line as it needs them.
+    let width = |slope: f64, median| {
+        first(1..=1_000_000, |x| {
+            let off = |k: usize| match k {
+                50..53 => x as f64,
+                20..81 => 5e6 + (k * 7919 % 101) as f64 * 1e5,
+                _ => 0.0,
+            };
+            line_of(slope, median, off).is_none()
+        })
+    };
+    let is = |found: i64, expected: i64| assert!((found - expected).abs() <= 2, "{found}, not {expected}");
+    is(width(1e-5, 0), 20_000);
+    is(width(1e-5, 30_000), 60_000);
+    // An eighth of the whole drift of 1 ms.
+    is(width(1e-5, 100_000), 125_000);
+}
+
 /// The drift of so many packets of which the smallest delay changes so, in ns.
 fn drifts(n: u32, delay: impl Fn(f64) -> f64) -> Option<f64> {
     let d =

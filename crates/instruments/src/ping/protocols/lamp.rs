@@ -134,6 +134,7 @@ pub struct LampClient {
 
 /// Which time stamps the server uses for its processing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FollowUpKind {
     /// The same kind as this host.
     Same,
