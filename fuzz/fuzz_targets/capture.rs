@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/core/src/passive crates/net/src/capture
+// Longest input: 8192
 
 //! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 

@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/proto/src/jitlat/auth.rs crates/proto/src/amp/users.rs
+// Longest input: 8192
 
 use jitlat_proto::amp::Users;
 use jitlat_proto::jitlat::Key;

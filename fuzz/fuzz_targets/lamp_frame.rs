@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/net/src/lamp_frame.rs crates/proto/src/lamp/server.rs
+// Longest input: 8192
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_net::lamp_frame::{address_of, fill, is_unicast, parse};

@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/core/src/analysis crates/core/src/metrics crates/report/src/text
+// Longest input: 8192
 
 use jitlat_core::Span;
 use jitlat_core::analysis::{Analyzer, Options};
@@ -12,7 +13,7 @@ const HEADER: &str = "# Sun Mar 13 07:06:40 UTC 2011\n# command SENDING\n# npkts
                       # period 10000000\n# src_ip 192.0.2.1\n# dst_ip 192.0.2.2\n# src_port 5000\n# dst_port 2667\n# dscp 0\n";
 
 libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
-    let log = [HEADER.as_bytes(), rows].concat();
+    let log = if rows.starts_with(b"#") { rows.to_vec() } else { [HEADER.as_bytes(), rows].concat() };
     let Ok(mut log) = LogReader::from_reader("fuzz", Box::new(Cursor::new(log))) else { return };
     let options = Options { interval: Some(Span::millis(50)), ..Options::default() };
     let mut analyzer = Analyzer::new(log.session(), &options);

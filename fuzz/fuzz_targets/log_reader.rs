@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/store/src/log
+// Longest input: 8192
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Session};

@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/core/src/state.rs crates/core/src/analysis
+// Longest input: 16384
 
 use jitlat_core::state::{State, seal};
 use jitlat_core::{Options, PacketRecord, WallTime};

@@ -1,5 +1,6 @@
 #![no_main]
 // Aims at: crates/store/src/json.rs crates/core/src/summary.rs crates/core/src/compare
+// Longest input: 100000
 
 use jitlat_core::Summary;
 use jitlat_core::compare::{Basis, Grid, Key, Question, LabelledRun, Statistic};
