@@ -124,10 +124,15 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for Percentiles<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Percentiles<T>, D::Error> {
         let by_name = BTreeMap::<String, Option<T>>::deserialize(d)?;
-        let entry = |(p, v): (String, Option<T>)| Ok((p.parse().map_err(de::Error::custom)?, v));
-        let mut all = by_name.into_iter().map(entry).collect::<Result<Vec<(Percent, _)>, D::Error>>()?;
-        all.sort_by_key(|(p, _)| *p);
-        Ok(Percentiles(all))
+        let mut all = BTreeMap::new();
+        for (name, value) in by_name {
+            let p: Percent = name.parse().map_err(de::Error::custom)?;
+            // "99" and "99.0" are one.
+            if all.insert(p, value).is_some() {
+                return Err(de::Error::custom(format_args!("percentile {p} twice")));
+            }
+        }
+        Ok(Percentiles(all.into_iter().collect()))
     }
 }
 
@@ -158,6 +163,16 @@ pub fn resolution(n: u64, p: Percent) -> Resolution {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_read_once() {
+        let read = |text| serde_json::from_str::<Percentiles<f64>>(text);
+        assert_eq!(
+            read(r#"{"99": 2.0, "5": 1.0}"#).unwrap().0,
+            [(Percent(5_000), Some(1.0)), (Percent(99_000), Some(2.0))]
+        );
+        assert!(read(r#"{"99": 2.0, "99.0": 1.0}"#).unwrap_err().to_string().contains("percentile 99 twice"));
+    }
 
     #[test]
     fn ranks_are_computed_in_integers() {
