@@ -55,7 +55,7 @@ pub struct Setup {
     /// The peer speaks classic workorders.
     pub classic: bool,
     /// Bits: 0 = first flow down, 1 = a second flow the other way, 2 = TCP, 3 = a key on our side, 4 = the
-    /// client probes the clocks.
+    /// client probes the clocks, 5 = greetings come by [`Op::FlowReport`] only, from any host.
     pub shape: u8,
 }
 
@@ -90,6 +90,8 @@ struct Around {
     peer: Codec,
     flows: Vec<TestSpec>,
     obey: bool,
+    /// Greetings are those of operations, from any host.
+    strangers: bool,
     over: bool,
 }
 
@@ -104,6 +106,7 @@ impl Around {
             peer: codec,
             flows: setup.flows(),
             obey: true,
+            strangers: setup.shape & 32 != 0,
             over: false,
         }
     }
@@ -317,6 +320,9 @@ fn settle_server(
             }
             ServerEvent::Flow(command) if around.obey => {
                 for report in obedient(&command, roles) {
+                    if around.strangers && matches!(report, FlowReport::Greeted(..)) {
+                        continue;
+                    }
                     machine.handle(now, ServerInput::Flow(report));
                 }
             }
@@ -414,4 +420,17 @@ fn settle_client(machine: &mut ClientMachine, around: &mut Around, setup: Setup,
         }
     }
     panic!("talks without end: {machine:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_of_any_host_lead_no_packets_there() {
+        for from in 0..3 {
+            let setup = Setup { classic: false, shape: 32 };
+            server(setup, &[Op::Say(0, 0), Op::Say(4, 0), Op::FlowReport(1, 0, from), Op::Say(6, 0)]);
+        }
+    }
 }
