@@ -229,7 +229,7 @@ fn all_formats_at_once() {
     assert_eq!(lines.len(), 3);
     assert!(lines[2].contains(",better,"), "{csv}");
     let html = std::fs::read_to_string(file("t.html")).unwrap();
-    assert!(html.contains("with against without") && html.contains("data-figure=\"compare-jitter-cdf\""));
+    assert!(html.contains("with against without") && html.contains("id=\"figure-compare-jitter-cdf\""));
     let mut drawn: Vec<String> = std::fs::read_dir(file("plots"))
         .unwrap()
         .map(|e| e.unwrap().file_name().into_string().unwrap())

@@ -271,7 +271,7 @@ fn figures_stand_in_one_report() {
     }
     let html = std::fs::read_to_string(&page).unwrap();
     for part in
-        ["Round trips of captured traffic", "RTT per pair", "450 captured packets", "data-figure=\"rtt-cdf\""]
+        ["Round trips of captured traffic", "RTT per pair", "450 captured packets", "id=\"figure-rtt-cdf\""]
     {
         assert!(html.contains(part), "{part}");
     }

@@ -6,7 +6,7 @@ use common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
+use jitlat_core::{Direction, PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
 use jitlat_report::html::{Part, Report, comparison, page};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -108,29 +108,64 @@ fn nothing_received_is_said_and_not_drawn() {
     let empty = Measured::new(m.session, []);
     let html = report(&[("", &empty)]);
     assert!(html.contains("Nothing usable arrived"));
-    assert!(!html.contains("data-figure=\"latency\""));
+    assert!(!html.contains("id=\"figure-latency\""));
     assert!(!html.contains("NaN") && !html.contains("inf "), "undefined values are dashes");
 }
 
 #[test]
-fn no_two_selectors_of_a_group_have_the_same_name() {
-    let html = report(&[("a", &golden("a_loopback_v1")), ("b", &golden("b_wan_lossy_v1"))]);
-    for group in html.split("<div class=\"choose\"").skip(1) {
-        let group = group.split("</div>").next().expect("split gives one part");
-        let mut names: Vec<_> = group.split("</button>").filter_map(|b| b.rsplit('>').next()).collect();
-        names.retain(|n| !n.trim().is_empty());
-        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
-        assert!(names.len() > 1 && distinct.len() == names.len(), "{names:?}");
+fn the_answer_comes_first_and_the_rest_folds_away() {
+    let html = report(&[("", &golden("b_wan_lossy_v1"))]);
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
+    let order = [
+        "Poor: 3.9 % of the packets are lost",
+        "<ul class=\"uses\"",
+        "jitter p99",
+        "figure-delay-over-time",
+        "class=\"pane\"",
+        "How far to believe it",
+        "To repeat and to judge it",
+    ];
+    assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{order:?}");
+    for folded in ["belief", "tables", "parameters"] {
+        assert!(html.contains(&format!("<details class=\"fold\" id=\"{folded}\">")), "{folded}");
     }
 }
 
+/// Two directions of one test of `n` packets each.
+fn both(n: u64) -> [Measured; 2] {
+    [Direction::Up, Direction::Down].map(|direction| {
+        let made = made_up(n);
+        let mut session = made.session;
+        session.id = Some("test".into());
+        session.direction_known = true;
+        if direction == Direction::Down {
+            session.spec = session.spec.reversed();
+        }
+        let samples = &made.samples;
+        let rows = samples.seq.iter().zip(&samples.sent).zip(&samples.delay).map(|((seq, sent), delay)| {
+            // The second host's clock is 7 s ahead.
+            let (ahead, more) = if direction == Direction::Up { (0, 0) } else { (7_000_000_000, 9_000_000) };
+            PacketRecord::one_way(i64::from(*seq), WallTime(sent + ahead), WallTime(sent + delay + more))
+        });
+        Measured::new(session, rows.collect::<Vec<_>>())
+    })
+}
+
 #[test]
-fn the_verdict_comes_first() {
-    let html = report(&[("", &golden("b_wan_lossy_v1"))]);
-    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
-    assert!(at("Poor: 3.9 % of the packets are lost") < at("The figures"));
-    assert!(at("The figures") < at("class=\"pane\""));
-    assert!(at("class=\"pane\"") < at("To repeat and to judge it"));
+fn both_directions_are_one_answer_one_table_and_one_figure() {
+    let [up, down] = both(500);
+    let html = report(&[("Client to server", &up), ("Server to client", &down)]);
+    for once in
+        ["<td></td><th scope=\"col\">verdict</th>", "id=\"figure-delay-over-time\"", "<ul class=\"uses\""]
+    {
+        assert_eq!(html.matches(once).count(), 1, "{once}");
+    }
+    for row in ["<th scope=\"row\">to server</th>", "<th scope=\"row\">to client</th>"] {
+        assert!(html.contains(row), "{row}");
+    }
+    let tabs = html.matches("role=\"tab\" id=").count();
+    let ways = html.matches("<button type=\"button\" data-group=").count();
+    assert_eq!((tabs, ways), (4, 3), "over time, distribution, buffer, loss; each way and both");
 }
 
 /// The page without its style, scripts, data and drawings, which have tests of their own.
@@ -155,42 +190,9 @@ fn golden_reports_say_what_they_said() {
     }
 }
 
-/// A script added to the page by the test: clicks every selector, zooms, hovers, hides, and writes errors, or `ok` and
-/// the number of figures, where `--dump-dom` shows it.
-const DRIVER: &str = r#"<script>
-(() => {
-  const root = document.documentElement, wrong = window.__wrong;
-  const plot = document.querySelector(".plot");
-  const buttons = [...document.querySelectorAll("button[data-figure]")];
-  const event = (type, at, more) => plot.dispatchEvent(new PointerEvent(type, { bubbles: true, button: 0, pointerId: 1, clientX: at.x, clientY: at.y, ...more }));
-  plot.setPointerCapture = () => {};
-  for (const b of buttons) {
-    b.click();
-    const check = (what) => {
-      const svg = plot.querySelector("svg");
-      if (!svg || /NaN|Infinity|undefined/.test(svg.outerHTML)) wrong.push(`${b.dataset.figure}: ${what}: bad drawing`);
-      if (!svg.querySelector(".data").childElementCount) wrong.push(`${b.dataset.figure}: ${what}: nothing drawn`);
-    };
-    check("chosen");
-    if (b.getAttribute("aria-pressed") !== "true") wrong.push(`${b.dataset.figure}: not marked as chosen`);
-    const box = () => plot.querySelector(".area").getBoundingClientRect();
-    const point = (fx, fy) => { const r = box(); return { x: r.left + fx * r.width, y: r.top + fy * r.height }; };
-    for (let k = 0; k <= 20; k++) { event("pointermove", point(k / 20, 1 - k / 21)); if (/NaN|undefined|Infinity/.test(document.querySelector(".readout").textContent)) wrong.push(`${b.dataset.figure}: readout ${document.querySelector(".readout").textContent}`); }
-    const before = plot.querySelector("svg").outerHTML;
-    event("pointerdown", point(0.1, 0.5)); event("pointermove", point(0.4, 0.5)); event("pointerup", point(0.4, 0.5));
-    check("zoomed");
-    if (before === plot.querySelector("svg").outerHTML) wrong.push(`${b.dataset.figure}: zoom did nothing`);
-    plot.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, deltaY: -1, clientX: point(0.5, 0.5).x, clientY: point(0.5, 0.5).y }));
-    for (const key of ["+", "-", "ArrowLeft", "ArrowRight"]) plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-    check("moved");
-    plot.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
-    if (before !== plot.querySelector("svg").outerHTML) wrong.push(`${b.dataset.figure}: reset did not restore`);
-    const key = plot.querySelector(".key");
-    if (key) { key.dispatchEvent(new MouseEvent("click", { bubbles: true })); if (!plot.querySelector(".key.off")) wrong.push(`${b.dataset.figure}: hiding did nothing`); }
-  }
-  root.dataset.driven = wrong.length ? wrong.join(" | ") : `ok ${buttons.length}`;
-})();
-</script></body>"#;
+/// A script added to the page by the test: shows every figure, zooms, hovers, hides, saves, and writes errors, or `ok`
+/// and the number of figures, where `--dump-dom` shows it.
+const DRIVER: &str = include_str!("page/driver.js");
 
 /// Collects errors from the first script on.
 const COLLECT_ERRORS: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
@@ -247,18 +249,126 @@ fn driven(name: &str, html: &str) {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).expect("a directory under target");
     let file = dir.join("report.html");
-    let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", DRIVER, 1);
+    let driver = format!("<script>{DRIVER}</script></body>");
+    let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", &driver, 1);
     std::fs::write(&file, watched).expect("a file under target");
-    let dom = browse(program, &dir, &["--dump-dom", "--window-size=1200,1600"], &file);
-    let result =
-        dom.split_once("data-driven=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(result, _)| result);
-    let buttons = html.matches("data-figure=\"").count();
-    assert_eq!(result, Some(format!("ok {buttons}").as_str()));
+    let figures = html.matches("<figure id=\"").count();
+    for size in ["1400,900", "400,900"] {
+        let dom = browse(program, &dir, &["--dump-dom", &format!("--window-size={size}")], &file);
+        assert_eq!(result(&dom, "driven"), Some(format!("ok {figures}").as_str()), "{size}");
+    }
+}
+
+/// What a script wrote into the attribute `data-` `name` of the page.
+fn result<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = dom.split_once(&format!("data-{name}=\""))?;
+    Some(rest.split_once('"')?.0)
 }
 
 #[test]
 fn every_figure_can_be_chosen_zoomed_and_read_in_a_browser() {
     driven("wan", &report(&[("", &golden("b_wan_lossy_v1"))]));
+}
+
+#[test]
+fn both_directions_work_in_a_browser() {
+    let [up, down] = both(1000);
+    driven("both", &report(&[("Client to server", &up), ("Server to client", &down)]));
+}
+
+#[test]
+fn on_paper_the_answer_is_the_first_of_at_most_six_pages() {
+    let Some(program) = browser() else { return };
+    let [up, down] = both(1000);
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("print");
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let (file, printed) = (dir.join("report.html"), dir.join("report.pdf"));
+    let html = report(&[("Client to server", &up), ("Server to client", &down)]);
+    let pages = |html: &str| {
+        std::fs::write(&file, html).expect("a file under target");
+        let to = format!("--print-to-pdf={}", printed.display());
+        browse(program, &dir, &["--no-pdf-header-footer", &to], &file);
+        let pdf = std::fs::read(&printed).expect("the browser prints");
+        String::from_utf8_lossy(&pdf).matches("/Type /Page\n").count()
+    };
+    let all = pages(&html);
+    assert!((2..=6).contains(&all), "{all} pages");
+    // Without what follows it.
+    let (first, _) = html.split_once("<section class=\"plots\">").expect("figures follow");
+    assert_eq!(pages(&format!("{first}</main></body></html>")), 1);
+}
+
+/// The version of axe-core with which pages are checked, and the checksum of its package.
+const AXE: [&str; 2] = [
+    "4.14.1",
+    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+];
+
+/// The script of axe-core, installed below `target` by npm. Only where nothing may be skipped: elsewhere tests fetch
+/// nothing.
+fn axe() -> Option<String> {
+    if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() {
+        eprintln!("SKIPPED: axe-core is installed with npm where JITLAT_REQUIRE_BROWSER=1 is set");
+        return None;
+    }
+    let [version, integrity] = AXE;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}"));
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let script = dir.join("node_modules/axe-core/axe.min.js");
+    if !script.exists() {
+        let package = format!("axe-core@{version}");
+        let options = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."];
+        let mut npm = Command::new("timeout");
+        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&dir);
+        let status = npm.stdout(Stdio::null()).status();
+        assert!(status.is_ok_and(|s| s.success()), "npm (package npm) could not install axe-core {version}");
+    }
+    let lock = std::fs::read_to_string(dir.join("node_modules/.package-lock.json")).expect("npm writes it");
+    assert!(lock.contains(integrity), "axe-core {version} is not the one that was checked: {lock}");
+    Some(std::fs::read_to_string(script).expect("the package has it"))
+}
+
+/// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
+const ASK_AXE: &str = include_str!("page/accessibility.js");
+
+/// What axe-core finds on a page: `ok`, or its rules with the elements that break them.
+fn accessibility(name: &str, html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
+    let program = browser()?;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let file = dir.join("report.html");
+    let scripts = format!("<script>{axe}</script><script>{ASK_AXE}</script></body>");
+    let (before, after) = html.rsplit_once("</body>").expect("a page");
+    std::fs::write(&file, format!("{before}{scripts}{after}")).expect("a file under target");
+    // Its waits pass in virtual time; it waits for nothing outside of the page.
+    let time = ["--dump-dom", "--virtual-time-budget=120000"];
+    let dom = browse(program, &dir, &[&time, arguments].concat(), &file);
+    Some(result(&dom, "axe").expect("axe-core has finished").to_owned())
+}
+
+#[test]
+fn nobody_is_kept_from_a_page() {
+    let Some(axe) = axe() else { return };
+    let ([up, down], wan, loopback) = (both(500), golden("b_wan_lossy_v1"), golden("a_loopback_v1"));
+    let pages = [
+        report(&[("Client to server", &up), ("Server to client", &down)]),
+        report(&[("", &wan)]),
+        comparison(&compared(&[("loopback", &loopback), ("wan", &wan)]), "jitlat 0", None),
+    ];
+    // The second makes the browser prefer dark pages.
+    for arguments in [
+        &["--window-size=1400,900"][..],
+        &["--window-size=400,900", "--blink-settings=preferredColorScheme=0"],
+    ] {
+        for (k, page) in pages.iter().enumerate() {
+            let found = accessibility("axe", page, &axe, arguments);
+            assert_eq!(found.as_deref(), Some("ok"), "page {k}, {arguments:?}");
+        }
+    }
+    // It is asked, and answers: what is wrong is found.
+    let wrong = pages[1].replacen("<main>", "<main><img src=\"data:,\"><button></button>", 1);
+    let found = accessibility("axe", &wrong, &axe, &[]).expect("there is a browser");
+    assert!(found.contains("image-alt") && found.contains("button-name"), "{found}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const LABEL: f32 = 11.5;
 const LINE: f32 = 16.0;
 /// Width of the bar for values beyond the axis, with its margins.
 const OVERFLOW: f32 = 54.0;
-/// Height of the strip in which losses are marked.
+/// Height of a strip in which losses are marked.
 const RUG: f32 = 22.0;
 /// Height of a row.
 const ROW: f32 = 44.0;
@@ -170,8 +170,10 @@ pub fn layout(figure: &Figure) -> Drawing {
     let ruled = figure.series.iter().any(|s| matches!(s.mark, Mark::Rule { .. }));
     let plot = sheet.axes(figure, top + if ruled { 8.0 + LINE } else { 8.0 });
     let panel = Panel { figure, plot: data_area(figure, plot) };
+    let mut rugs = 0;
     for series in &figure.series {
-        panel.series(series, &mut sheet.data);
+        rugs += usize::from(matches!(series.mark, Mark::Rug { .. }));
+        panel.series(series, rugs, &mut sheet.data);
     }
     for series in &figure.series {
         if let Mark::Rule { at, label } = &series.mark {
@@ -198,8 +200,8 @@ pub fn layout(figure: &Figure) -> Drawing {
 /// The part of the plot with the horizontal axis; the rest holds the overflow bar.
 fn data_area(figure: &Figure, plot: Rect) -> Rect {
     let side = if figure.overflow.is_some() { OVERFLOW } else { 0.0 };
-    let rug = figure.series.iter().any(|s| matches!(s.mark, Mark::Rug { .. }));
-    Rect { w: plot.w - side, h: plot.h - if rug { RUG } else { 0.0 }, ..plot }
+    let rugs = figure.series.iter().filter(|s| matches!(s.mark, Mark::Rug { .. })).count();
+    Rect { w: plot.w - side, h: plot.h - RUG * rugs as f32, ..plot }
 }
 
 /// The shapes collected so far.
@@ -373,7 +375,8 @@ impl Panel<'_> {
         (self.plot.x + px * self.plot.w, self.plot.y + self.plot.h - py * self.plot.h)
     }
 
-    fn series(&self, series: &Series, out: &mut Vec<Shape>) {
+    /// Draws `series`; a rug is the `rugs`-th from the top.
+    fn series(&self, series: &Series, rugs: usize, out: &mut Vec<Shape>) {
         let color = ink(series.tone);
         let stroke = paint(color, 1.0);
         match &series.mark {
@@ -420,7 +423,7 @@ impl Panel<'_> {
                 out.push(Shape::Dots { points, radius, fill: paint(color, 0.6) });
             }
             Mark::Density(density) => out.push(self.cells(series, density, color)),
-            Mark::Rug { stretches } => out.push(self.rug(stretches, color)),
+            Mark::Rug { stretches } => out.push(self.rug(stretches, rugs, color)),
             Mark::Rule { at, .. } => {
                 let x = self.rule(*at);
                 let points = vec![(x, self.plot.y), (x, self.plot.y + self.plot.h)];
@@ -507,8 +510,8 @@ impl Panel<'_> {
         Shape::Cells { rect, columns: *columns, rows: *rows, levels, ink }
     }
 
-    fn rug(&self, stretches: &[(f64, f64, f64)], ink: Ink) -> Shape {
-        let foot = self.plot.y + self.plot.h + RUG;
+    fn rug(&self, stretches: &[(f64, f64, f64)], k: usize, ink: Ink) -> Shape {
+        let foot = self.plot.y + self.plot.h + RUG * k as f32;
         let x = |v: f64| self.plot.x + self.figure.x.position(v).clamp(0.0, 1.0) as f32 * self.plot.w;
         let most = stretches.iter().map(|s| s.2).fold(f64::MIN_POSITIVE, f64::max);
         let rects = stretches.iter().map(|(from, to, share)| {

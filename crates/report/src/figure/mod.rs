@@ -7,6 +7,7 @@
 
 mod axis;
 mod compare;
+mod course;
 mod density;
 mod grid;
 mod histogram;
@@ -22,9 +23,10 @@ mod trace;
 
 pub use axis::{Axis, Scale, Tick, Unit, group_thousands, value_label};
 pub use compare::{ComparedRun, Subject, cdfs, ipdv_cdfs, spreads};
+pub use course::{DrawnStream, delay_over_time};
 pub use density::Density;
 pub use grid::Grid;
-pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone};
+pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone, View};
 pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
 pub use run::DrawnRun;
 pub use sweep::{CellPackets, Sweep, of_sweep};

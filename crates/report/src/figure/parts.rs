@@ -1,6 +1,6 @@
 //! [`Figure`] and what it is made of.
 
-use super::axis::Axis;
+use super::axis::{Axis, Unit};
 use super::density::Density;
 use serde::{Serialize, Serializer};
 
@@ -232,7 +232,32 @@ pub(super) fn compact_pairs<S: Serializer>(points: &[(f64, f64)], s: S) -> Resul
     s.collect_seq(points.iter().map(|(x, y)| (number(*x), number(*y))))
 }
 
+/// What a figure is about: figures of one view belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// How something changes over time.
+    Time,
+    /// How often which value occurs.
+    Distribution,
+    /// What a de-jitter buffer of which size does.
+    Buffer,
+    /// Lengths of losses, copies, distances of reordering.
+    Loss,
+}
+
 impl Figure {
+    /// What it is about, by its axis and marks: only lengths and distances are drawn as stems, only the share that
+    /// comes too late as a staircase of harm.
+    pub fn view(&self) -> View {
+        let has = |wanted: fn(&Series) -> bool| self.series.iter().any(wanted);
+        match self.x.unit {
+            Unit::Elapsed => View::Time,
+            _ if has(|s| matches!(s.mark, Mark::Stems { .. })) => View::Loss,
+            _ if has(|s| s.tone == Tone::Harm && matches!(s.mark, Mark::Step { .. })) => View::Buffer,
+            _ => View::Distribution,
+        }
+    }
+
     /// The series in the legend.
     pub fn legend(&self) -> impl Iterator<Item = &Series> {
         self.series.iter().filter(|s| !s.name.is_empty())

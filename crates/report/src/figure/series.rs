@@ -23,7 +23,7 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let margin = (high - low).max(1.0) * 0.04;
     let mut figure = Figure {
         id: "burstiness".into(),
-        title: run.titled("Burstiness: latency against arrival time"),
+        title: run.titled("Delay over arrival time, with its trend"),
         subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
         about:
             "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \

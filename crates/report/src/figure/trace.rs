@@ -162,6 +162,12 @@ impl Trace {
         self.start.map(|s| s.schedule)
     }
 
+    /// The zero of the horizontal axis of [`Trace::delay`]: when the first packet arrived, ns since 1970. `None` without
+    /// packets.
+    pub fn start(&self) -> Option<i64> {
+        self.start.map(|s| s.arrived)
+    }
+
     /// Arrival time, on the axis of [`Trace::delay`], of a packet sent `since` ns after the earliest one, with `delay`.
     pub fn arrival_of(&self, since: f64, delay: f64) -> Option<f64> {
         let start = self.start?;

@@ -1,6 +1,6 @@
 //! The page of a comparison: first the verdicts, then the table, the figures, and what was compared.
 
-use super::parts::{data, micro, plots};
+use super::parts::{Group, Printed, data, micro, plots};
 use super::shell;
 use super::tables::shown;
 use crate::escape::escape;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 /// A comparison as one self-contained HTML document.
 pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> String {
-    let figures: Vec<(String, Vec<figure::Figure>)> = grid
+    let groups: Vec<Group> = grid
         .rows
         .iter()
         .zip(1..)
@@ -22,9 +22,9 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
             if grid.rows.len() > 1 {
                 drawn.iter_mut().for_each(|f| f.id = format!("{}-{k}", f.id));
             }
-            (row.name.clone(), drawn)
+            Group { name: row.name.clone(), figures: drawn, printed: Printed::All }
         })
-        .filter(|(_, drawn)| !drawn.is_empty())
+        .filter(|group| !group.figures.is_empty())
         .collect();
     let cells = grid.rows.iter().flat_map(|r| r.cells.iter().flatten()).count();
     let title = format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1));
@@ -46,11 +46,11 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
         row.comparisons.iter().for_each(|c| verdict(&mut out, &row.name, c));
     }
     table(&mut out, grid);
-    plots(&mut out, &figures);
+    plots(&mut out, &groups);
     compared(&mut out, grid);
     shell::footer(&mut out, None, program, written);
     out.push_str("</main>\n");
-    data(&mut out, &figures);
+    data(&mut out, None, &groups);
     shell::close(&mut out);
     out
 }
@@ -150,7 +150,7 @@ fn change(d: &Difference, show: impl Fn(f64) -> String + Copy) -> String {
 
 fn table(out: &mut String, grid: &Grid) {
     out.push_str(
-        "<section class=\"tables\"><h2>The figures</h2><div class=\"wide dense\"><table><thead><tr>",
+        "<section class=\"tables\"><h2>The figures</h2><div class=\"wide dense\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr>",
     );
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
     let headlines: Vec<&Figure> = FIGURES.iter().filter(|f| f.headline).collect();
@@ -189,7 +189,7 @@ fn value(figure: &Figure, cell: &Cell) -> String {
 /// Every figure that a column has, one per line.
 fn all_figures(out: &mut String, grid: &Grid) {
     let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
-    out.push_str("<details><summary>All figures</summary><div class=\"wide dense\"><table><thead><tr><th scope=\"col\">figure</th>");
+    out.push_str("<details><summary>All figures</summary><div class=\"wide dense\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">figure</th>");
     for row in &grid.rows {
         for cell in row.cells.iter().flatten() {
             let of = if row.name.is_empty() { String::new() } else { format!("{}, ", row.name) };

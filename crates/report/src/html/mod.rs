@@ -1,10 +1,12 @@
 //! The HTML report: one file that needs no network.
 //!
-//! First the verdict, then the table of figures, then the plots (interactive with scripts, static without them and in
-//! print), and at the end everything needed to repeat the test and to judge it: parameters, hosts, clocks, warnings.
+//! First what the console shows on one screen, with delay over time as a figure; then the other figures (interactive with
+//! scripts, static without them and in print); and folded away how far to believe it, every figure in tables, and
+//! everything needed to repeat the test and to judge it: parameters, hosts, clocks.
 
 mod comparison;
 mod evidence;
+mod first;
 mod parts;
 mod passive;
 mod shell;
@@ -17,12 +19,13 @@ pub use parts::Part;
 pub use passive::{passive_section, tcp_section};
 
 use crate::escape::escape;
-use crate::figure::{self, DrawnRun, Figure};
-use crate::text;
-use jitlat_core::summary::{Level, Summary};
+use crate::figure::{self, DrawnRun, DrawnStream, Figure};
+use crate::text::screen::{Relation, Screen, Stream, shown_shift};
+use jitlat_core::analysis::Samples;
+use jitlat_core::summary::Summary;
 use jitlat_core::time::WallTime;
 use jitlat_core::verdict::Opinion;
-use parts::{data, heading, is_passive, micro, plots, sentence, table};
+use parts::{Group, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
 use std::fmt::Write;
 
 /// What an instrument adds to the figures of the parts: a table and figures of its own, shown first.
@@ -62,26 +65,11 @@ pub struct Report<'a> {
 /// Writes the report as one self-contained HTML document.
 pub fn page(report: &Report<'_>) -> String {
     let alone = report.parts.len() == 1;
-    let mut figures: Vec<(String, Vec<Figure>)> = Vec::new();
-    figures.extend(report.section.map(|s| (s.title.clone(), s.figures.clone())));
-    if !alone && !report.parts.is_empty() {
-        let runs: Vec<_> = report
-            .parts
-            .iter()
-            .map(|p| figure::ComparedRun::new(p.label, p.summary).corrected(report.corrected, p.summary))
-            .collect();
-        figures.push(("Side by side".into(), figure::of_runs(&runs)));
-    }
-    for (k, part) in report.parts.iter().enumerate() {
-        let label = if alone { "" } else { part.label };
-        let run = DrawnRun { label, summary: part.summary, trace: part.trace, corrected: report.corrected };
-        let mut drawn = figure::of_run(&run);
-        if !alone {
-            drawn.iter_mut().for_each(|f| f.id = format!("{}-{}", f.id, k + 1));
-        }
-        figures.push((label.to_owned(), drawn));
-    }
-    figures.retain(|(_, list)| !list.is_empty());
+    let directions = are_directions(report.parts);
+    let groups = groups(report, directions);
+    let screen = screen(report.parts, directions);
+    // An instrument has a figure over time of its own.
+    let course = if report.section.is_none() { course(report.parts) } else { None };
 
     let title = title(report);
     let mut out = String::with_capacity(1 << 18);
@@ -89,37 +77,116 @@ pub fn page(report: &Report<'_>) -> String {
     if let Some(section) = report.section {
         let _ = write!(out, "<p class=\"what\">{}</p>", escape(&section.what));
     }
-    for part in report.parts {
-        let label = if alone { String::new() } else { format!("{}: ", part.label) };
+    let shown = if directions { &report.parts[..1] } else { report.parts };
+    for part in shown {
+        let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
+        let both = if directions { "each way " } else { "" };
         let _ = write!(
             out,
             "<p class=\"what\">{}</p>",
-            escape(&format!("{label}{}", tables::what(part.summary)))
+            escape(&format!("{label}{both}{}", tables::what(part.summary)))
         );
     }
     out.push_str("</header>\n<main>\n");
     if let Some(section) = report.section {
         write_section(&mut out, section);
     }
-    for part in report.parts {
-        opinion(&mut out, part, alone);
+    if !report.parts.is_empty() {
+        first::write(&mut out, &screen, course.as_ref());
     }
-    for part in report.parts {
-        tables::write(&mut out, part, alone);
-        two_way::write(&mut out, part, alone);
-    }
-    for part in report.parts {
-        windows::write(&mut out, part, alone);
-    }
-    plots(&mut out, &figures);
-    for part in report.parts {
-        evidence::write(&mut out, part, alone);
+    plots(&mut out, &groups);
+    if !report.parts.is_empty() {
+        folded(&mut out, "belief", "How far to believe it", |out| {
+            list(out, screen.trust());
+            report.parts.iter().for_each(|part| belief(out, part, alone));
+        });
+        folded(&mut out, "meaning", "What the figures mean", |out| {
+            report.parts.iter().for_each(|part| meaning(out, part, alone));
+        });
+        folded(&mut out, "tables", "Every figure", |out| {
+            for part in report.parts {
+                tables::write(out, part, alone);
+                two_way::write(out, part, alone);
+            }
+            report.parts.iter().for_each(|part| windows::write(out, part, alone));
+        });
+        folded(&mut out, "parameters", "Parameters, hosts and clocks", |out| {
+            report.parts.iter().for_each(|part| evidence::write(out, part, alone));
+        });
     }
     shell::footer(&mut out, report.command, report.program, report.written);
     out.push_str("</main>\n");
-    data(&mut out, &figures);
+    data(&mut out, course.as_ref(), &groups);
     shell::close(&mut out);
     out
+}
+
+/// Whether `parts` are the two directions of one test, which have the same session name.
+fn are_directions(parts: &[Part<'_>]) -> bool {
+    let [a, b] = parts else { return false };
+    let (a, b) = (a.summary, b.summary);
+    a.session.id.is_some()
+        && a.session.id == b.session.id
+        && a.direction().is_some()
+        && b.direction().is_some()
+        && a.direction() != b.direction()
+}
+
+/// What the console shows; delay over time is a figure here.
+fn screen(parts: &[Part<'_>], directions: bool) -> Screen {
+    let samples = Samples::default();
+    let streams: Vec<Stream<'_>> = parts
+        .iter()
+        .map(|part| Stream { label: part.label, summary: part.summary, samples: &samples })
+        .collect();
+    Screen::new(&streams, if directions { Relation::Directions } else { Relation::Separate })
+}
+
+/// Delay over time of all parts; `None` without packets.
+fn course(parts: &[Part<'_>]) -> Option<Figure> {
+    let name = |label| match label {
+        "Client to server" => "to server",
+        "Server to client" => "to client",
+        label => label,
+    };
+    let known = parts.iter().filter_map(|part| Some((name(part.label), part.summary, part.trace?)));
+    let drawn: Vec<DrawnStream<'_>> = known
+        .map(|(label, summary, trace)| DrawnStream { label, summary, trace, minus: shown_shift(summary) })
+        .collect();
+    figure::delay_over_time(&drawn)
+}
+
+/// The figures: of the instrument, of each part, of all parts in one.
+fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
+    let alone = report.parts.len() == 1;
+    let mut groups = Vec::new();
+    groups.extend(report.section.map(|s| Group {
+        name: s.title.clone(),
+        figures: s.figures.clone(),
+        printed: Printed::All,
+    }));
+    for (k, part) in report.parts.iter().enumerate() {
+        let label = if alone { "" } else { part.label };
+        let run = DrawnRun { label, summary: part.summary, trace: part.trace, corrected: report.corrected };
+        let mut figures = figure::of_run(&run);
+        if !alone {
+            figures.iter_mut().for_each(|f| f.id = format!("{}-{}", f.id, k + 1));
+        }
+        let printed = if alone || directions { Printed::Principal } else { Printed::None };
+        let name = if label.is_empty() { "this test" } else { label };
+        groups.push(Group { name: name.to_owned(), figures, printed });
+    }
+    if report.parts.len() > 1 {
+        let runs: Vec<_> = report
+            .parts
+            .iter()
+            .map(|p| figure::ComparedRun::new(p.label, p.summary).corrected(report.corrected, p.summary))
+            .collect();
+        let printed = if directions { Printed::None } else { Printed::All };
+        groups.push(Group { name: "side by side".into(), figures: figure::of_runs(&runs), printed });
+    }
+    groups.retain(|g| !g.figures.is_empty());
+    groups
 }
 
 fn write_section(out: &mut String, s: &Section) {
@@ -157,57 +224,49 @@ fn title(report: &Report<'_>) -> String {
     }
 }
 
-fn level_word(level: Level) -> &'static str {
-    match level {
-        Level::Good => "good",
-        Level::Note => "note",
-        Level::Poor => "poor",
-        Level::Bad => "bad",
+fn list(out: &mut String, lines: &[String]) {
+    if lines.is_empty() {
+        return;
     }
-}
-
-fn opinion(out: &mut String, part: &Part<'_>, alone: bool) {
-    let opinion = Opinion::of(part.summary);
-    let level = level_word(opinion.level);
-    let _ = write!(
-        out,
-        "<section class=\"verdict {level}\"><h2>{}</h2><p class=\"headline\">{}</p><ul class=\"findings\">",
-        heading(part, "Verdict", alone),
-        escape(&micro(&opinion.headline))
-    );
-    for cause in part.summary.answer.iter().flat_map(|a| &a.causes) {
-        let _ = write!(
-            out,
-            "<li class=\"{}\"><span class=\"level\">{}</span> {}</li>",
-            level_word(cause.severity.into()),
-            cause.severity.name(),
-            escape(&micro(&text::why(cause)))
-        );
-    }
-    out.push_str("</ul>");
-    uses(out, part.summary);
-    out.push_str("<h3>What the figures mean</h3><ul class=\"findings\">");
-    for f in &opinion.findings {
-        let level = level_word(f.level);
-        let _ = write!(
-            out,
-            "<li class=\"{level}\"><span class=\"level\">{level}</span> {}</li>",
-            escape(&micro(&f.text))
-        );
-    }
-    out.push_str("</ul><h3>How far to believe it</h3><ul>");
-    for line in &opinion.belief {
+    out.push_str("<ul>");
+    for line in lines {
         let _ = write!(out, "<li>{}</li>", escape(&micro(line)));
     }
     out.push_str("</ul>");
-    if !part.summary.warnings.is_empty() {
-        out.push_str("<h3>Warnings</h3><ul class=\"warnings\">");
-        for w in &part.summary.warnings {
+}
+
+/// How far to believe one part, and every warning about it.
+fn belief(out: &mut String, part: &Part<'_>, alone: bool) {
+    let opinion = Opinion::of(part.summary);
+    let warnings = &part.summary.warnings;
+    if opinion.belief.is_empty() && warnings.is_empty() {
+        return;
+    }
+    let _ = write!(out, "<h3>{}</h3>", heading(part, "In detail", alone));
+    list(out, &opinion.belief);
+    if !warnings.is_empty() {
+        let _ = write!(out, "<h3>{}</h3><ul class=\"warnings\">", heading(part, "Warnings", alone));
+        for w in warnings {
             let _ = write!(out, "<li data-code=\"{}\">{}.</li>", escape(&w.code), escape(&sentence(&w.text)));
         }
         out.push_str("</ul>");
     }
-    out.push_str("</section>\n");
+}
+
+/// What was found in one part, and how well its quality for each use is known.
+fn meaning(out: &mut String, part: &Part<'_>, alone: bool) {
+    let opinion = Opinion::of(part.summary);
+    let _ = write!(
+        out,
+        "<h3>{}</h3><p>{}</p><ul class=\"findings\">",
+        heading(part, "In words", alone),
+        escape(&micro(&opinion.headline))
+    );
+    for f in &opinion.findings {
+        first::finding(out, f.level, parts::level_word(f.level), &f.text);
+    }
+    out.push_str("</ul>");
+    uses(out, part.summary);
 }
 
 /// How suitable the path is for each use.

@@ -2,9 +2,9 @@
 
 use crate::draw;
 use crate::escape::{escape, script_safe};
-use crate::figure::{Figure, Trace};
+use crate::figure::{Figure, Trace, View};
 use jitlat_core::session::Session;
-use jitlat_core::summary::Summary;
+use jitlat_core::summary::{Level, Summary};
 use std::fmt::Write;
 
 /// One direction of a test, or one of several runs to compare.
@@ -25,23 +25,29 @@ pub(super) fn table(out: &mut String, columns: &[String], rows: &[Vec<String>]) 
     if rows.is_empty() {
         return;
     }
-    out.push_str("<div class=\"wide\"><table><thead><tr>");
-    for c in columns {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(c));
-    }
-    out.push_str("</tr></thead><tbody>");
-    for row in rows {
-        out.push_str("<tr>");
-        for (k, cell) in row.iter().enumerate() {
-            let cell = escape(&micro(cell));
-            let _ = match k {
-                0 => write!(out, "<th scope=\"row\">{cell}</th>"),
-                _ => write!(out, "<td>{cell}</td>"),
+    let name = columns.iter().find(|c| !c.is_empty()).map_or("Table", |c| c);
+    scrolling(out, name, |out| {
+        out.push_str("<thead><tr>");
+        for c in columns {
+            let _ = match c.as_str() {
+                "" => write!(out, "<td></td>"),
+                _ => write!(out, "<th scope=\"col\">{}</th>", escape(c)),
             };
         }
-        out.push_str("</tr>");
-    }
-    out.push_str("</tbody></table></div>");
+        out.push_str("</tr></thead><tbody>");
+        for row in rows {
+            out.push_str("<tr>");
+            for (k, cell) in row.iter().enumerate() {
+                let cell = escape(&micro(cell));
+                let _ = match k {
+                    0 => write!(out, "<th scope=\"row\">{cell}</th>"),
+                    _ => write!(out, "<td>{cell}</td>"),
+                };
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody>");
+    });
 }
 
 pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
@@ -75,54 +81,159 @@ pub(super) fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The interactive pane, filled by the script, and every figure as a static drawing, for print and for readers without
-/// scripts.
-pub(super) fn plots(out: &mut String, figures: &[(String, Vec<Figure>)]) {
-    if figures.is_empty() {
+/// The class of a level.
+pub(super) fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Good => "good",
+        Level::Note => "note",
+        Level::Poor => "poor",
+        Level::Bad => "bad",
+    }
+}
+
+/// A table that scrolls sideways where it is wider than the screen, also by the keyboard.
+pub(super) fn scrolling(out: &mut String, name: &str, rows: impl FnOnce(&mut String)) {
+    let _ = write!(
+        out,
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{}\"><table>",
+        escape(name)
+    );
+    rows(out);
+    out.push_str("</table></div>");
+}
+
+/// What is folded away below its title.
+pub(super) fn folded(out: &mut String, id: &str, title: &str, content: impl FnOnce(&mut String)) {
+    let _ =
+        writeln!(out, "<details class=\"fold\" id=\"{id}\"><summary><h2>{}</h2></summary>", escape(title));
+    content(out);
+    out.push_str("</details>\n");
+}
+
+/// Figures that belong together: those of a direction or run, of an instrument, or of several runs in one.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Its name in the switch; empty if it is the only one.
+    pub name: String,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+    /// Whether all of them are printed, and not only the principal ones.
+    pub printed: Printed,
+}
+
+/// Which figures of a group are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Printed {
+    All,
+    /// Those that decide something.
+    Principal,
+    None,
+}
+
+/// The figures of a stream that are printed: the others explain details.
+const PRINCIPAL: [&str; 3] = ["jitter", "dejitter", "loss-lengths"];
+
+impl Group {
+    fn prints(&self, figure: &Figure) -> bool {
+        let is = |id: &&str| {
+            figure.id.strip_prefix(*id).is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('-').is_some_and(|k| k.parse::<u32>().is_ok())
+            })
+        };
+        match self.printed {
+            Printed::All => true,
+            Printed::Principal => PRINCIPAL.iter().any(is),
+            Printed::None => false,
+        }
+    }
+}
+
+/// The views with their names in addresses and on their tabs, and what is said where a group has no figure of one.
+const TABS: [(View, &str, &str, &str); 4] = [
+    (View::Time, "time", "over time", "There is nothing to draw over time."),
+    (View::Distribution, "distribution", "distribution", "There is no distribution to draw."),
+    (View::Buffer, "buffer", "buffer", "There is no choice of a buffer to draw."),
+    (View::Loss, "loss", "loss", "No packet was lost, copied or overtaken: there is nothing to draw."),
+];
+
+/// The figures: as static drawings, which the script replaces by interactive ones behind tabs. Static ones are for
+/// print and for readers without scripts.
+pub(super) fn plots(out: &mut String, groups: &[Group]) {
+    if groups.iter().all(|g| g.figures.is_empty()) {
         out.push_str("<section class=\"plots\"><h2>Figures</h2><p>No packet arrived: there is nothing to draw.</p></section>\n");
         return;
     }
-    out.push_str("<section class=\"plots\"><h2>Figures</h2>\n<div class=\"pane\" hidden>\n");
-    for (group, list) in figures {
-        let _ = write!(
-            out,
-            "<div class=\"choose\" role=\"group\" aria-label=\"{}\">",
-            escape(if group.is_empty() { "Choose a figure" } else { group })
-        );
-        if !group.is_empty() {
-            let _ = write!(out, "<span class=\"group\">{}</span>", escape(group));
-        }
-        for f in list {
-            let short = f.title.split([':', '–', '(']).next().unwrap_or(&f.title).trim();
+    out.push_str("<section class=\"plots\"><h2>Figures</h2>\n<div class=\"pane\" hidden>");
+    let has = |view: View| groups.iter().flat_map(|g| &g.figures).any(|f| f.view() == view);
+    let tabs: Vec<_> = TABS.iter().filter(|tab| has(tab.0)).collect();
+    if tabs.len() > 1 {
+        out.push_str("<div class=\"tabs\" role=\"tablist\" aria-label=\"Figures\">");
+        for (_, id, name, _) in &tabs {
             let _ = write!(
                 out,
-                "<button type=\"button\" data-figure=\"{}\" aria-pressed=\"false\">{}</button>",
-                escape(&f.id),
-                escape(short)
+                "<button type=\"button\" role=\"tab\" id=\"tab-{id}\" aria-controls=\"drawn\" data-tab=\"{id}\">{name}</button>"
             );
         }
-        out.push_str("</div>\n");
+        out.push_str("</div><label class=\"pick\">Figures <select>");
+        for (_, id, name, _) in &tabs {
+            let _ = write!(out, "<option value=\"{id}\">{name}</option>");
+        }
+        out.push_str("</select></label>");
+    }
+    if groups.len() > 1 {
+        out.push_str("<div class=\"ways\" role=\"group\" aria-label=\"Of which packets\">");
+        for (k, group) in groups.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<button type=\"button\" data-group=\"{k}\" aria-pressed=\"false\">{}</button>",
+                escape(&group.name)
+            );
+        }
+        out.push_str("</div>");
+    }
+    out.push_str("</div>\n<div id=\"drawn\">\n");
+    for (k, group) in groups.iter().enumerate() {
+        for (view, id, _, without) in &tabs {
+            let of = group.figures.iter().filter(|f| f.view() == *view);
+            let mut drawn = 0;
+            for f in of {
+                let printed = if group.prints(f) { " class=\"printed\"" } else { "" };
+                figure(out, f, &format!("data-group=\"{k}\" data-tab=\"{id}\"{printed}"));
+                drawn += 1;
+            }
+            if drawn == 0 {
+                let _ = writeln!(
+                    out,
+                    "<p class=\"none\" data-group=\"{k}\" data-tab=\"{id}\" hidden>{without}</p>"
+                );
+            }
+        }
     }
     out.push_str(
-        "<div class=\"plot\" tabindex=\"0\" role=\"group\" aria-label=\"Interactive figure; plus and minus zoom, \
-         arrows move, zero resets\"></div>\n<p class=\"readout\" aria-live=\"polite\"></p>\n\
-         <p class=\"about\"></p>\n<p class=\"help\">Drag across the plot to zoom, turn the wheel to zoom at the \
-         pointer, double-click to see all. Click a name in the legend to hide it.</p>\n</div>\n\
-         <div class=\"static\">\n",
+        "</div>\n<p class=\"help\" hidden>Drag across a figure to zoom, double-click to see all. A name in a legend hides \
+         what it stands for. With the keyboard: plus and minus zoom, arrows move, zero resets.</p></section>\n",
     );
-    for f in figures.iter().flat_map(|(_, list)| list) {
-        let _ = writeln!(
-            out,
-            "<figure>{}<figcaption>{}</figcaption></figure>",
-            draw::inline_svg(f),
-            escape(&f.about)
-        );
-    }
-    out.push_str("</div></section>\n");
 }
 
-pub(super) fn data(out: &mut String, figures: &[(String, Vec<Figure>)]) {
-    let list: Vec<&Figure> = figures.iter().flat_map(|(_, list)| list).collect();
+/// A figure with a name to link to, as a static drawing.
+pub(super) fn figure(out: &mut String, f: &Figure, attributes: &str) {
+    let _ = writeln!(
+        out,
+        "<figure id=\"figure-{}\" {attributes}><div class=\"static\">{}</div><figcaption>{}</figcaption></figure>",
+        anchor(&f.id),
+        draw::inline_svg(f),
+        escape(&f.about)
+    );
+}
+
+/// A figure's name as part of an address.
+fn anchor(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// Writes the figures for the script, by their names.
+pub(super) fn data(out: &mut String, first: Option<&Figure>, groups: &[Group]) {
+    let list: Vec<&Figure> = first.into_iter().chain(groups.iter().flat_map(|g| &g.figures)).collect();
     // Figures contain only finite numbers and strings, which can always be serialised.
     let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
     let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));

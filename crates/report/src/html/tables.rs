@@ -86,7 +86,7 @@ fn counts(out: &mut String, s: &Summary) {
 /// The head of a table of distributions.
 pub(super) fn head(out: &mut String) {
     out.push_str(
-        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">min</th>\
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">min</th>\
          <th scope=\"col\">mean</th><th scope=\"col\">median</th><th scope=\"col\">90 %</th>\
          <th scope=\"col\">99 %</th><th scope=\"col\">99.9 %</th><th scope=\"col\">max</th>\
          <th scope=\"col\">std dev</th></tr></thead><tbody>",
@@ -171,7 +171,7 @@ pub(super) fn row(out: &mut String, name: &str, cells: &[String]) {
 
 fn rates(out: &mut String, s: &Summary) {
     out.push_str(
-        "<div class=\"wide\"><table><thead><tr><th scope=\"col\">rate</th><th scope=\"col\">period</th>\
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">rate</th><th scope=\"col\">period</th>\
          <th scope=\"col\">packets a second</th><th scope=\"col\">user throughput</th></tr></thead><tbody>",
     );
     let rates = [("target", s.periods.target), ("sent", s.periods.tx), ("received", s.periods.rx)];
@@ -211,7 +211,7 @@ fn more(out: &mut String, s: &Summary) {
 /// Every defined figure of the list, with its meaning.
 fn all_figures(out: &mut String, s: &Summary) {
     out.push_str(
-        "<details><summary>All figures</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">figure</th>\
+        "<details><summary>All figures</summary><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">figure</th>\
          <th scope=\"col\">value</th><th scope=\"col\">meaning</th></tr></thead><tbody>",
     );
     for selector in selectors() {

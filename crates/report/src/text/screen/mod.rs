@@ -5,6 +5,7 @@
 //! * [`Course`] – delay and loss over time, in constant memory
 //! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures;
 //!   `comparison`, `connections`, `sweep` – what `compare`, `tcp` and `sweep` show
+//! * `shared` – the content as pages read it
 //! * `layout` – the content on at most [`ROWS`] rows
 
 mod comparison;
@@ -14,12 +15,14 @@ mod course;
 mod layout;
 mod passive;
 mod rows;
+mod shared;
 mod sweep;
 mod trust;
 
 pub use content::Relation;
 pub use course::Course;
 pub use layout::ROWS;
+pub(crate) use rows::shown_shift;
 pub use sweep::Swept;
 
 use super::TextOptions;

@@ -247,9 +247,14 @@ pub(super) fn percent(share: f64) -> String {
 pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
     let s = stream.summary;
     let course = Course::of(stream.samples, s.counts.sent, s.header.period);
-    // Of delays that clocks make negative, only the differences mean something.
-    let shift = Clocks::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift));
+    let shift = shown_shift(s);
     (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
+}
+
+/// What is subtracted from raw delays where they are drawn, in ns; `None` if only their differences mean something.
+pub(crate) fn shown_shift(s: &Summary) -> Option<i64> {
+    // Clocks that make delays negative are not known.
+    Clocks::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }
 
 /// A line of a table: its cells, each with its style.

@@ -1,0 +1,126 @@
+//! Delay over time of several streams on one time axis, with their losses.
+
+use super::series::{drawn, extent};
+use super::{Axis, Figure, Mark, Series, Tone, Trace, Unit, group_thousands};
+use jitlat_core::spec::Direction;
+use jitlat_core::summary::Summary;
+
+/// A stream, as it is drawn beside others.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawnStream<'a> {
+    /// Its name in the legend; empty for a single one.
+    pub label: &'a str,
+    /// Its summary.
+    pub summary: &'a Summary,
+    /// Its packets.
+    pub trace: &'a Trace,
+    /// What is subtracted from each raw delay, in ns; `None` if only the differences of delays mean something.
+    pub minus: Option<i64>,
+}
+
+/// Delay and losses of `streams` over time. The two directions of one test are placed by the client's clock, other
+/// streams each begin at zero. `None` without packets.
+pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
+    let known: Vec<&DrawnStream<'_>> = streams.iter().filter(|s| s.trace.n() > 0).collect();
+    let first = known.first()?;
+    let relative = known.iter().any(|s| s.minus.is_none());
+    let starts = starts(&known);
+    let mut series = Vec::new();
+    let (mut from, mut to) = (0.0f64, 0.0f64);
+    let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+    for (k, (stream, start)) in known.iter().zip(&starts).enumerate() {
+        let s = stream.summary;
+        let (least, most) = (s.latency.min?, s.latency.max?);
+        let minus = stream.minus.filter(|_| !relative).unwrap_or(least) as f64;
+        let tone = if known.len() == 1 { Tone::Data } else { Tone::Run(k as u8) };
+        let (mark, _) = drawn(&stream.trace.delay, minus)?;
+        let name = if known.len() == 1 { String::new() } else { stream.label.to_owned() };
+        series.push(Series::new(name, tone, later(mark, *start)));
+        let (begin, end) = extent(&stream.trace.delay)?;
+        (from, to) = (from.min(begin + start), to.max(end + start));
+        (low, high) = (low.min(least as f64 - minus), high.max(most as f64 - minus));
+        let losses = stream.trace.losses(s.counts.sent);
+        if losses.is_empty() {
+            continue;
+        }
+        (from, to) = losses.iter().fold((from, to), |(a, b), l| (a.min(l.0 + start), b.max(l.1 + start)));
+        let stretches = losses.into_iter().map(|(a, b, share)| (a + start, b + start, share)).collect();
+        let of = if known.len() == 1 { String::new() } else { format!("{}: ", stream.label) };
+        let name = format!("{of}{} lost", group_thousands(&s.counts.lost.to_string()));
+        let tone = if known.len() == 1 { Tone::Harm } else { tone };
+        series.push(Series::new(name, tone, Mark::Rug { stretches }));
+    }
+    let margin = (high - low).max(1.0) * 0.04;
+    let round_trip = known.iter().all(|s| s.summary.is_round_trip());
+    let quantity = match (round_trip, relative) {
+        (true, false) => "round trip",
+        (true, true) => "round trip above the smallest",
+        (false, false) => "one-way delay",
+        (false, true) => "one-way delay above the smallest",
+    };
+    let n: u64 = known.iter().map(|s| s.trace.n()).sum();
+    let ends = match (&first.summary.header.src_ip, &first.summary.header.dst_ip) {
+        (Some(from), Some(to)) if known.len() == 1 => format!("{from} to {to}, "),
+        _ => String::new(),
+    };
+    let mut notes = Vec::new();
+    if relative {
+        notes.push(
+            "The clocks are not known well enough: delays are shown above the smallest of each.".into(),
+        );
+    }
+    Some(Figure {
+        id: "delay-over-time".into(),
+        title: "Delay over time".into(),
+        subtitle: format!("{ends}n = {} packets that arrived", group_thousands(&n.to_string())),
+        about: "Marks along the lower edge are losses, at their times. A ramp is a queue that fills, a gap an outage, a step \
+                another route."
+            .into(),
+        x: Axis::linear("time since the first packet", Unit::Elapsed, from, to),
+        y: Axis::linear(quantity, Unit::Time, low - margin, high + margin),
+        right: None,
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+/// When each stream begins, in ns after the first of them.
+fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
+    let info = |s: &DrawnStream<'_>| (s.summary.session.id.clone(), s.summary.direction());
+    let one_test = match streams {
+        [a, b] => {
+            let ((a, first), (b, second)) = (info(a), info(b));
+            a.is_some() && a == b && first.is_some() && second.is_some() && first != second
+        }
+        _ => false,
+    };
+    // By the client's clock: the times of arrival of one direction; of the other, times of arrival less the smallest delay,
+    // which contains the difference of the clocks.
+    let at = |s: &&DrawnStream<'_>| match s.summary.direction() {
+        Some(Direction::Up) => Some(s.trace.start()?.saturating_sub(s.summary.latency.min?)),
+        _ => s.trace.start(),
+    };
+    let at: Option<Vec<i64>> = streams.iter().map(at).collect();
+    match at.filter(|_| one_test) {
+        Some(at) => {
+            let first = at.iter().copied().min().unwrap_or_default();
+            at.iter().map(|t| t.saturating_sub(first) as f64).collect()
+        }
+        None => vec![0.0; streams.len()],
+    }
+}
+
+/// `mark`, begun `by` ns later.
+fn later(mark: Mark, by: f64) -> Mark {
+    match mark {
+        Mark::Points { points } => {
+            Mark::Points { points: points.into_iter().map(|(x, y)| (x + by, y)).collect() }
+        }
+        Mark::Density(mut density) => {
+            density.x0 += by;
+            Mark::Density(density)
+        }
+        other => other,
+    }
+}
