@@ -24,15 +24,15 @@ fn exact(ns: i64) -> String {
 }
 
 /// Writes the parameters, hosts and clocks of one part.
-pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
+///
+/// `both`: it is one of the two directions of a test.
+pub fn write(out: &mut String, part: &Part<'_>, alone: bool, both: bool) {
     let _ = write!(
         out,
         "<section class=\"evidence\"><h2>{}</h2>",
         heading(part, "To repeat and to judge it", alone)
     );
-    let one_way = |s: &&Session| s.two_way.is_none() && s.payload().is_some() && s.period().is_some();
-    if let Some(session) = part.session.filter(one_way) {
-        let command = repeat(session);
+    if let Some(command) = part.session.and_then(|session| repeat(session, both)) {
         let _ = write!(out, "<p>The same test again: <code>{}</code></p>", escape(&command));
     }
     facts(out, "Parameters", &parameters(part.summary));
@@ -63,33 +63,60 @@ fn as_written(ns: i64) -> String {
     fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
 }
 
-/// The command that repeats the test of `session`.
-fn repeat(session: &Session) -> String {
+/// The command that repeats the test of `session`, or that of `both` directions; `None` if the log does not say enough,
+/// and for what has options of its own: captured traffic, random gaps, tests of one way by protocols of two.
+fn repeat(session: &Session, both: bool) -> Option<String> {
     let spec = &session.spec;
     let far = match spec.direction() {
         Direction::Up => session.dst,
         Direction::Down => session.src,
     };
     let host = far.map_or_else(|| "HOST".to_owned(), |a| a.to_string());
-    let period = as_written(spec.period().0);
-    let mut command = format!("jitlat {host} -n {} -l {} -p {period}", spec.packets(), spec.payload());
+    let (payload, period) = (session.payload()?, as_written(session.period()?.0));
+    let mut command = "jitlat".to_owned();
+    let mut add = |word: &str| command += &format!(" {word}");
+    match &session.two_way {
+        Some(two_way) if two_way.far_report.is_some() => return None,
+        Some(two_way) => add(&format!("ping {host} --proto {}", shell_word(&two_way.protocol))),
+        None => add(&host),
+    }
+    add(&format!("-n {} -l {payload}", spec.packets()));
+    match session.two_way.as_ref().and_then(|two_way| two_way.wait) {
+        Some(wait) => add(&format!("--wait {}", as_written(wait.0))),
+        None => add(&format!("-p {period}")),
+    }
     match spec.schedule() {
         Schedule::Periodic => {}
-        Schedule::Poisson { .. } => command.push_str(" --schedule poisson"),
-        Schedule::Burst { .. } => command.push_str(" --schedule burst"),
-        // For `jitlat ping` the command is not reconstructed.
-        Schedule::Random { .. } => {}
+        Schedule::Poisson { .. } => add("--schedule poisson"),
+        Schedule::Burst { .. } => add("--schedule burst"),
+        Schedule::Random { .. } => return None,
     }
-    if spec.transport() == Transport::Tcp {
-        command.push_str(" -t");
-    }
-    if spec.direction() == Direction::Down {
-        command.push_str(" -R");
+    if session.two_way.is_none() {
+        if spec.transport() == Transport::Tcp {
+            add("-t");
+        }
+        match spec.direction() {
+            _ if both => add("-b"),
+            Direction::Down => add("-R"),
+            Direction::Up => {}
+        }
     }
     if spec.dscp.value() > 0 {
-        let _ = write!(command, " -D {}", spec.dscp.value());
+        add(&format!("-D {}", spec.dscp.value()));
     }
-    command
+    if let Some(name) = &session.name {
+        add(&format!("--name {}", shell_word(name)));
+    }
+    Some(command)
+}
+
+/// A word as a shell reads it.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn parameters(s: &Summary) -> Facts {
@@ -270,6 +297,7 @@ mod tests {
     use super::*;
     use jitlat_core::spec::{Dscp, TestSpec};
     use jitlat_core::time::Span;
+    use jitlat_core::twoway::TwoWay;
 
     #[test]
     fn the_command_repeats_the_test() {
@@ -278,7 +306,27 @@ mod tests {
         let mut session = Session::new(spec.unwrap());
         session.spec.dscp = Dscp::new(46).unwrap();
         session.src = Some("192.0.2.7".parse().unwrap());
-        assert_eq!(repeat(&session), "jitlat 192.0.2.7 -n 500 -l 160 -p 1250us -t -R -D 46");
+        let again = |session: &Session, both| repeat(session, both).expect("all is known");
+        assert_eq!(again(&session, false), "jitlat 192.0.2.7 -n 500 -l 160 -p 1250us -t -R -D 46");
+        session.name = Some("it's night".into());
+        assert_eq!(
+            again(&session, true),
+            r"jitlat 192.0.2.7 -n 500 -l 160 -p 1250us -t -b -D 46 --name 'it'\''s night'"
+        );
+    }
+
+    #[test]
+    fn round_trips_are_repeated_as_such() {
+        let mut session = Session::new(TestSpec::default());
+        session.dst = Some("192.0.2.7".parse().unwrap());
+        let two_way = TwoWay { protocol: "stamp".into(), ..TwoWay::default() };
+        session.two_way = Some(Box::new(two_way));
+        let again = |session: &Session| repeat(session, false);
+        assert_eq!(again(&session).unwrap(), "jitlat ping 192.0.2.7 --proto stamp -n 1000 -l 80 -p 20ms");
+        session.two_way.as_mut().unwrap().wait = Some(Span(5_000_000));
+        assert_eq!(again(&session).unwrap(), "jitlat ping 192.0.2.7 --proto stamp -n 1000 -l 80 --wait 5ms");
+        session.payload_known = false;
+        assert_eq!(again(&session), None);
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub fn page(report: &Report<'_>) -> String {
             report.parts.iter().for_each(|part| windows::write(out, part, alone));
         });
         folded(&mut out, "parameters", "Parameters, hosts and clocks", |out| {
-            report.parts.iter().for_each(|part| evidence::write(out, part, alone));
+            report.parts.iter().for_each(|part| evidence::write(out, part, alone, directions));
         });
     }
     shell::footer(&mut out, report.command, report.program, report.written);
