@@ -132,7 +132,8 @@ impl Trial {
                 records
             }
         };
-        let after = self.spec.duration() + Span::seconds(1);
+        let last = Deadlines::new(&self.spec).last().unwrap_or(Span::ZERO);
+        let after = last.max(self.spec.duration()) + Span::seconds(1);
         self.probe(&mut session, (&mut up, &mut down), after);
         Outcome { session, records, up: up.tally().clone(), down: down.tally().clone(), refused }
     }

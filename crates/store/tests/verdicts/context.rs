@@ -1,6 +1,7 @@
 //! [`Context`]: the normal conditions of a test: specification, hosts and path.
 
 use jitlat_core::impair::{Answering, Clock, Config, Host, Jitter, Trial};
+use jitlat_core::schedule::Deadlines;
 use jitlat_core::time::Source;
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_store::log::Version;
@@ -99,9 +100,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// Seconds from the first packet to the last.
+    /// Seconds from the first packet to the last, as they are due.
     pub fn duration(&self) -> f64 {
-        self.period * (self.packets - 1) as f64
+        Deadlines::new(&self.trial.spec).last().map_or(0.0, |due| due.0 as f64 / 1e9)
     }
 
     /// The path the test packets of a one-way test take.
@@ -128,7 +129,8 @@ impl Context {
 
     /// Number of the packet sent at `seconds`.
     pub fn seq(&self, seconds: f64) -> u64 {
-        ((seconds / self.period).ceil() as u64).min(self.packets - 1)
+        let before = Deadlines::new(&self.trial.spec).take_while(|due| (due.0 as f64) < seconds * 1e9);
+        (before.count() as u64).min(self.packets - 1)
     }
 
     /// Whether the absolute delay can be known from the log.

@@ -28,9 +28,7 @@ fn seconds(s: f64) -> Span {
 
 /// Tolerance of times, in seconds, of a fault that lasts `length`.
 pub fn tolerance(c: &Context, length: f64) -> f64 {
-    // Poisson departures end when they end.
-    let share = if matches!(c.trial.spec.schedule(), Schedule::Poisson { .. }) { 0.06 } else { 0.02 };
-    (2.5 * c.period).max(share * c.duration()).max(0.1 * length)
+    (2.5 * c.period).max(0.02 * c.duration()).max(0.1 * length)
 }
 
 /// A loss ratio, after any buffer, as speech and G.1010 see it.

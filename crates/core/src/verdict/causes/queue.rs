@@ -1,6 +1,7 @@
 //! Packets waited behind others.
 
 use super::rule::{Found, Rule, merge_if_many};
+use crate::spec::Direction;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::numbers::{moment, time};
@@ -74,25 +75,22 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     if !clock.direction_known {
         return None;
     }
-    let [low, high] = clock.interval_ns?;
+    let up = case.material.session.spec.direction() == Direction::Up;
+    let [low, high] = offsets(case)?;
     let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
     let min = case.material.sample.min()?;
     // The least that the smallest delay can be, whichever way the stream goes, against the most an idle way can take:
     // the whole round trip.
-    let least = match case.material.session.spec.direction() {
-        crate::spec::Direction::Up => min.saturating_sub(high),
-        crate::spec::Direction::Down => min.saturating_add(low),
-    };
+    let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    if case.skew.is_some() || proven < 5_000_000 || least < rtt.saturating_add(rtt / 4) {
+    if proven < 5_000_000 || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
-    let height = first.saturating_add(usual).saturating_sub(match case.material.session.spec.direction() {
-        crate::spec::Direction::Up => clock.offset_ns?,
-        crate::spec::Direction::Down => clock.offset_ns?.saturating_neg(),
-    });
+    // The first packet was sent soon after the first probes.
+    let offset = clock.offset_before_ns.map(|ns| ns as i64).or(clock.offset_ns)?;
+    let height = first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
     let why = format!(
         "every packet took at least {} where the clock probes before and after needed {} there and back: a queue from \
@@ -102,6 +100,23 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     );
     let found = Found::new(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
     Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
+}
+
+/// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset fits all probes, it
+/// was between that before and that after.
+fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
+    let clock = case.material.clock;
+    let at = |offset: Option<f64>, rtt: Option<i64>| {
+        let (offset, half) = (offset? as i64, rtt.filter(|r| *r >= 0)? / 2 + 1);
+        Some([offset.saturating_sub(half), offset.saturating_add(half)])
+    };
+    let before = at(clock.offset_before_ns, clock.min_rtt_before_ns);
+    let after = at(clock.offset_after_ns, clock.min_rtt_after_ns);
+    match before.zip(after) {
+        Some(([a, b], [c, d])) => Some([a.min(c), b.max(d)]),
+        None if case.skew.is_some() => None,
+        None => clock.interval_ns,
+    }
 }
 
 #[cfg(test)]
