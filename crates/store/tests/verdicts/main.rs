@@ -25,7 +25,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// What can be drawn.
-const FAMILIES: [Family; 30] = [
+const FAMILIES: [Family; 31] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -56,6 +56,7 @@ const FAMILIES: [Family; 30] = [
     ("queue throughout", hosts::queue_throughout),
     ("few packets", hosts::few),
     ("nothing arrives", hosts::nothing),
+    ("clean, wide jitter", paths::wide_jitter),
 ];
 
 /// The verdict on a log.

@@ -4,7 +4,7 @@ use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::hosts::clean_context;
 use super::variant::{Damage, Truth, Variant};
 use jitlat_core::impair::{
-    Choice, Competition, Duplication, Gilbert, Load, Outage, Point, Police, Rate, Reordering, TooLong,
+    Choice, Competition, Duplication, Gilbert, Jitter, Load, Outage, Point, Police, Rate, Reordering, TooLong,
 };
 use jitlat_core::{Schedule, Span, TestSpec, Transport};
 use jitlat_store::log::Version;
@@ -545,6 +545,20 @@ pub fn clean(draw: &mut Draw) -> Variant {
     if draw.chance(0.2) {
         two_way(draw, &mut c);
     }
+    variant(c, Truth::clean())
+}
+
+/// Jitter wider than packets are apart, of each packet for itself: they overtake each other for no further reason.
+pub fn wide_jitter(draw: &mut Draw) -> Variant {
+    let mut c = context(draw, Wish { packets: (600, 8000), period: 0.01, periodic: true, ..Wish::default() });
+    let spread = (draw.scale(0.3, 1.2) * c.period * 1e9).min(6.0 * MS);
+    let jitter = match draw.whole(0, 3) {
+        0 => Jitter::Exponential { mean: span(spread) },
+        1 => Jitter::Normal { deviation: span(spread) },
+        2 => Jitter::LogNormal { median: span(spread), sigma: draw.between(0.3, 0.7) },
+        _ => Jitter::Uniform { max: span(3.0 * spread) },
+    };
+    (c.path().jitter, c.path().in_order) = (jitter, false);
     variant(c, Truth::clean())
 }
 

@@ -89,7 +89,8 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
     // The first packet was sent soon after the first probes.
-    let offset = clock.offset_before_ns.map(|ns| ns as i64).or(clock.offset_ns)?;
+    let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
+    let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
     let height = first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
     let why = format!(
@@ -102,21 +103,20 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
-/// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset fits all probes, it
-/// was between that before and that after.
+/// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset need fit all probes,
+/// it was between that before and that after.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;
+    if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {
+        return Some(interval);
+    }
     let at = |offset: Option<f64>, rtt: Option<i64>| {
         let (offset, half) = (offset? as i64, rtt.filter(|r| *r >= 0)? / 2 + 1);
         Some([offset.saturating_sub(half), offset.saturating_add(half)])
     };
-    let before = at(clock.offset_before_ns, clock.min_rtt_before_ns);
-    let after = at(clock.offset_after_ns, clock.min_rtt_after_ns);
-    match before.zip(after) {
-        Some(([a, b], [c, d])) => Some([a.min(c), b.max(d)]),
-        None if case.skew.is_some() => None,
-        None => clock.interval_ns,
-    }
+    let [a, b] = at(clock.offset_before_ns, clock.min_rtt_before_ns)?;
+    let [c, d] = at(clock.offset_after_ns, clock.min_rtt_after_ns)?;
+    Some([a.min(c), b.max(d)])
 }
 
 #[cfg(test)]

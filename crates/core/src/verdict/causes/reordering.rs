@@ -50,7 +50,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         late.iter().step_by(late.len() / 4096 + 1).map(|k| case.delays.excess(*k)).collect();
     let middle = waits.len() / 2;
     let held = *waits.select_nth_unstable(middle).1;
-    if !stands_out(case, &late, &mut waits) {
+    if !stands_out(case, &late, &mut waits) && !is_no_jitter(case, &late, &mut waits) {
         return Vec::new();
     }
     let severity = if held > 100_000_000 { Severity::Fair } else { Severity::Good };
@@ -76,8 +76,54 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let step = (n / 20_000).max(1);
     let others = (0..n).step_by(step).filter(|k| nearly.contains(&case.delays.excess(*k)));
     let others = others.filter(|k| late.binary_search(k).is_err()).count() * step;
-    others <= 2 * late.len()
+    2 * others <= late.len()
 }
+
+/// Packets looked at for the law of the waits, and later packets that may overtake one.
+const LOOKED_AT: usize = 20_000;
+const AFTER: usize = 64;
+
+/// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
+/// that waited for longer than later ones kept their place, so that the path keeps the order and something else breaks
+/// it; or those that were overtaken waited for long enough more surely than the widest jitter would have it.
+fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
+    let tenth = waits.len() / 10;
+    let least = *waits.select_nth_unstable(tenth).1;
+    let n = case.delays.len();
+    let step = (n / LOOKED_AT).max(1);
+    let mut law: Vec<i64> = (0..n).step_by(step).map(|k| case.delays.excess(k)).collect();
+    law.sort_unstable();
+    let below = |wait: i64| law.partition_point(|x| *x < wait) as f64 / law.len() as f64;
+    let expected = |k: usize, wait: i64| {
+        let sent = case.delays.time(k);
+        let ahead = |other: usize| wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
+        let kept = (k + 1..n.min(k + 1 + AFTER)).map(ahead).take_while(|w| *w > law[0]);
+        1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
+    };
+    // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
+    let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
+    for k in (0..n).step_by(step) {
+        let wait = case.delays.excess(k);
+        let share = expected(k, wait);
+        let this = [f64::from(u8::from(late.binary_search(&k).is_ok())), share, share * (1.0 - share)];
+        let add = |sum: &mut [f64; 3]| sum.iter_mut().zip(this).for_each(|(sum, x)| *sum += x);
+        add(&mut all);
+        if wait >= least {
+            add(&mut long);
+        }
+    }
+    let [fewer, more] = [(all, -1.0), (long, 1.0)].map(|([found, expected, variance], sign)| {
+        sign * (found - expected) > CLEARLY * variance.sqrt().max(1.0) && {
+            let (low, high) = if sign < 0.0 { (found, expected) } else { (expected, found) };
+            high > BY_FAR * low
+        }
+    });
+    fewer || more
+}
+
+/// Four deviations and a quarter more are not by chance.
+const CLEARLY: f64 = 4.0;
+const BY_FAR: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
