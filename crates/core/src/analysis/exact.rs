@@ -200,7 +200,9 @@ impl Findings for Exact<'_> {
     }
 
     fn schedule_error(&self) -> Option<ScheduleError> {
-        self.errors().and_then(Errors::figures)
+        let errors = self.errors()?;
+        let waits = self.gathered.notes.iter().flat_map(verdict::RowNotes::waits);
+        Some(ScheduleError { handed_over: errors.handed_over(&self.series, waits), ..errors.figures()? })
     }
 
     fn inference(&self) -> Inference {

@@ -23,6 +23,8 @@ pub struct Host {
     pub reading: Jitter,
     /// Source of its stamps: the program, or the kernel when the interface takes the packet.
     pub stamps: Source,
+    /// Packets whose entry into the queue of the interface its kernel stamps, too, where the stamps are the kernel's.
+    pub entries: Choice,
     /// Resolution of its stamps; zero = a nanosecond.
     pub resolution: Span,
 }

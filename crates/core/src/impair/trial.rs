@@ -84,9 +84,11 @@ pub struct Outcome {
 struct Departure {
     seq: u32,
     bytes: usize,
-    /// When the program read the clock, and when the interface sent the packet.
+    /// When the program read the clock and handed the packet over, and when the interface sent it.
     read: Span,
     left: Span,
+    /// Whether the kernel stamped that it entered the interface's queue.
+    entered: bool,
 }
 
 impl Trial {
@@ -180,6 +182,7 @@ impl Trial {
         let host = self.sender();
         let mut wake = self.rng(20);
         let mut refused = Chooser::new(&host.refused, self.rng(21));
+        let mut entries = Chooser::new(&host.entries, self.rng(24));
         let mut interface =
             host.interface.map(|rate| Bottleneck::new(rate, None, &host.competition, self.rng(22)));
         if let Some(interface) = &mut interface {
@@ -202,7 +205,8 @@ impl Trial {
             let now = on_path(read);
             let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
             if let Some(left) = left {
-                departures.push(Departure { seq, bytes, read, left: since(left) });
+                let entered = entries.choose(seq.into()) && host.stamps != Source::User;
+                departures.push(Departure { seq, bytes, read, left: since(left), entered });
             }
         }
         (departures, kept_back)
@@ -240,6 +244,7 @@ impl Trial {
             let (sent, lag) = stamp(sender, self.epoch, d.left, d.read);
             record.set(Moment::Sent, sent);
             record.set_send_lag(lag.map(|l| Span(-l.0)));
+            record.set_entry_lag(d.entered.then_some(Span::ZERO));
             let (arrived, lag) = stamp(receiver, self.epoch, at, read);
             record.set(Moment::Arrived, arrived);
             record.set_receive_lag(lag);
@@ -316,7 +321,10 @@ impl Trial {
             let read = near.runs(*at).max(ready);
             ready = read + EACH;
             let mut record = PacketRecord::new(d.seq.into());
-            record.set(Moment::Sent, stamp(near, self.epoch, d.left, d.read).0);
+            let (sent, lag) = stamp(near, self.epoch, d.left, d.read);
+            record.set(Moment::Sent, sent);
+            record.set_send_lag(lag.map(|l| Span(-l.0)));
+            record.set_entry_lag(d.entered.then_some(Span::ZERO));
             let (returned, lag) = stamp(near, self.epoch, *at, read);
             record.set(Moment::Returned, returned);
             record.set_receive_lag(lag);

@@ -19,14 +19,33 @@ pub struct ScheduleError {
     pub max: i64,
     /// Packets more than half a period late.
     pub over_half_period: u64,
+    /// The same of the program alone, where packets waited in the queue of this host's interface after it had handed them
+    /// over. None where none did, or where nobody knows.
+    pub handed_over: Option<HandedOver>,
 }
 
+/// When the program handed packets over: send time less the time in the queue of the host's interface − due time −
+/// anchor, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct HandedOver {
+    /// 99th percentile.
+    pub p99: i64,
+    /// Latest.
+    pub max: i64,
+    /// Packets more than half a period late.
+    pub over_half_period: u64,
+}
+
+use super::classify::Packet;
 use super::series::Series;
 use crate::distribution::LogHistogram;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::schedule::Deadlines;
 use crate::spec::{Schedule, TestSpec};
+use std::collections::HashMap;
 
 /// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
 /// order.
@@ -106,6 +125,28 @@ impl Errors {
             p99: above(self.sample.edf(Percent(99_000))?),
             max: above(self.sample.max()?),
             over_half_period: (self.sample.len() - self.sample.count_at_most(on_time)) as u64,
+            handed_over: None,
+        })
+    }
+
+    /// Of the packets of `series` without these times in the host's own queue, by sequence number; None without any.
+    pub fn handed_over(
+        &self,
+        series: &Series<'_>,
+        waits: impl Iterator<Item = (u32, i64)>,
+    ) -> Option<HandedOver> {
+        let waits: HashMap<u32, i64> = waits.collect();
+        if waits.is_empty() {
+            return None;
+        }
+        let without = |(p, late): (Packet, i64)| late.saturating_sub(waits.get(&p.seq).copied().unwrap_or(0));
+        let sample = Sample::new(series.iter().zip(offsets(series, self.due.clone())).map(without));
+        let anchor = sample.edf(Percent(1_000))?;
+        let on_time = anchor.saturating_add(self.half_period);
+        Some(HandedOver {
+            p99: sample.edf(Percent(99_000))?.saturating_sub(anchor),
+            max: sample.max()?.saturating_sub(anchor),
+            over_half_period: (sample.len() - sample.count_at_most(on_time)) as u64,
         })
     }
 
@@ -124,6 +165,13 @@ impl Errors {
 }
 
 impl ScheduleError {
+    /// What the program did: 99th percentile, latest, packets more than half a period late; without their stay in the
+    /// host's own queue.
+    pub fn of_program(&self) -> HandedOver {
+        let ScheduleError { p99, max, over_half_period, .. } = *self;
+        self.handed_over.unwrap_or(HandedOver { p99, max, over_half_period })
+    }
+
     /// From a histogram of send time − due time, for packets due every `period` ns.
     pub fn approximate(offsets: &LogHistogram, period: i64) -> Option<ScheduleError> {
         let quantiles = offsets.quantiles();
@@ -137,6 +185,7 @@ impl ScheduleError {
             p99: above(quantiles.edf(Percent(99_000))?),
             max: above(offsets.max()?),
             over_half_period: offsets.len() - quantiles.count_at_most(late),
+            handed_over: None,
         })
     }
 }
@@ -147,7 +196,6 @@ fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
@@ -186,6 +234,31 @@ mod tests {
     }
 
     #[test]
+    fn what_waited_in_the_hosts_own_queue_was_not_handed_over_late() {
+        // One every 20 ms; the host kept the last five for 15 ms, and the program was 12 ms late for one of them.
+        let late = |k: u32| if k == 97 { 12_000_000 } else { 0 };
+        let wait = |k: u32| if k >= 95 { 15_000_000 } else { 0 };
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for seq in 0..100 {
+            let sent = 7 + i64::from(seq) * 20_000_000 + late(seq) + wait(seq);
+            samples.push(Packet { seq, sent, delay: 0 });
+            accepted.insert(seq);
+        }
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), Schedule::Periodic);
+        let series = Series::new(&samples, &accepted);
+        let errors = Errors::new(&series, &spec.unwrap()).unwrap();
+        let figures = errors.figures().unwrap();
+        assert_eq!((figures.over_half_period, figures.max), (5, 27_000_000));
+        assert_eq!(figures.of_program().over_half_period, 5, "nobody knows of a queue");
+        let waits: Vec<(u32, i64)> = (95..100).map(|k| (k, wait(k))).collect();
+        let program = errors.handed_over(&series, waits.into_iter()).unwrap();
+        assert_eq!(program, HandedOver { p99: 0, max: 12_000_000, over_half_period: 1 });
+        assert_eq!(ScheduleError { handed_over: Some(program), ..figures }.of_program(), program);
+        assert_eq!(errors.handed_over(&series, [].into_iter()), None);
+    }
+
+    #[test]
     fn other_schedules_are_judged_by_their_own_deadlines() {
         let burst = [(0, 7), (1, 8), (2, 40_000_007), (3, 40_000_009)];
         assert_eq!(errors(&burst, Schedule::Burst { size: 2 }).1, [0, 1, 0, 2]);
@@ -220,6 +293,7 @@ mod tests {
             p99: 10_000_000,
             max: 29_999_900,
             over_half_period: 2,
+            handed_over: None,
         };
         assert_eq!(found, expected);
         let rows: Vec<(u32, i64)> =

@@ -4,6 +4,8 @@ use super::delays::{Blocks, Delays, Noise};
 
 /// Groups of packets a series is seen in.
 const GROUPS: usize = 200;
+/// Groups of more packets each, where those are too few.
+const WIDE: usize = 60;
 /// With fewer packets per group, its smallest delay is not meaningful.
 const PACKETS: usize = 8;
 /// Smaller changes are caused by the hosts themselves.
@@ -38,20 +40,42 @@ impl Groups {
         (min.len() >= 12).then_some(Groups { min, each })
     }
 
+    /// Fewer and larger groups, each by its lower quarter, where there are enough packets for that.
+    fn wide(delays: &Delays<'_>, blocks: &Blocks) -> Option<Groups> {
+        let n = delays.len();
+        let each = (blocks.len() / WIDE).max(1);
+        let place = |g: usize| blocks.place(g * each, n);
+        let quarters =
+            (0..blocks.len().div_ceil(each)).map(|g| delays.quantile(place(g), place(g + 1), 0.25));
+        let min: Vec<i64> = quarters.map(Option::unwrap_or_default).collect();
+        (each * blocks.size >= 2 * PACKETS).then_some(Groups { min, each })
+    }
+
     fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
         blocks.place(group * self.each, packets)
     }
 }
 
 /// The steps of `delays`. A step changes the smallest delay by more than neighbours differ and more than it varies on
-/// either side, from one level that stays to another.
+/// either side, from one level that stays to another. Where the smallest of a few packets varies for itself as much as
+/// the step is high, the lower quarter of more packets shows it.
 pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+    let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
+    let found = steps_between(&groups, delays, blocks, noise);
+    if !found.is_empty() {
+        return found;
+    }
+    let wide = Groups::wide(delays, blocks);
+    wide.map_or_else(Vec::new, |wide| steps_between(&wide, delays, blocks, noise))
+}
+
+fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
     let n = delays.len();
-    let Some(groups) = Groups::of(blocks, n) else { return Vec::new() };
     let min = &groups.min;
     let window = (min.len() / 20).clamp(3, 10);
     let mut scores = vec![0i64; min.len()];
-    for (g, score) in scores.iter_mut().enumerate().take(min.len() + 1 - window).skip(window) {
+    for (g, score) in scores.iter_mut().enumerate().take((min.len() + 1).saturating_sub(window)).skip(window)
+    {
         let (before, after) = (Level::of(&min[g - window..g]), Level::of(&min[g..g + window]));
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);

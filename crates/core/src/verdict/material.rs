@@ -68,6 +68,10 @@ pub struct RowNotes {
     /// Whether the kernel stamped the entry of any packet. If not, what waited in a queue is to be found in `sent_late`.
     #[serde(default)]
     pub entries: bool,
+    /// Packets whose entry the kernel did not stamp, and which stayed in the sending host for a millisecond or longer after
+    /// the program's own reading: number, ns. Where it stamped that of others, these stamps were lost.
+    #[serde(default)]
+    pub unentered: Vec<(u32, i64)>,
     /// Packets that stayed in the receiving host as long after their arrived stamp: number, ns.
     pub read_late: Vec<(u32, i64)>,
     /// Payload of each packet received, by number, where they are not all of one size.
@@ -91,10 +95,12 @@ impl RowNotes {
         if let Some(lag) = record.send_lag().filter(|l| l.0 >= NOTED) {
             self.sent_late.push((seq, bounded(lag.0)));
         }
-        if let Some((time, Source::Kernel)) = record.local_queue() {
-            self.entries = true;
+        if let Some((time, source)) = record.local_queue() {
+            let stamped = source == Source::Kernel;
+            self.entries |= stamped;
             if time.0 >= NOTED {
-                self.queued.push((seq, bounded(time.0)));
+                let noted = if stamped { &mut self.queued } else { &mut self.unentered };
+                noted.push((seq, bounded(time.0)));
             }
         }
         if let Some(lag) = record.receive_lag().filter(|l| l.0 >= NOTED) {
@@ -111,6 +117,14 @@ impl RowNotes {
         if let Some(size) = record.size() {
             self.size(seq, size);
         }
+    }
+
+    /// Times in the queue of the sending host's interface, from a millisecond on: number, ns. Upper bounds on them, where
+    /// the kernel stamped no entry.
+    pub fn waits(&self) -> impl Iterator<Item = (u32, i64)> + '_ {
+        let (stamped, others): (&[_], &[_]) =
+            if self.entries { (&self.queued, &self.unentered) } else { (&[], &self.sent_late) };
+        stamped.iter().chain(others).copied()
     }
 
     /// The payload of every packet received, where it was one and the same.
@@ -131,6 +145,7 @@ impl RowNotes {
     pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
         self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
         self.queued.extend(next.queued.iter().filter(|(seq, _)| is_new(*seq)));
+        self.unentered.extend(next.unentered.iter().filter(|(seq, _)| is_new(*seq)));
         self.entries |= next.entries;
         self.read_late.extend(next.read_late.iter().filter(|(seq, _)| is_new(*seq)));
         // The first is what those packets began with, which need not be a change.
@@ -152,7 +167,8 @@ impl RowNotes {
 
     /// The same of packets with numbers `by` higher.
     pub fn shifted(mut self, by: u32) -> RowNotes {
-        let late = self.sent_late.iter_mut().chain(&mut self.queued).chain(&mut self.read_late);
+        let late = self.sent_late.iter_mut().chain(&mut self.queued).chain(&mut self.unentered);
+        let late = late.chain(&mut self.read_late);
         let times = late.map(|(seq, _)| seq);
         let others = self.sizes.iter_mut().map(|(seq, _)| seq).chain(self.ttl.iter_mut().map(|(seq, _)| seq));
         times.chain(others).for_each(|seq| *seq = seq.saturating_add(by));
@@ -166,6 +182,7 @@ impl RowNotes {
         };
         late(&self.sent_late)
             && late(&self.queued)
+            && late(&self.unentered)
             && late(&self.read_late)
             && self.sizes.iter().all(|(seq, _)| accepted.contains(*seq))
             && self.ttl.iter().all(|(seq, _)| accepted.contains(*seq))

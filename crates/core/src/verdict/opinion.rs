@@ -74,7 +74,7 @@ fn belief(s: &Summary) -> Vec<String> {
 
 /// The sender's own error against the jitter it might be mistaken for.
 fn sender(s: &Summary) -> Option<String> {
-    let error = s.schedule_error.as_ref()?.p99 as f64;
+    let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
     let jitter = s.pdv.percentiles.at(Percent(99_000))? as f64;
     let share = match error {
         e if e * 10.0 <= jitter => "small beside",

@@ -72,6 +72,23 @@ fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i6
     queued.iter().copied().filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || beside(*k)).collect()
 }
 
+/// Beside packets whose wait the kernel measured, these many are looked at.
+const NEIGHBOURS: usize = 3;
+
+/// `queued` and those of `unstamped`, whose entry the kernel lost: they waited for up to as long as they were in the host,
+/// if one of the packets near them waited in the queue for at least half of that.
+fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> Vec<(usize, i64)> {
+    let near = |(k, most): &&(usize, i64)| {
+        let from = queued.partition_point(|(at, _)| at + NEIGHBOURS < *k);
+        let beside = queued[from..].iter().take_while(|(at, _)| *at <= k + NEIGHBOURS);
+        beside.into_iter().any(|(_, wait)| *wait >= most / 2)
+    };
+    let lost: Vec<(usize, i64)> = unstamped.iter().filter(near).copied().collect();
+    queued.extend(lost);
+    queued.sort_unstable();
+    queued
+}
+
 /// So many packets that a host let go at once were not in a queue.
 const HELD: usize = 3;
 /// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
@@ -129,7 +146,7 @@ impl Late {
         };
         late.handed_over = behind_others(delays, &places(&material.notes.sent_late));
         late.queued = match material.notes.entries {
-            true => places(&material.notes.queued),
+            true => with_unstamped(places(&material.notes.queued), &places(&material.notes.unentered)),
             false => late.handed_over.clone(),
         };
         late.find_holds(delays, material.notes.entries);

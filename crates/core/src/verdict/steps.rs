@@ -111,7 +111,10 @@ fn drains(delays: &Delays<'_>, step: &Step, noise: Noise) -> bool {
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
-        sent > 4 * noise.p90.max(50_000) && (0..sent / 4).contains(&apart)
+        // What falls by less than packets are apart may do so from one to the next, whatever the reason.
+        sent <= step.change.saturating_abs()
+            && sent > 4 * noise.p90.max(50_000)
+            && (0..sent / 4).contains(&apart)
     };
     close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
 }

@@ -2,6 +2,7 @@
 
 use super::answer::CauseId;
 use super::conclusion::Warning;
+use crate::metrics::schedule_error::ScheduleError;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
 use crate::time::Span;
@@ -199,9 +200,8 @@ impl Notes {
     }
 
     fn hosts(&mut self, s: &Summary, session: &Session) {
-        if let Some(e) = &s.schedule_error
+        if let Some(e) = s.schedule_error.as_ref().map(ScheduleError::of_program)
             && e.over_half_period > 0
-            && !s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue))
         {
             self.warn(
                 "sender_late",

@@ -274,6 +274,15 @@ fn hosts(page: &mut Page, s: &Summary) {
             eng4(e.max),
             count(e.over_half_period, "packet")
         ));
+        if let Some(p) = &e.handed_over {
+            page.item(&format!(
+                "the same without the time in the host's own queue, of the program alone: 99% {}, largest {}; {} more \
+                 than half a period late",
+                eng4(p.p99),
+                eng4(p.max),
+                count(p.over_half_period, "packet")
+            ));
+        }
     }
     if let Some(i) = &s.intended_latency {
         page.item(&format!(

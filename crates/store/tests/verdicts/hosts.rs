@@ -40,6 +40,7 @@ pub fn sender_stall(draw: &mut Draw) -> Variant {
         stalls.push((from, length));
         c.sender().stalls.push(Pause { from: seconds(from), length: seconds(length) });
     }
+    c.sender().entries = entries(draw);
     let longest = stalls.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
     let mut truth = Truth::of("sender-stall", &["good", "fair"]).magnitude(longest.1 * 1e9, 1.4);
     let as_long = stalls.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
@@ -152,6 +153,10 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     let host = c.sender();
     host.interface = Some(Rate { bits: bits as u64, queue: queue as u64 });
     host.competition = vec![Competition { from: seconds(from), length: seconds(length), load }];
+    host.entries = entries(draw);
+    if draw.chance(0.2) && c.trial.spec.direction() == Direction::Up {
+        two_way(draw, &mut c);
+    }
     let mut truth = Truth::of("local-queue", by_delay(0.85 * peak))
         .magnitude(peak * MS, 1.6)
         .also(&["random-loss", "bursty-loss"]);
@@ -164,6 +169,15 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
         truth.severity = vec!["good", "fair", "poor", "bad"];
     }
     variant(c, truth)
+}
+
+/// Of which packets a kernel stamps the entry into its queue: of all, of nearly all, of none.
+fn entries(draw: &mut Draw) -> Choice {
+    match draw.whole(0, 3) {
+        0 => Choice::Never,
+        1 => Choice::Bernoulli(draw.between(0.7, 0.99)),
+        _ => Choice::Bernoulli(1.0),
+    }
 }
 
 /// A kernel that refuses packets, as reported by two-way tests.

@@ -74,7 +74,7 @@ impl Score {
 fn describe(variant: &Variant, answer: &Answer) -> String {
     let spec = &variant.trial.spec;
     let mut text = format!(
-        "{:?} n {} P {} {:?} {:?} probes {} two-way {:?}\n    path {:.1} ms {:?}\n    true {:?}\n    answer {} {} buffer {:?} {:?}\n",
+        "{:?} n {} P {} {:?} {:?} probes {} two-way {:?}\n    true {:?}\n    answer {} {} buffer {:?} {:?}\n",
         variant.version,
         spec.packets(),
         spec.period().0 as f64 / 1e9,
@@ -82,8 +82,6 @@ fn describe(variant: &Variant, answer: &Answer) -> String {
         spec.transport(),
         variant.trial.probes,
         variant.trial.answering.as_ref().map(|a| a.protocol.as_str()),
-        variant.trial.up.delay.0 as f64 / 1e6,
-        variant.trial.up.jitter,
         variant.truth,
         answer.severity.name(),
         answer.complete,

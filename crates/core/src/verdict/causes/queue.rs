@@ -91,7 +91,8 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     // The first packet was sent soon after the first probes.
     let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
     let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
-    let height = first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
+    let height =
+        first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
     let why = format!(
         "every packet took at least {} where the clock probes before and after needed {} there and back: a queue from \

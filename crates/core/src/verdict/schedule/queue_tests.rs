@@ -8,6 +8,8 @@ use crate::verdict::CauseId;
 use crate::{Session, analyze};
 
 const MS: i64 = 1_000_000;
+/// In place of the time before the queue: the kernel's stamp of entering it was lost.
+const LOST: i64 = -1;
 
 /// 800 packets, one every 10 ms: `left` says how long after its time each leaves the host, and how much of that it
 /// was not yet in the queue; None of a packet that is lost.
@@ -25,7 +27,7 @@ fn judged(entries: bool, left: impl Fn(i64) -> Option<[i64; 2]>) -> Summary {
             record.set(moment, Stamp { at: record.time(moment).unwrap(), source: Source::Kernel });
         }
         record.set_send_lag(Some(Span(lag)));
-        record.set_entry_lag(entries.then_some(Span(before)));
+        record.set_entry_lag(Some(Span(before)).filter(|_| entries && before != LOST));
         Some(record)
     };
     analyze(&session, (0..800).filter_map(record), &Default::default())
@@ -81,4 +83,35 @@ fn a_queue_is_from_where_the_kernel_says_it_begins() {
         let queue = s.local_queue.unwrap();
         assert_eq!((queue.n, queue.bounded, queue.max), (800, if entries { 0 } else { 800 }, height));
     }
+}
+
+#[test]
+fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
+    // From 2 s to 6 s packets wait 40 ms, after 1 ms in the program's call; the entry of every third is not known.
+    let left = |seq: i64| match seq {
+        200..600 => Some([41 * MS, if seq % 3 == 1 { LOST } else { MS }]),
+        _ => Some([5000, 3000]),
+    };
+    let s = judged(true, left);
+    let queue = s.local_queue.clone().unwrap();
+    assert_eq!((queue.n, queue.bounded), (800, 133), "counted apart");
+    let [cause] = &s.answer.as_ref().unwrap().causes[..] else { panic!("{:?}", s.answer) };
+    assert_eq!((cause.id, cause.count), (CauseId::LocalQueue, 1));
+    assert!(cause.because.contains("50 % of the packets waited"), "{}", cause.because);
+    assert!((40 * MS..=41 * MS).contains(&cause.magnitude_ns.unwrap()));
+    // They left late, and were handed over in time.
+    let error = s.schedule_error.unwrap();
+    assert_eq!(error.over_half_period, 400);
+    assert!(error.of_program().over_half_period == 0 && error.of_program().max <= MS, "{error:?}");
+    assert!(s.warnings.iter().all(|w| w.code != "sender_late"));
+}
+
+#[test]
+fn a_packet_whose_entry_was_not_stamped_is_in_no_queue_where_no_other_is() {
+    // The program stands still within its call, for five packets, the entry of which is not known.
+    let left = |seq: i64| match seq {
+        200..205 => Some([(205 - seq) * 10 * MS, LOST]),
+        _ => Some([5000, 3000]),
+    };
+    assert!(causes(&judged(true, left)).iter().all(|(id, ..)| *id != CauseId::LocalQueue));
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::metrics::clock::Corrected;
+use crate::metrics::schedule_error::HandedOver;
 use crate::noise::Noise;
 use crate::spec::TestSpec;
 use crate::summary::Segment;
@@ -211,19 +212,21 @@ fn a_path_is_asymmetric_unless_the_round_trip_is_some_two_delays() {
 
 #[test]
 fn a_late_sender_is_said_once() {
-    let late = |n: i64, id| {
+    let late = |n: i64, of_program: Option<u64>| {
         move |s: &mut Summary| {
-            s.schedule_error = Some(crate::metrics::schedule_error::ScheduleError {
+            s.schedule_error = Some(ScheduleError {
                 over_half_period: n as u64,
                 max: 3 * MS,
+                handed_over: of_program.map(|n| HandedOver { over_half_period: n, max: 2 * MS, p99: MS }),
                 ..Default::default()
             });
-            s.answer = Some(answer(Severity::Good, vec![cause(id)]));
         }
     };
-    assert_eq!(first(0..=5, |n| codes(late(n, CauseId::Queue)) == ["sender_late"]), 1);
-    assert_eq!(codes(late(1, CauseId::LocalQueue)), [""; 0]);
-    assert!(text(late(2, CauseId::Queue)).contains("half a period late 2 time(s), at most 3.000 ms"));
+    assert_eq!(first(0..=5, |n| codes(late(n, None)) == ["sender_late"]), 1);
+    assert!(text(late(2, None)).contains("half a period late 2 time(s), at most 3.000 ms"));
+    // What waited in the host's own queue was handed over in time.
+    assert_eq!(codes(late(500, Some(0))), [""; 0]);
+    assert!(text(late(500, Some(1))).contains("half a period late 1 time(s), at most 2.000 ms"));
 }
 
 #[test]

@@ -157,8 +157,10 @@ fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
 
 /// How punctual the senders of `received` were, each with its name.
 fn senders(received: &[(&str, &Summary)]) -> Option<String> {
-    let errors: Vec<_> =
-        received.iter().filter_map(|(who, s)| Some((*who, s.schedule_error.as_ref()?))).collect();
+    let errors: Vec<_> = received
+        .iter()
+        .filter_map(|(who, s)| Some((*who, s.schedule_error.as_ref()?.of_program())))
+        .collect();
     let late: u64 = errors.iter().map(|(_, e)| e.over_half_period).sum();
     let most = errors.iter().map(|(_, e)| e.max).max()?;
     let each = errors.iter().map(|(who, e)| match errors.len() {
