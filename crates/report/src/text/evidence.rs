@@ -274,7 +274,7 @@ fn hosts(page: &mut Page, s: &Summary) {
             eng4(e.max),
             count(e.over_half_period, "packet")
         ));
-        if let Some(p) = &e.handed_over {
+        if let Some(p) = e.handed_over.as_ref().filter(|p| p.over_half_period < e.over_half_period) {
             page.item(&format!(
                 "the same without the time in the host's own queue, of the program alone: 99% {}, largest {}; {} more \
                  than half a period late",
