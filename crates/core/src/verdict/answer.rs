@@ -96,6 +96,26 @@ pub struct Cause {
     pub because: String,
 }
 
+impl Cause {
+    /// Found once, at no particular time, without a size and a sentence.
+    pub(crate) fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
+        Cause {
+            id,
+            fault: id.fault(),
+            direction: None,
+            from_s: 0.0,
+            to_s: 0.0,
+            magnitude_ns: None,
+            magnitude: None,
+            confidence,
+            severity,
+            count: 1,
+            packets: [0, 0],
+            because: String::new(),
+        }
+    }
+}
+
 /// The kinds of cause, with their names in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

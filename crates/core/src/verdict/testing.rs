@@ -174,18 +174,13 @@ impl Test {
 /// A cause of this kind, from second 1 to second 2, packets 100 to 199.
 pub fn cause(id: CauseId) -> Cause {
     Cause {
-        id,
-        fault: id.fault(),
-        direction: None,
         from_s: 1.0,
         to_s: 2.0,
         magnitude_ns: Some(30 * MS),
         magnitude: Some(0.05),
-        confidence: 0.9,
-        severity: Severity::Fair,
-        count: 1,
         packets: [100, 199],
         because: "evidence: the reason".into(),
+        ..Cause::new(id, Severity::Fair, 0.9)
     }
 }
 

@@ -61,7 +61,7 @@ struct State {
     next: u64,
     proofs: WrongProofs,
     wasted: WastedPlaces,
-    /// The latest time that was told.
+    /// The latest time given so far.
     now: Option<SteadyTime>,
 }
 

@@ -5,7 +5,7 @@
 pub struct Keys<K>(Vec<(String, K)>);
 
 impl<K> Keys<K> {
-    /// The name of whoever has a key that is not one peer's.
+    /// The name of a key that is not one peer's.
     pub const ANY: &str = "any";
 
     /// Adds the key of the peer `name`.

@@ -99,20 +99,7 @@ fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64)
 }
 
 fn cause(id: CauseId, severity: Severity, confidence: f64, because: String) -> Cause {
-    Cause {
-        id,
-        fault: id.fault(),
-        direction: None,
-        from_s: 0.0,
-        to_s: 0.0,
-        magnitude_ns: None,
-        magnitude: None,
-        confidence,
-        severity,
-        count: 1,
-        packets: [0, 0],
-        because,
-    }
+    Cause { because, ..Cause::new(id, severity, confidence) }
 }
 
 fn share(part: u64, data: &DirectionFigures) -> f64 {

@@ -30,21 +30,7 @@ const SEVERAL: usize = 6;
 
 impl Found {
     pub(super) fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
-        let cause = Cause {
-            id,
-            fault: id.fault(),
-            direction: None,
-            from_s: 0.0,
-            to_s: 0.0,
-            magnitude_ns: None,
-            magnitude: None,
-            confidence,
-            severity,
-            count: 1,
-            packets: [0, 0],
-            because: String::new(),
-        };
-        Found { cause, harm, whole_test: false }
+        Found { cause: Cause::new(id, severity, confidence), harm, whole_test: false }
     }
 
     pub(super) fn packets(mut self, case: &Case<'_>, first: u64, last: u64) -> Found {
