@@ -173,7 +173,7 @@ fn a_metric_is_everywhere(copy: &Copy) {
     assert!(copy.run("analyze --help").contains("latency-latest"));
     let compared = copy.run(&format!("compare a={OTHER} b={LOG} --csv -"));
     assert!(compared.lines().next().unwrap().contains("latency_latest_ns"), "{compared}");
-    assert!(copy.run(&format!("compare a={OTHER} b={LOG}")).contains("latest latency"));
+    assert!(copy.run(&format!("compare a={OTHER} b={LOG} -v")).contains("latest latency"));
 }
 
 fn a_protocol_is_everywhere(copy: &Copy) {
@@ -188,7 +188,7 @@ fn a_protocol_is_everywhere(copy: &Copy) {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["counts"]["received"], &json["two_way"]["protocol"]), (&20.into(), &"udp-echo".into()));
     let sweep = format!(
-        "sweep {} --protos udp-echo -l 40,80 -n 5 -p 1ms --repetitions 1 -o {{}} -- {options}",
+        "sweep {} -v --protos udp-echo -l 40,80 -n 5 -p 1ms --repetitions 1 -o {{}} -- {options}",
         server.host
     );
     let kept = tempfile::tempdir().unwrap();
