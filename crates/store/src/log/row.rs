@@ -197,6 +197,7 @@ impl Scanner {
         c.space()?;
         record.flags = flags(c.signed::<4>()?);
         let mut letters = [b'u'; 4];
+        let mut queue = None;
         if layout.is_classic() {
             // Both times are always present.
             if times[0].is_none() || times[1].is_none() {
@@ -217,7 +218,7 @@ impl Scanner {
                 times[3] = c.next_optional::<11>()?;
             }
             if layout.has_queue() {
-                set_local_queue(&mut record, c.next_optional::<15>()?);
+                queue = c.next_optional::<15>()?;
             }
             if layout.has_tcp() {
                 let values =
@@ -226,6 +227,7 @@ impl Scanner {
             }
         }
         set_times(&mut record, times, letters)?;
+        set_local_queue(&mut record, queue);
         (c.peek() == b'\n').then_some((index as u64, record, c.at))
     }
 }
@@ -237,11 +239,13 @@ fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSampl
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
-/// Sets when the packet entered the queue in which it spent `ns` before its sent stamp.
+/// Sets when the packet entered the queue in which it spent `ns` before its sent stamp. That stamp is set before this
+/// is called: if it does not say when the packet left, the packet has no time in the queue.
 #[inline]
 fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
-    let entered = record.send_lag().zip(ns).and_then(|(lag, ns)| lag.0.checked_sub(ns));
-    record.set_entry_lag(entered.map(Span));
+    if let Some((ns, (lag, _))) = ns.zip(record.local_queue()) {
+        record.set_entry_lag(lag.0.checked_sub(ns).map(Span));
+    }
 }
 
 /// Sets the times that are known, and their sources.
@@ -271,6 +275,7 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
     times[1] = optional(columns.next()?)?;
     record.flags = flags(number(columns.next()?)?);
     let mut letters = [b'u'; 4];
+    let mut queue = None;
     if layout.is_classic() {
         if times[0].is_none() || times[1].is_none() {
             return None;
@@ -288,7 +293,7 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
             times[3] = optional(columns.next()?)?;
         }
         if layout.has_queue() {
-            set_local_queue(&mut record, optional(columns.next()?)?);
+            queue = optional(columns.next()?)?;
         }
     }
     let mut beside = None;
@@ -300,6 +305,7 @@ pub(super) fn parse_tolerant(row: &[u8], layout: Layout) -> Option<(u64, PacketR
         beside = sample(values);
     }
     set_times(&mut record, times, letters)?;
+    set_local_queue(&mut record, queue);
     Some((index, record, beside))
 }
 
@@ -556,10 +562,12 @@ mod tests {
         // What an older program makes of it, and this one of an older log.
         let text = "9 3 5 4 0 ku 5000000000 - - - - 4999998500";
         assert_eq!(parse_text(text, Layout::OneWay { queue: false }), Some((9, bounded)));
-        assert_eq!(
-            parse_text("9 3 5 4 0 ku - - - - - 7", Layout::OneWay { queue: true }).unwrap().1.entry_lag(),
-            None
-        );
+        // Without the program's own reading, or without a stamp of the packet's leaving, there is no such time.
+        for text in ["9 3 5 4 0 ku - - - - - 7", "9 3 5 4 0 uu 5 - - - - 7"] {
+            let layout = Layout::OneWay { queue: true };
+            assert_eq!(parse_text(text, layout).unwrap().1.entry_lag(), None, "{text}");
+            assert_eq!(parse_tolerant(text.as_bytes(), layout).unwrap().1.entry_lag(), None, "{text}");
+        }
     }
 
     #[test]
