@@ -156,6 +156,18 @@ fn missing_rows_show_in_their_numbers() {
     assert!(reading.warnings[0].contains("line 17: row 6 where 5 was due"), "{:?}", reading.warnings);
 }
 
+#[test]
+fn absurd_row_numbers_are_a_broken_numbering() {
+    let mut text = std::fs::read_to_string(golden("d_edge_small_v1.log")).unwrap();
+    for row in [u64::MAX, 1, u64::MAX - 1] {
+        text += &format!("{row} 1300000000110000000 11 1300000000115000500 4\n");
+    }
+    let (_, records, reading) = read_bytes(text.as_bytes()).unwrap();
+    assert_eq!(records.len(), 18);
+    let found = format!("row {} where 15 was due", u64::MAX);
+    assert!(reading.warnings[0].contains(&found), "{:?}", reading.warnings);
+}
+
 /// A version 3 session with every fact, as known before and after the stream.
 fn full_session() -> (Session, Session) {
     let schedule = Schedule::Poisson { seed: 77 };
@@ -393,8 +405,9 @@ fn any_record() -> impl Strategy<Value = PacketRecord> {
     let lag = || proptest::option::of(i32::MIN + 1..=i32::MAX);
     let octet = || proptest::option::of(1u8..);
     let stamps = (time(), time(), 0..4usize, 0..4usize);
-    (any::<(i64, u16)>(), stamps, (lag(), lag()), octet(), octet(), proptest::option::of(1u16..)).prop_map(
-        |((seq, flags), (sent, arrived, s, a), (send_lag, receive_lag), ttl, class, size)| {
+    let lags = (lag(), lag(), lag());
+    (any::<(i64, u16)>(), stamps, lags, octet(), octet(), proptest::option::of(1u16..)).prop_map(
+        |((seq, flags), (sent, arrived, s, a), (send_lag, receive_lag, entry_lag), ttl, class, size)| {
             let mut r = PacketRecord::new(seq);
             for (moment, at, source) in [(Moment::Sent, sent, s), (Moment::Arrived, arrived, a)] {
                 if let Some(at) = at {
@@ -403,6 +416,9 @@ fn any_record() -> impl Strategy<Value = PacketRecord> {
             }
             r.flags = Flags(flags);
             r.set_send_lag(send_lag.map(|l| Span(l.into())));
+            if r.local_queue().is_some() {
+                r.set_entry_lag(entry_lag.map(|l| Span(l.into())));
+            }
             r.set_receive_lag(receive_lag.map(|l| Span(l.into())));
             r.set_ttl(ttl);
             r.set_traffic_class(class.map(|c| c - 1));

@@ -446,7 +446,7 @@ impl LogReader {
                 .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
         }
         self.unrecorded.missing(false);
-        self.skipped += index.saturating_sub(self.next_index);
+        self.skipped = self.skipped.saturating_add(index.saturating_sub(self.next_index));
         self.next_index = index;
     }
 
@@ -505,9 +505,9 @@ impl LogReader {
         }
         // Those whose numbers are missing are not missing at the end.
         let within = self.skipped.max(self.reading.unreadable);
-        let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows + within);
+        let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows.saturating_add(within));
         self.session.truncated = self.reading.truncated || !all_there;
-        let proven = self.header.rows.is_some_and(|n| n == self.reading.rows + self.skipped);
+        let proven = self.header.rows.is_some_and(|n| n == self.reading.rows.saturating_add(self.skipped));
         self.session.unrecorded = self.unrecorded.finish(proven);
         warnings.append(&mut self.reading.warnings);
         self.reading.warnings = warnings;
