@@ -73,6 +73,7 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         pacing,
         priority: None,
         stamps,
+        feedback: false,
     };
     let stop = AtomicBool::new(false);
     let mut watch = Watch::default();

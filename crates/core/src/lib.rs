@@ -22,6 +22,7 @@
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
+//! * [`so_far`] – what a receiver knows of a stream that still runs
 //! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs compared, with a verdict
 //! * [`twoway`] – two-way records viewed as one-way ones
@@ -69,6 +70,7 @@ pub mod quantity;
 pub mod record;
 pub mod schedule;
 pub mod session;
+pub mod so_far;
 pub mod spec;
 pub mod state;
 pub mod summary;

@@ -5,6 +5,7 @@ use crate::passive::tcp::DirectedEvent;
 use crate::passive::{Estimate, Plan, Record};
 use crate::record::PacketRecord;
 use crate::session::Session;
+use crate::so_far::ReceivedSoFar;
 use crate::twoway::TcpSample;
 use core::net::SocketAddr;
 
@@ -51,6 +52,14 @@ pub enum Event<'a> {
         stream: usize,
         /// Since the last such event.
         packets: u64,
+    },
+    /// What the far host has received so far, as it says about once a second while somebody watches. Of streams that
+    /// arrive at this host, [`Event::Arrived`] has every packet.
+    FarReceived {
+        /// Number of the stream.
+        stream: usize,
+        /// What it says.
+        so_far: &'a ReceivedSoFar,
     },
     /// Results fetched from the far host so far.
     Collecting {

@@ -37,6 +37,9 @@ pub struct OneWay {
     pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
+    /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): one small
+    /// message a second on the control connection. Version 3 only.
+    pub feedback: bool,
     /// What is kept with the test.
     pub annotations: Annotations,
 }
@@ -55,6 +58,7 @@ impl OneWay {
             pacing: Pacing::default(),
             priority: None,
             stamps: Source::Kernel,
+            feedback: false,
             annotations: Annotations::default(),
         }
     }
@@ -72,6 +76,7 @@ impl OneWay {
             pacing: self.pacing.clone(),
             priority: self.priority,
             stamps: self.stamps,
+            feedback: self.feedback,
         }
     }
 }

@@ -61,6 +61,7 @@ pub fn run(args: &TestArgs) -> Result<Status> {
 pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop, origin: Origin<'_>) -> Result<Status> {
     check(args, test.streams.len())?;
     let mut followed = Followed::new(&test, args)?;
+    test.feedback = followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }

@@ -45,6 +45,9 @@ pub struct TestRequest {
     pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
+    /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): somebody
+    /// watches.
+    pub feedback: bool,
 }
 
 /// An address family.
@@ -270,6 +273,7 @@ impl<'a> Test<'a> {
             key: request.key.clone(),
             host: facts.clone(),
             stamps: request.stamps,
+            feedback: request.feedback,
             ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
         };
         let settings = EngineSettings {
@@ -354,6 +358,9 @@ impl<'a> Test<'a> {
                         observer.event(&Event::Concluding(&self.driver.machine.sessions()));
                     }
                     observer.event(&Event::Records { stream: flow.0.into(), records: &records, tcp: &[] });
+                }
+                ClientEvent::Feedback(flow, so_far) => {
+                    observer.event(&Event::FarReceived { stream: flow.0.into(), so_far: &so_far });
                 }
                 ClientEvent::Reconnect => self.reconnect(stop),
                 ClientEvent::Done { ending, reason } => {

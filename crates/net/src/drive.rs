@@ -62,14 +62,15 @@ impl Conversing for twamp::Client {
 pub(crate) struct Driver<M> {
     pub machine: M,
     connection: Option<Connection>,
-    /// Bytes read and written.
+    /// Bytes read and written, and those of them that were read.
     transferred: u64,
+    received: u64,
 }
 
 impl<M: Conversing> Driver<M> {
     /// Runs `machine` over `stream`.
     pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
-        Ok(Driver { machine, connection: Some(Connection::new(stream)?), transferred: 0 })
+        Ok(Driver { machine, connection: Some(Connection::new(stream)?), transferred: 0, received: 0 })
     }
 
     /// Continues over another connection. The machine gets no input about it.
@@ -81,6 +82,11 @@ impl<M: Conversing> Driver<M> {
     /// Bytes read from and written to all its connections.
     pub(crate) fn transferred(&self) -> u64 {
         self.transferred
+    }
+
+    /// Bytes read from all its connections.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Gives the machine an input that happened just now.
@@ -114,6 +120,7 @@ impl<M: Conversing> Driver<M> {
                 Incoming::Nothing => return,
                 Incoming::Bytes(bytes) => {
                     self.transferred += bytes.len() as u64;
+                    self.received += bytes.len() as u64;
                     self.machine.handle(tick(), M::received(bytes));
                 }
                 Incoming::Closed(why) => return self.lose(why.as_deref()),

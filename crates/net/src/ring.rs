@@ -21,7 +21,12 @@ fn slots(spec: &TestSpec) -> usize {
 
 /// A ring for one stream of `spec`: the packet thread's end and the reader's.
 pub fn ring<T>(spec: &TestSpec) -> (Intake<T>, Outlet<T>) {
-    let (producer, consumer) = rtrb::RingBuffer::new(slots(spec));
+    of_slots(slots(spec))
+}
+
+/// A ring of so many slots.
+pub(crate) fn of_slots<T>(slots: usize) -> (Intake<T>, Outlet<T>) {
+    let (producer, consumer) = rtrb::RingBuffer::new(slots);
     let overflow = Arc::new(AtomicU64::new(0));
     (Intake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
 }

@@ -180,9 +180,10 @@ struct Conversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Packets of its test so far, and bytes on its connection.
+    /// Packets of its test so far, bytes on its connection, and those of them that the client sent.
     packets: u64,
     said: u64,
+    heard: u64,
 }
 
 impl<'a> Conversation<'a> {
@@ -224,6 +225,7 @@ impl<'a> Conversation<'a> {
             clock_steps: ClockSteps::start(),
             packets: 0,
             said: 0,
+            heard: 0,
         })
     }
 
@@ -255,6 +257,9 @@ impl<'a> Conversation<'a> {
                 }
                 self.driver.handle(ServerInput::Flow(report));
             }
+            for report in self.engine.look_at_watched(steady()) {
+                self.driver.handle(ServerInput::Flow(report));
+            }
             self.clock_steps.check();
             self.driver.check_timer();
         }
@@ -267,8 +272,9 @@ impl<'a> Conversation<'a> {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
         let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();
         let said = self.driver.transferred();
-        let is_heard = said != self.said;
-        let is_used = packets != self.packets || is_heard && self.driver.machine.is_settled();
+        let heard = self.driver.received();
+        let is_heard = heard != std::mem::replace(&mut self.heard, heard);
+        let is_used = packets != self.packets || said != self.said && self.driver.machine.is_settled();
         (self.packets, self.said) = (packets, said);
         let session = self.driver.machine.session();
         let used = is_used.then(steady);

@@ -73,6 +73,11 @@ impl LogHistogram {
         LogHistogram { origin, ..LogHistogram::new(precision) }
     }
 
+    /// Its precision.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// Adds a value.
     #[inline]
     pub fn add(&mut self, x: i64) {

@@ -3,7 +3,6 @@
 
 pub mod log;
 pub mod progress;
-mod so_far;
 
 use anyhow::{Context, Result};
 use jitlat_report::text::Style;

@@ -14,6 +14,7 @@ mod stream_socket;
 mod tcp_flow;
 mod udp_flow;
 mod waker;
+mod watched;
 
 pub(crate) use context::EngineSettings;
 pub(crate) use waker::Waker;
@@ -22,13 +23,14 @@ use crate::ring::{self, Outlet};
 use context::{Context, Instruction, Reporter};
 use counters::Counters;
 use jitlat_core::observer::StreamProgress;
-use jitlat_core::{PacketRecord, Transport};
-use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Opening, Role};
+use jitlat_core::{PacketRecord, SteadyTime, Transport};
+use jitlat_proto::jitlat::flow::{Command, FlowId, FlowReport, Opening, Role, WATCHED_RECORDS};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use stop_flags::StopFlags;
+use watched::Watched;
 
 /// All flows of one control connection.
 pub struct Engine {
@@ -46,6 +48,7 @@ struct Flow {
     stop_flags: Arc<StopFlags>,
     counters: Arc<Counters>,
     live: Option<Outlet<PacketRecord>>,
+    watched: Option<Watched>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -105,6 +108,16 @@ impl Engine {
         }
     }
 
+    /// Looks at what arrived of watched flows since the last call, to be called about ten times a second; the reports
+    /// that are due.
+    pub(crate) fn look_at_watched(&mut self, now: SteadyTime) -> Vec<FlowReport> {
+        let looked = self.flows.iter_mut().filter_map(|flow| {
+            let so_far = flow.watched.as_mut()?.look(now)?;
+            Some(FlowReport::SoFar(flow.id, so_far))
+        });
+        looked.collect()
+    }
+
     fn open(&mut self, opening: Opening) {
         let id = opening.flow;
         if let Err(e) = self.try_open(opening) {
@@ -116,11 +129,15 @@ impl Engine {
         let (mailbox, inbox) = channel();
         let stop_flags = Arc::new(StopFlags::new()?);
         let counters = Arc::new(Counters::default());
-        let (intake, live) = if self.settings.live && opening.role == Role::Receive {
+        let receives = opening.role == Role::Receive;
+        let (intake, live, watched) = if self.settings.live && receives {
             let (intake, outlet) = ring::ring(&opening.spec);
-            (Some(intake), Some(outlet))
+            (Some(intake), Some(outlet), None)
+        } else if opening.watched && receives {
+            let (intake, outlet) = ring::of_slots(WATCHED_RECORDS);
+            (Some(intake), None, Some(Watched::new(outlet)))
         } else {
-            (None, None)
+            (None, None, None)
         };
         let (id, packets) = (opening.flow, opening.spec.packets());
         let context = Context {
@@ -138,7 +155,16 @@ impl Engine {
             Transport::Tcp => tcp_flow::run(context, &connections),
         };
         let thread = std::thread::Builder::new().name(format!("flow {}", id.0)).spawn(run)?;
-        self.flows.push(Flow { id, packets, mailbox, stop_flags, counters, live, thread: Some(thread) });
+        self.flows.push(Flow {
+            id,
+            packets,
+            mailbox,
+            stop_flags,
+            counters,
+            live,
+            watched,
+            thread: Some(thread),
+        });
         Ok(())
     }
 

@@ -39,6 +39,7 @@ fn open(engine: &mut Engine, transport: Transport) {
         greetings: true,
         stamps: Source::Kernel,
         record_limit: 100,
+        watched: false,
         peak: None,
     };
     engine.command(Command::Open(Box::new(opening)));

@@ -9,6 +9,7 @@
 //! Connect  → Ready                         tie the socket to the peer; version 3, client: greet it
 //! Start                                    run StreamSender or StreamReceiver (accept first if listening)
 //!            Ended(sent)                   sender: the last data packet has gone; sentinels follow
+//!            SoFar(figures)                a watched receiver, about once a second
 //! Cut                                      end early: sender → sentinels now, receiver → linger
 //! Stop     → Sent or Received              sender: no more sentinels, report;
 //!                                          a receiver reports by itself when it has finished
@@ -19,6 +20,7 @@ use super::recording::{Recording, SentStamps};
 use super::stream::{Finish, Patience};
 use core::fmt;
 use core::net::SocketAddr;
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Source, Span, TestSpec};
 
 /// Which flow of a session: 0 alone, or 0 up and 1 down.
@@ -30,6 +32,11 @@ impl fmt::Display for FlowId {
         write!(f, "flow {}", self.0)
     }
 }
+
+/// Records of a watched flow that wait to be looked at; if more arrive meanwhile, they are counted only.
+pub const WATCHED_RECORDS: usize = 4096;
+/// Time between two reports of what has arrived of a watched flow.
+pub const WATCHED_EVERY: Span = Span::seconds(1);
 
 /// What this host does in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +85,8 @@ pub struct Opening {
     pub patience: Patience,
     /// Most records that a receiver may keep, including duplicates.
     pub record_limit: usize,
+    /// Whether a receiver also reports about once a second what has arrived so far ([`FlowReport::SoFar`]).
+    pub watched: bool,
     /// Packets of the stream within any window: a receiver ends if far more arrive. `None`: not limited.
     pub peak: Option<u64>,
 }
@@ -121,6 +130,8 @@ pub enum FlowReport {
     Ended(FlowId, u32),
     /// The sender has stopped altogether.
     Sent(FlowId, SendReport),
+    /// The receiver of a watched flow: what has arrived so far.
+    SoFar(FlowId, ReceivedSoFar),
     /// The receiver has finished.
     Received(FlowId, ReceiveReport),
     /// It failed; the text describes what was attempted. A stream that has begun still ends with `Sent` or `Received`,

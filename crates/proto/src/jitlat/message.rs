@@ -6,10 +6,13 @@ use super::flow::FlowId;
 use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Source, TestSpec, WallTime};
 
 /// The protocol version this program speaks.
 pub const VERSION: u8 = 3;
+/// The capability, in both greetings, to say FEEDBACK while a stream runs: the client wants it, the server gives it.
+pub const FEEDBACK: u64 = 1;
 /// Most flows in a session.
 pub const MAX_FLOWS: usize = 8;
 /// Stamps in a chunk of transmit stamps.
@@ -48,6 +51,8 @@ pub enum Message {
     Results(Results),
     /// Client: everything is fetched; discard it.
     Bye,
+    /// Server as receiver: what it has received of a flow so far. Only if both sides know it, at most once a second.
+    Feedback(FlowId, ReceivedSoFar),
     /// Either: keep-alive.
     KeepAlive,
     /// Either: refusal, which ends the conversation.
@@ -73,6 +78,7 @@ impl Message {
             Message::Chunk(_) => "CHUNK",
             Message::Results(_) => "RESULTS",
             Message::Bye => "BYE",
+            Message::Feedback(..) => "FEEDBACK",
             Message::KeepAlive => "KEEPALIVE",
             Message::Nak(_) => "NAK",
         }
@@ -86,7 +92,7 @@ pub struct Hello {
     pub min_version: u8,
     /// Newest version it can speak.
     pub max_version: u8,
-    /// Bit set of optional abilities; none are defined yet.
+    /// Bit set of optional abilities: [`FEEDBACK`]; others are ignored.
     pub capabilities: u64,
     /// Random.
     pub nonce: [u8; NONCE_LEN],
@@ -101,7 +107,7 @@ pub struct Hello {
 pub struct Welcome {
     /// The version spoken from here on.
     pub version: u8,
-    /// Bit set of optional abilities; none are defined yet.
+    /// Bit set of optional abilities: [`FEEDBACK`]; others are ignored.
     pub capabilities: u64,
     /// Random.
     pub nonce: [u8; NONCE_LEN],

@@ -22,6 +22,7 @@ use crate::jitlat::{
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{
     Direction, PacketRecord, Schedule, Source, Span, SteadyTime, TestSpec, Transport, WallTime,
 };
@@ -131,9 +132,19 @@ impl Around {
 
 fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
     let flow = FlowId((n % 4) as u8);
-    match kind % 17 {
-        0 => Message::Hello(Hello { min_version: 3, max_version: 3 + (n % 3) as u8, ..Hello::default() }),
-        1 => Message::Welcome(Welcome { version: 3, authenticate: n % 7 == 1, ..Welcome::default() }),
+    match kind % 18 {
+        0 => Message::Hello(Hello {
+            min_version: 3,
+            max_version: 3 + (n % 3) as u8,
+            capabilities: u64::from(n),
+            ..Hello::default()
+        }),
+        1 => Message::Welcome(Welcome {
+            version: 3,
+            authenticate: n % 7 == 1,
+            capabilities: u64::from(n),
+            ..Welcome::default()
+        }),
         2 => Message::Proof([n as u8; 32]),
         3 => {
             let t = WallTime(n.into());
@@ -175,21 +186,27 @@ fn any_message(kind: u8, n: u32, flows: &[TestSpec]) -> Message {
         13 => Message::Results(Results { chunks: n / 16, count: u64::from(n) / 8, ..Results::none(flow) }),
         14 => Message::Bye,
         15 => Message::KeepAlive,
+        16 => Message::Feedback(flow, so_far(n)),
         _ => Message::Nak(Nak::new(NakCode::from_number(n as u16 % 12), "no")),
     }
 }
 
 fn any_report(kind: u8, flow: u8, n: u32) -> FlowReport {
     let id = FlowId(flow % 4);
-    match kind % 7 {
+    match kind % 8 {
         0 => FlowReport::Opened(id, n as u16),
         1 => FlowReport::Greeted(id, SocketAddr::from(([192, 0, 2, (n % 3) as u8], n as u16))),
         2 => FlowReport::Ready(id),
         3 => FlowReport::Ended(id, n),
         4 => FlowReport::Sent(id, send_report(n)),
         5 => FlowReport::Received(id, receive_report(n)),
+        6 => FlowReport::SoFar(id, so_far(n)),
         _ => FlowReport::Failed(id, "failed".into()),
     }
+}
+
+fn so_far(n: u32) -> ReceivedSoFar {
+    ReceivedSoFar { received: n.into(), silence: Some(Span(n.into())), ..ReceivedSoFar::default() }
 }
 
 fn send_report(n: u32) -> SendReport {
@@ -345,6 +362,7 @@ pub fn client(setup: Setup, ops: &[Op]) {
     let [local, server] = addresses();
     let mut around = Around::new(setup, Side::Server);
     let mut config = ClientConfig::new(setup.dialect(), around.flows.clone(), local, server, [9; 32]);
+    config.feedback = true;
     config.key = setup.key();
     config.probes = if setup.shape & 16 == 0 { 0 } else { 3 };
     let mut machine = ClientMachine::new(config, around.now);

@@ -1,11 +1,15 @@
 //! [`Engine`]: a flow engine in virtual time. It does the same as `jitlat-net` with threads and sockets.
 
 use crate::Tick;
-use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, ReceiveReport, Role, SendReport};
+use crate::jitlat::flow::{
+    Command, FlowId, FlowReport, Meeting, Opening, ReceiveReport, Role, SendReport, WATCHED_EVERY,
+};
 use crate::jitlat::packet::{HEADER_LEN, Header};
 use crate::jitlat::recording::{Recording, SentStamps};
 use crate::jitlat::stream::{Greeter, Received, Reception, StreamReceiver, StreamSender};
 use core::net::SocketAddr;
+use jitlat_core::distribution::Precision;
+use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::{Source, Span, Stamp, SteadyTime, Transport};
 use std::collections::VecDeque;
 
@@ -51,11 +55,19 @@ struct Flow {
     closed: bool,
 }
 
+/// What is reported of a flow while it runs, and when next.
+#[derive(Debug)]
+struct Watched {
+    so_far: SoFar,
+    next: SteadyTime,
+    arrived: Option<SteadyTime>,
+}
+
 #[derive(Debug)]
 enum Work {
     None,
     Sending { sender: StreamSender, stamps: SentStamps, ended: bool },
-    Receiving { receiver: StreamReceiver, recording: Recording },
+    Receiving { receiver: StreamReceiver, recording: Recording, watched: Option<Box<Watched>> },
 }
 
 impl Engine {
@@ -152,7 +164,7 @@ impl Engine {
             }
             return;
         }
-        if let Work::Receiving { receiver, recording } = &mut f.work {
+        if let Work::Receiving { receiver, recording, watched } = &mut f.work {
             let stamp = Stamp { at: now.wall, source: Source::Kernel };
             let mut how = Reception::new(stamp, now.steady);
             how.read = Some(now.wall + Span::micros(2));
@@ -162,6 +174,10 @@ impl Engine {
             packet.header.write(payload);
             if let Received::Packet(record) = receiver.packet(payload, &how) {
                 recording.push(record);
+                if let Some(watched) = watched {
+                    watched.so_far.push(&record, record.delay());
+                    watched.arrived = Some(now.steady);
+                }
             }
         }
         self.advance(now, out);
@@ -193,7 +209,7 @@ impl Engine {
 
 impl Flow {
     fn start(&mut self, now: SteadyTime) {
-        let Opening { spec, patience, greetings, record_limit, peak, .. } = &self.opening;
+        let Opening { spec, patience, greetings, record_limit, peak, watched, .. } = &self.opening;
         self.work = match self.opening.role {
             Role::Send => Work::Sending {
                 sender: StreamSender::new(spec, now),
@@ -203,6 +219,10 @@ impl Flow {
             Role::Receive => Work::Receiving {
                 receiver: StreamReceiver::new(spec, *patience, *greetings, now).limited_to(*peak),
                 recording: Recording::new(*record_limit),
+                watched: watched.then(|| {
+                    let so_far = SoFar::new(Precision::FLOW);
+                    Box::new(Watched { so_far, next: now + WATCHED_EVERY, arrived: None })
+                }),
             },
         };
     }
@@ -255,10 +275,18 @@ impl Flow {
                     )
                 })
             }
-            Work::Receiving { receiver, recording } => receiver.status(now.steady).map(|finish| {
-                let recording = core::mem::take(recording);
-                FlowReport::Received(id, ReceiveReport { recording, finish, drops: None })
-            }),
+            Work::Receiving { receiver, recording, watched } => {
+                if let Some(watched) = watched.as_mut().filter(|w| now.steady >= w.next) {
+                    watched.next = now.steady + WATCHED_EVERY;
+                    let silence = watched.arrived.map(|at| now.steady - at);
+                    let so_far = ReceivedSoFar { silence, ..watched.so_far.take() };
+                    reports.push_back(FlowReport::SoFar(id, so_far));
+                }
+                receiver.status(now.steady).map(|finish| {
+                    let recording = core::mem::take(recording);
+                    FlowReport::Received(id, ReceiveReport { recording, finish, drops: None })
+                })
+            }
         };
         if let Some(report) = over {
             reports.push_back(report);
@@ -270,7 +298,10 @@ impl Flow {
         let work = match &self.work {
             Work::None => None,
             Work::Sending { sender, .. } => sender.due().map(|d| d.at),
-            Work::Receiving { receiver, .. } => Some(receiver.deadline()),
+            Work::Receiving { receiver, watched, .. } => {
+                let report = watched.as_ref().map(|w| w.next);
+                Some(report.map_or(receiver.deadline(), |at| at.min(receiver.deadline())))
+            }
         };
         let greeter = self.greeter.as_ref().map(Greeter::deadline);
         [work, greeter].into_iter().flatten().min()

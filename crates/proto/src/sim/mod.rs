@@ -25,6 +25,7 @@ use core::net::SocketAddr;
 use engine::{Engine, Packet};
 use jitlat_core::impair::{Config, Impairment, Tally};
 use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -60,6 +61,8 @@ pub struct World {
     pub ending: EndTrouble,
     /// Facts about each host, above all its clock: client, server.
     pub hosts: [HostFacts; 2],
+    /// Whether the client asks to be told while streams run what the server has received.
+    pub feedback: bool,
     /// When, in true time, the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
     /// No simulation runs longer than this.
@@ -111,6 +114,7 @@ impl World {
             trouble: Trouble::None,
             ending: EndTrouble::default(),
             hosts: Default::default(),
+            feedback: false,
             interrupt: Vec::new(),
             horizon: Span::seconds(1_000_000),
         }
@@ -138,6 +142,8 @@ pub struct Outcome {
     pub sessions: Vec<Session>,
     /// By flow, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
+    /// By flow, what the server said of it while it ran, in true time.
+    pub feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
     /// The message of each of the server's connections at its end.
     pub server: Vec<Option<String>>,
     /// What was done on the path to the server.
@@ -192,6 +198,7 @@ struct Simulation {
     vanished: [bool; 2],
     server_dead: bool,
     steps: [u64; 2],
+    feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
     records: Vec<Vec<PacketRecord>>,
     verdict: Option<Result<(Ending, Option<String>), Failure>>,
     client_took: Span,
@@ -235,6 +242,7 @@ impl Simulation {
         );
         config.key = world.client_key.clone();
         config.host = world.hosts[CLIENT].clone();
+        config.feedback = world.feedback;
         let clocks = [world.client_clock, world.server_clock];
         let paths = [
             Impairment::new(world.down.clone(), world.seed.wrapping_add(1)),
@@ -259,6 +267,7 @@ impl Simulation {
             vanished: [false; 2],
             server_dead: false,
             steps: [0; 2],
+            feedback: vec![Vec::new(); world.flows.len()],
             records: vec![Vec::new(); world.flows.len()],
             verdict: None,
             client_took: Span::ZERO,
@@ -323,6 +332,7 @@ impl Simulation {
             client: self.verdict.take().unwrap_or(Err(Failure::Unsupported("never ended".into()))),
             sessions: self.client.sessions(),
             records: self.records,
+            feedback: self.feedback,
             server,
             up: self.paths[SERVER].tally().clone(),
             down: self.paths[CLIENT].tally().clone(),
@@ -590,6 +600,9 @@ impl Simulation {
                     self.send_packets(CLIENT, packets);
                 }
                 ClientEvent::Records(flow, records) => self.records[usize::from(flow.0)].extend(records),
+                ClientEvent::Feedback(flow, so_far) => {
+                    self.feedback[usize::from(flow.0)].push((self.now, *so_far));
+                }
                 ClientEvent::Reconnect => {
                     let rtt = self.world.up.delay + self.world.down.delay;
                     self.at(self.now + rtt + Span::millis(1), Happening::Connect);

@@ -449,3 +449,88 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
+    for (name, world) in kinds() {
+        // Ten seconds to the server; of those, packets 100 to 149 (two seconds) are lost.
+        let mut world = World { feedback: true, ..world };
+        let dialect = world.dialect;
+        for spec in &mut world.flows {
+            let period = Span::millis(20);
+            let (direction, transport) = (spec.direction(), spec.transport());
+            *spec = TestSpec::new(direction, transport, 500, 80, period, Schedule::Periodic).unwrap();
+        }
+        let udp = world.flows[0].transport() == Transport::Udp;
+        if udp {
+            world.up.loss = Choice::Exactly(vec![100..=149]);
+        }
+        let flows = world.flows.clone();
+        let asked = world.clone().run();
+        let unasked = World { feedback: false, ..world }.run();
+        assert_eq!(asked.client, Ok((Ending::Complete, None)), "{name}");
+        assert!(unasked.feedback.iter().all(Vec::is_empty), "{name}: nobody watches");
+        assert_eq!(asked.records, unasked.records, "{name}: watching changes nothing");
+        for ((spec, said), session) in flows.iter().zip(&asked.feedback).zip(&asked.sessions) {
+            if dialect == Dialect::Classic || spec.direction() == Direction::Down {
+                assert!(said.is_empty(), "{name}: {said:?}");
+                continue;
+            }
+            assert!((9..=11).contains(&said.len()), "{name}: {} messages in ten seconds", said.len());
+            assert!(said.is_sorted_by(|a, b| b.0 - a.0 > Span::millis(900)), "{name}");
+            assert!(said.is_sorted_by_key(|(_, s)| s.received), "{name}");
+            let noted = session.server.notes.iter().any(|note| note.contains("small messages"));
+            assert!(noted, "{name}: the report says so");
+            let last = said.last().unwrap().1;
+            let delay = last.median().unwrap();
+            assert!((9_900_000..11_000_000).contains(&delay), "{name}: {delay}");
+            if udp {
+                assert_eq!((last.missing, last.runs, last.longest), (50, 1, 50), "{name}");
+                let silence = said.iter().filter_map(|(_, s)| s.silence).max().unwrap();
+                assert!(silence > Span::millis(900), "{name}: {silence:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_server_says_too_often_is_not_taken() {
+    let config = |feedback| {
+        let [local, remote] = ["192.0.2.1:1", "192.0.2.2:2"].map(|a| a.parse().unwrap());
+        let flows = vec![spec(Direction::Up, 1000, Span::millis(20))];
+        ClientConfig { probes: 0, feedback, ..ClientConfig::new(Dialect::V3, flows, local, remote, [7; 32]) }
+    };
+    use crate::jitlat::auth::Side;
+    use crate::jitlat::flow::{FlowId, FlowReport};
+    use crate::jitlat::message::{Accept, FEEDBACK, FlowAccept, Message, VERSION, Welcome};
+    let taken = |wanted: bool, offered: u64| {
+        let at = |ms: i64| HostClock::default().tick(Span::millis(ms));
+        let mut client = ClientMachine::new(config(wanted), at(0));
+        let mut server = crate::jitlat::v3::Codec::new(Side::Server);
+        let mut say = |client: &mut ClientMachine, ms: i64, message: Message| {
+            let mut bytes = Vec::new();
+            while client.poll_transmit(at(ms), &mut bytes) {}
+            bytes.clear();
+            server.encode(&message, &mut bytes);
+            client.handle(at(ms), ClientInput::Received(&bytes));
+            while client.poll_transmit(at(ms), &mut bytes) {}
+        };
+        let welcome = Welcome { version: VERSION, capabilities: offered, ..Welcome::default() };
+        say(&mut client, 1, Message::Welcome(welcome));
+        client.handle(at(2), ClientInput::Flow(FlowReport::Opened(FlowId(0), 9)));
+        let flows = vec![FlowAccept { port: 1, token: Some(1) }];
+        say(&mut client, 3, Message::Accept(Accept { session: None, flows, host: HostFacts::default() }));
+        client.handle(at(4), ClientInput::Flow(FlowReport::Ready(FlowId(0))));
+        say(&mut client, 5, Message::Started);
+        // A thousand messages in ten seconds, of a flow that exists and of one that does not.
+        for k in 0..1000 {
+            let so_far = ReceivedSoFar { received: k as u64, ..ReceivedSoFar::default() };
+            say(&mut client, 10 + k * 10, Message::Feedback(FlowId((k % 2) as u8), so_far));
+        }
+        let events = std::iter::from_fn(|| client.poll_event());
+        events.filter(|event| matches!(event, ClientEvent::Feedback(..))).count()
+    };
+    assert_eq!(taken(true, FEEDBACK), 20, "two a second");
+    assert_eq!(taken(false, FEEDBACK), 0, "nobody watches");
+    assert_eq!(taken(true, 0), 0, "the server did not offer it");
+}

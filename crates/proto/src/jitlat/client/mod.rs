@@ -13,6 +13,7 @@ use super::limits::Refusal;
 use super::session_table::SessionId;
 use core::net::SocketAddr;
 use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Source, Span, TestSpec, units};
 
 /// What the user requests, and what the driver knows before it connects.
@@ -41,6 +42,8 @@ pub struct ClientConfig {
     /// Time between probes; in version 3 varied at random by half, so that it does not synchronise with anything
     /// periodic.
     pub probe_interval: Span,
+    /// Whether the server is asked to say while streams run what it has received (version 3): somebody watches.
+    pub feedback: bool,
     /// How long the server may take for any one answer.
     pub patience: Span,
 }
@@ -71,6 +74,7 @@ impl ClientConfig {
             stamps: Source::Kernel,
             probes,
             probe_interval,
+            feedback: false,
             patience: Span::seconds(15),
         }
     }
@@ -103,6 +107,8 @@ pub enum ClientEvent {
     Progress(Progress),
     /// Records of a flow, in arrival order, with transmit stamps: for the observers.
     Records(FlowId, Vec<PacketRecord>),
+    /// What the server has received of a flow so far; at most twice a second.
+    Feedback(FlowId, Box<ReceivedSoFar>),
     /// The control connection is lost but results can be fetched: connect again, and answer with
     /// [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
     Reconnect,

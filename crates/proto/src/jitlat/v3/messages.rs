@@ -1,7 +1,7 @@
 //! The fields of every version-3 message.
 
 use super::fields::{TaggedField, Writer, fields};
-use super::schedule;
+use super::{feedback, schedule};
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{
     Accept, Chunk, ChunkData, DecodeError, Fetch, FlowAccept, FlowRequest, Hello, MAX_FLOWS, Message, Nak,
@@ -32,6 +32,7 @@ mod kind {
     pub const BYE: u8 = 15;
     pub const KEEPALIVE: u8 = 16;
     pub const NAK: u8 = 17;
+    pub const FEEDBACK: u8 = 18;
 }
 
 /// Appends the type and fields of `message`.
@@ -99,6 +100,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
             w.u8(2, m.flow.0);
             w.u32(3, m.chunk);
         }
+        Message::Feedback(flow, so_far) => feedback::encode(*flow, so_far, w),
         Message::Chunk(m) => encode_chunk(m, w),
         Message::Results(m) => encode_results(m, w),
         Message::Nak(m) => {
@@ -126,6 +128,7 @@ fn kind_of(message: &Message) -> u8 {
         Message::Chunk(_) => kind::CHUNK,
         Message::Results(_) => kind::RESULTS,
         Message::Bye => kind::BYE,
+        Message::Feedback(..) => kind::FEEDBACK,
         Message::KeepAlive => kind::KEEPALIVE,
         Message::Nak(_) => kind::NAK,
     }
@@ -209,13 +212,18 @@ pub(super) fn decode(body: &[u8]) -> Result<Option<Message>, DecodeError> {
         kind::CHUNK => chunk(bytes)?,
         kind::RESULTS => results(bytes)?,
         kind::BYE => Message::Bye,
+        kind::FEEDBACK => feedback::decode(bytes)?,
         kind::KEEPALIVE => Message::KeepAlive,
         kind::NAK => nak(bytes)?,
         _ => return Ok(None),
     }))
 }
 
-fn required<T>(value: Option<T>, message: &'static str, what: &'static str) -> Result<T, DecodeError> {
+pub(super) fn required<T>(
+    value: Option<T>,
+    message: &'static str,
+    what: &'static str,
+) -> Result<T, DecodeError> {
     value.ok_or(DecodeError::Field(message, what))
 }
 

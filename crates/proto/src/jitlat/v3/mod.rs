@@ -1,6 +1,7 @@
 //! The version-3 dialect (docs/protocols/jitlat-v3.md): a preface, then frames of
 //! `length u32 · type u8 · fields · [seal]`.
 
+mod feedback;
 mod fields;
 pub(crate) mod frame;
 mod messages;

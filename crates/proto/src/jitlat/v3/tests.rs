@@ -7,6 +7,7 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
+use jitlat_core::so_far::{Latest, ReceivedSoFar};
 use jitlat_core::{
     Direction, Dscp, Flags, PacketRecord, Schedule, Source, Span, Stamp, TestSpec, Transport, WallTime,
 };
@@ -152,6 +153,31 @@ fn results() -> impl Strategy<Value = Message> {
     )
 }
 
+fn feedback() -> impl Strategy<Value = Message> {
+    let spans = (option::of(any::<i64>()), option::of(any::<i64>()));
+    let delays = (option::of(any::<[i64; 8]>()), any::<u32>(), option::of(any::<[i64; 4]>()));
+    (any::<u8>(), any::<[u64; 4]>(), any::<[u32; 2]>(), spans, delays).prop_map(
+        |(flow, [received, missing, duplicates, reordered], [runs, longest], (silence, jitter), delays)| {
+            let (mut all, lately, mut latest) = delays;
+            all.iter_mut().for_each(|all| all.sort_unstable());
+            latest.iter_mut().for_each(|latest| latest.sort_unstable());
+            let so_far = ReceivedSoFar {
+                received,
+                missing,
+                duplicates,
+                reordered,
+                runs,
+                longest,
+                silence: silence.map(Span),
+                jitter: jitter.map(Span),
+                delays: all,
+                latest: Latest { received: lately, delays: latest },
+            };
+            Message::Feedback(FlowId(flow), so_far)
+        },
+    )
+}
+
 fn any_message() -> impl Strategy<Value = Message> {
     let flow = || any::<u8>().prop_map(FlowId);
     let requests = (spec(), source()).prop_map(|(spec, stamps)| FlowRequest { spec, stamps });
@@ -198,6 +224,7 @@ fn any_message() -> impl Strategy<Value = Message> {
         chunk(),
         results(),
         Just(Message::Bye),
+        feedback(),
         Just(Message::KeepAlive),
         (0u16..11, text()).prop_map(|(code, text)| Message::Nak(Nak::new(NakCode::from_number(code), text))),
     ]
@@ -481,4 +508,27 @@ fn the_largest_messages_fit_a_frame() {
         server.feed(&bytes);
         assert_eq!(drain(&mut server).map(|m| m.len()), Ok(1), "{}", message.name());
     }
+}
+
+#[test]
+fn feedback_is_small_and_its_delays_are_in_order() {
+    let delays = Some([1, 2, 3, 4, 5, 6, 7, 8]);
+    let latest = Latest { received: 50, delays: Some([1, 2, 3, 4]) };
+    let (silence, jitter) = (Some(Span(1)), Some(Span(2)));
+    let so_far = ReceivedSoFar { received: 7, delays, latest, silence, jitter, ..ReceivedSoFar::default() };
+    let (mut server, mut client) = (Codec::new(Side::Server), Codec::new(Side::Client));
+    let mut bytes = Vec::new();
+    server.encode(&Message::KeepAlive, &mut bytes);
+    client.feed(&bytes);
+    assert_eq!(client.decode(), Ok(Some(Message::KeepAlive)));
+    bytes.clear();
+    server.encode(&Message::Feedback(FlowId(0), so_far), &mut bytes);
+    assert!(bytes.len() < 200, "{} bytes", bytes.len());
+    let place = bytes.windows(8).position(|w| w == 8i64.to_be_bytes()).unwrap();
+    client.feed(&bytes);
+    assert_eq!(client.decode(), Ok(Some(Message::Feedback(FlowId(0), so_far))));
+    // The largest delay below all others.
+    bytes[place] = 0x80;
+    client.feed(&bytes);
+    assert_eq!(client.decode(), Err(DecodeError::Field("FEEDBACK", "order of delays")));
 }

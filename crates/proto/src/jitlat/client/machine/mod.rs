@@ -12,7 +12,7 @@ use crate::jitlat::auth::{NONCE_LEN, Side, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, ReceiveReport, Role};
-use crate::jitlat::message::{DecodeError, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
@@ -62,6 +62,8 @@ pub struct ClientMachine {
     collecting: bool,
     /// Whether there is anything to report: a record, or the server's statement that there is none.
     measured: bool,
+    /// Whether the server says while streams run what it has received.
+    has_feedback: bool,
     /// When to say that it is still there, while slow streams run, and since when they do.
     alive: SteadyTime,
     running_since: SteadyTime,
@@ -137,6 +139,9 @@ struct Flow {
     /// The far receiver has finished.
     far_finished: bool,
     failure: Option<String>,
+    /// Messages of the far receiver about what it has received, and the time before which no further one is taken.
+    feedback: u32,
+    feedback_after: SteadyTime,
     collection: Collection,
 }
 
@@ -171,6 +176,7 @@ impl ClientMachine {
             streamed: false,
             collecting: false,
             measured: false,
+            has_feedback: false,
             alive: SteadyTime(i64::MAX),
             running_since: now.steady,
             config,
@@ -294,6 +300,7 @@ impl ClientMachine {
             (Message::Proof(proof), ConversationStage::Proving) => self.proof(now, &proof),
             (Message::Probe(probe), _) => self.probe_answer(now, &probe),
             (Message::Accept(accept), ConversationStage::Requested) => self.accepted(now, accept),
+            (Message::Feedback(flow, so_far), _) => self.feedback(now, flow, so_far),
             (Message::Started, ConversationStage::Starting) => self.started(now),
             (Message::Finished(flow, _), ConversationStage::Running) => self.peer_finished(now, flow),
             (Message::Finished(..), _) => {}
@@ -324,7 +331,7 @@ impl ClientMachine {
         self.outgoing.push_back(Message::Hello(Hello {
             min_version: VERSION,
             max_version: VERSION,
-            capabilities: 0,
+            capabilities: if self.config.feedback { FEEDBACK } else { 0 },
             nonce,
             authenticate: self.config.key.is_some(),
             software: Some(self.config.software.clone()),
@@ -339,6 +346,7 @@ impl ClientMachine {
             let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
             return self.fail(Failure::Unsupported(text));
         }
+        self.has_feedback = self.config.feedback && welcome.capabilities & FEEDBACK != 0;
         if !self.streamed || self.collecting {
             self.events.push_back(ClientEvent::Progress(Progress::Connected(welcome.software.clone())));
         }

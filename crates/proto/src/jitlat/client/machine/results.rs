@@ -62,6 +62,12 @@ impl ClientMachine {
                 .notes
                 .push(format!("{refused} packets came after the recording was full and were not kept"));
         }
+        let said = self.flows[i].feedback;
+        if said > 0 {
+            self.server.notes.push(format!(
+                "while the test ran it said what it had received, in {said} small messages on the control connection"
+            ));
+        }
         match self.flows[i].collection.close(results, v3) {
             Ok(()) => {
                 self.measured = true;

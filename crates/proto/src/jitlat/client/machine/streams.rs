@@ -11,12 +11,16 @@ use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request
 use crate::jitlat::server::{answer_patience, linger, longest};
 use crate::jitlat::stream::{Patience, longest_gap};
 use core::net::SocketAddr;
+use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
 /// How long the flow engine may take for a command that needs no peer.
 const ENGINE_PATIENCE: Span = Span::seconds(10);
 /// How long a sender that was asked to stop may take to report it.
 const STOP_PATIENCE: Span = Span::seconds(8);
+
+/// The shortest time between two messages of the server about what it has received that are both taken.
+const FEEDBACK_GAP: Span = Span::millis(500);
 
 /// The shortest and longest time between messages to the server that the client of a slow stream is still there. When
 /// the server is full, sessions of which nothing came for as long as they were in use make room for others.
@@ -155,7 +159,7 @@ impl ClientMachine {
                 self.settle(now, id);
             }
             FlowReport::Failed(id, why) => self.flow_failed(now, id, why),
-            FlowReport::Opened(..) | FlowReport::Greeted(..) => {}
+            FlowReport::Opened(..) | FlowReport::Greeted(..) | FlowReport::SoFar(..) => {}
         }
     }
 
@@ -202,6 +206,19 @@ impl ClientMachine {
             flow.deadline = now.steady + STOP_PATIENCE + patience;
             self.outgoing.push_back(Message::End(id, sent));
         }
+    }
+
+    /// What the far receiver says while the stream runs. What was not agreed, or comes more often than it should, is
+    /// ignored.
+    pub(super) fn feedback(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
+        if !self.has_feedback || self.stage != ConversationStage::Running {
+            return;
+        }
+        let wanted = |f: &&mut Flow| f.role == Role::Send && !f.settled && now.steady >= f.feedback_after;
+        let Some(flow) = self.flow(id).filter(wanted) else { return };
+        flow.feedback_after = now.steady + FEEDBACK_GAP;
+        flow.feedback = flow.feedback.saturating_add(1);
+        self.events.push_back(ClientEvent::Feedback(id, Box::new(so_far)));
     }
 
     pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
@@ -354,6 +371,8 @@ impl Flow {
             far_sent: None,
             far_finished: false,
             failure: None,
+            feedback: 0,
+            feedback_after: SteadyTime(i64::MIN),
             collection: Collection::default(),
         }
     }
@@ -388,6 +407,7 @@ impl Flow {
             stamps: config.stamps,
             patience: Patience::of(&self.spec),
             record_limit: Limits::record_limit(&self.spec),
+            watched: false,
             peak: None,
         }
     }

@@ -9,7 +9,9 @@ use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::{Dialect, sniff};
 use crate::jitlat::flow::{Command, FlowId, Role};
 use crate::jitlat::limits::{Limits, Load, Refusal};
-use crate::jitlat::message::{DecodeError, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::message::{
+    DecodeError, FEEDBACK, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome,
+};
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
 use crate::jitlat::stream::{Patience, sentinel_interval};
 use crate::{Machine, Tick};
@@ -54,6 +56,8 @@ pub struct ServerMachine {
     delivery: Option<Delivery>,
     fetch_later: Option<Fetch>,
     probes: u32,
+    /// Whether the client wants to know while streams run what has arrived.
+    has_feedback: bool,
     host: HostFacts,
     connected: bool,
     /// Whether the client has fetched everything.
@@ -102,6 +106,8 @@ struct Flow {
     end_said: bool,
     /// STOP has been commanded.
     stopped: bool,
+    /// The time before which the client is told nothing further of what has arrived.
+    feedback_after: SteadyTime,
     outcome: Option<FlowOutcome>,
 }
 
@@ -127,6 +133,7 @@ impl ServerMachine {
             delivery: None,
             fetch_later: None,
             probes: 0,
+            has_feedback: false,
             host,
             connected: true,
             collected: false,
@@ -326,12 +333,13 @@ impl ServerMachine {
             let text = format!("this server speaks version {VERSION}, the client {min} to {max}");
             return self.refuse(NakCode::Version, text);
         }
+        self.has_feedback = !classic && hello.capabilities & FEEDBACK != 0;
         let authenticate = !self.config.keys.is_empty();
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&derive(&self.config.entropy, "server nonce")[..NONCE_LEN]);
         self.outgoing.push_back(Message::Welcome(Welcome {
             version: VERSION,
-            capabilities: 0,
+            capabilities: if self.has_feedback { FEEDBACK } else { 0 },
             nonce,
             authenticate,
             software: Some(self.config.software.clone()),

@@ -3,7 +3,7 @@
 use super::{ConversationStage, ENGINE_PATIENCE, Flow, ServerMachine, answer_patience, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
-use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role};
+use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role, WATCHED_RECORDS};
 use crate::jitlat::limits::{Limits, Load, Refusal, WINDOW};
 use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
 use crate::jitlat::recording::Recording;
@@ -12,11 +12,16 @@ use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResul
 use crate::jitlat::stream::{Finish, Patience};
 use crate::policy;
 use core::net::{IpAddr, SocketAddr};
-use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, Transport};
+use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::{Direction, PacketRecord, Source, Span, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
 /// How long a client that received END may take to answer.
 const END_PATIENCE: Span = Span::seconds(10);
+/// The shortest time between two messages about what has arrived of a flow.
+const FEEDBACK_GAP: Span = Span::millis(990);
+/// Bytes of memory that it takes to know what has arrived of a flow while it runs.
+const WATCHING: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
 
 impl ServerMachine {
     pub(super) fn request(&mut self, now: Tick, request: Request) {
@@ -32,7 +37,7 @@ impl ServerMachine {
         let claim = Claim {
             id: self.session,
             client: self.peer,
-            memory: self.flows.iter().map(Flow::memory).sum(),
+            memory: self.flows.iter().map(|flow| flow.memory(self.has_feedback)).sum(),
             sent: load(Role::Send),
             received: load(Role::Receive),
             proven: self.key.is_some(),
@@ -74,8 +79,9 @@ impl ServerMachine {
             return self.refuse(NakCode::Busy, refusal.to_string());
         }
         let (peer, both) = ((self.peer, self.is_classic()), self.flows.len() > 1);
+        let watched = self.has_feedback;
         for i in 0..self.flows.len() {
-            let opening = self.flows[i].opening(FlowId(i as u8), peer, self.config.test_port, both);
+            let opening = self.flows[i].opening(FlowId(i as u8), peer, self.config.test_port, both, watched);
             self.flow_command(Command::Open(Box::new(opening)));
         }
         self.enter(ConversationStage::Opening, now.steady + ENGINE_PATIENCE);
@@ -183,6 +189,7 @@ impl ServerMachine {
                 self.stream_ended(now, id, sent);
             }
             FlowReport::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
+            FlowReport::SoFar(id, so_far) => self.tell_so_far(now, id, so_far),
             FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
                 let why = self.flow(id).map_or_else(String::new, |flow| {
                     format!(
@@ -204,6 +211,18 @@ impl ServerMachine {
             }
             _ => {}
         }
+    }
+
+    /// Tells the client what has arrived so far, if it wants to know and reads what it is told.
+    fn tell_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
+        let idle = self.stage == ConversationStage::Running && self.connected && self.outgoing.is_empty();
+        if !self.has_feedback || !idle {
+            return;
+        }
+        let due = |f: &&mut Flow| f.outcome.is_none() && now.steady >= f.feedback_after;
+        let Some(flow) = self.flow(id).filter(due) else { return };
+        flow.feedback_after = now.steady + FEEDBACK_GAP;
+        self.outgoing.push_back(Message::Feedback(id, so_far));
     }
 
     pub(super) fn stream_ended(&mut self, now: Tick, id: FlowId, sent: u32) {
@@ -346,14 +365,18 @@ impl Flow {
             ended: None,
             end_said: false,
             stopped: false,
+            feedback_after: SteadyTime(i64::MIN),
             outcome: None,
         }
     }
 
     /// Bytes of memory that the server may need for it.
-    pub(super) fn memory(&self) -> u64 {
+    pub(super) fn memory(&self, watched: bool) -> u64 {
         match self.role {
-            Role::Receive => Recording::cost(Limits::record_limit(&self.spec)),
+            Role::Receive => {
+                let watching = if watched { WATCHING } else { 0 };
+                Recording::cost(Limits::record_limit(&self.spec)) + watching
+            }
             Role::Send => u64::from(self.spec.packets()) * 8,
         }
     }
@@ -374,6 +397,7 @@ impl Flow {
         (peer, classic): (IpAddr, bool),
         test_port: u16,
         both: bool,
+        watched: bool,
     ) -> Opening {
         let named = match self.role {
             Role::Receive => self.spec.dst_port,
@@ -397,6 +421,7 @@ impl Flow {
             stamps: self.stamps,
             patience: Patience::of(&self.spec),
             record_limit: Limits::record_limit(&self.spec),
+            watched: watched && self.role == Role::Receive,
             peak: Some(self.load.packets),
         }
     }

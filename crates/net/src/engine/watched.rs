@@ -1,0 +1,77 @@
+//! [`Watched`]: what has arrived of a stream that somebody watches from afar, while it runs.
+
+use crate::ring::Outlet;
+use jitlat_core::distribution::Precision;
+use jitlat_core::so_far::{ReceivedSoFar, SoFar};
+use jitlat_core::{PacketRecord, SteadyTime};
+use jitlat_proto::jitlat::flow::WATCHED_EVERY;
+
+/// The conversing thread's view of a watched flow. The receiving thread pays one copy of a record into a ring.
+pub(super) struct Watched {
+    records: Outlet<PacketRecord>,
+    so_far: SoFar,
+    /// Packets that arrived faster than they were looked at: they are counted, and their delays are not known.
+    uncounted: u64,
+    /// When the last packet was seen; `None` before the first.
+    arrived: Option<SteadyTime>,
+    /// When the next report is due; `None` before the first look.
+    due: Option<SteadyTime>,
+}
+
+impl Watched {
+    /// Of the flow whose receiver fills `records`.
+    pub fn new(records: Outlet<PacketRecord>) -> Watched {
+        let so_far = SoFar::new(Precision::FLOW);
+        Watched { records, so_far, uncounted: 0, arrived: None, due: None }
+    }
+
+    /// Looks at what has arrived; the figures so far, if they are due.
+    pub fn look(&mut self, now: SteadyTime) -> Option<ReceivedSoFar> {
+        let Watched { records, so_far, uncounted, arrived, due } = self;
+        records.drain(|records| {
+            *arrived = Some(now);
+            for record in records {
+                so_far.push(record, record.delay());
+            }
+        });
+        *uncounted += records.take_overflow();
+        let due = due.get_or_insert(now + WATCHED_EVERY);
+        if now < *due {
+            return None;
+        }
+        *due = now + WATCHED_EVERY;
+        let mut figures = ReceivedSoFar { silence: arrived.map(|at| now - at), ..so_far.take() };
+        if *uncounted > 0 {
+            // They look as if they were missing, and runs of them as runs of loss.
+            figures.received += *uncounted;
+            figures.missing = figures.missing.saturating_sub(*uncounted);
+            (figures.runs, figures.longest) = (0, 0);
+        }
+        Some(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring;
+    use jitlat_core::{Span, WallTime};
+
+    #[test]
+    fn what_came_too_fast_is_not_missing() {
+        let (mut intake, outlet) = ring::of_slots(10);
+        let mut watched = Watched::new(outlet);
+        let at = |ms: i64| SteadyTime(0) + Span::millis(ms);
+        assert_eq!(watched.look(at(0)), None);
+        assert_eq!(watched.look(at(1500)), Some(ReceivedSoFar::default()), "nothing has arrived");
+        let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq), WallTime(seq + 7));
+        (0..30).for_each(|seq| intake.push(record(seq)));
+        let said = watched.look(at(2600)).unwrap();
+        assert_eq!((said.received, said.missing, said.median()), (30, 0, Some(7)));
+        assert_eq!(said.silence, Some(Span::ZERO));
+        intake.push(record(30));
+        assert_eq!(watched.look(at(2700)), None, "once a second");
+        let said = watched.look(at(4700)).unwrap();
+        assert_eq!((said.received, said.missing, said.silence), (31, 0, Some(Span::seconds(2))));
+    }
+}
