@@ -316,6 +316,8 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
         malformed: a.malformed.saturating_add(b.malformed),
         forged: a.forged.saturating_add(b.forged),
         unmatched: a.unmatched.saturating_add(b.unmatched),
+        refused: a.refused.saturating_add(b.refused),
+        prohibited: a.prohibited.saturating_add(b.prohibited),
     };
     here.timeout = here.timeout.max(next.timeout);
     here.far_report = here.far_report.zip(next.far_report).map(|(a, b)| of_both(&a, &b));

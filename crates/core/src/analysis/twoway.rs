@@ -9,8 +9,8 @@ use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
-    Directions, LossRun, LostOn, Processing, Sending, TwoWay, TwoWayFigures, View, Way, far_clock,
-    processing, project,
+    Directions, LossRun, LostOn, NotAnswers, Processing, Sending, TwoWay, TwoWayFigures, View, Way,
+    far_clock, processing, project,
 };
 use crate::units::eng4;
 use crate::verdict::Answer;
@@ -192,9 +192,29 @@ impl TwoWayAnalysis {
             let both = BothWays { figures, answers, losses: facts.losses.clone() };
             let mut summary = assemble::summary(found, Kind::RoundTrips, Some(both), notes);
             summary.warnings.extend(step.map(far_clock_step));
+            summary.warnings.extend(not_delivered(&facts));
             summary
         })
     }
+}
+
+/// What hosts said of requests that they did not deliver: these count as lost.
+fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
+    let NotAnswers { refused, prohibited, .. } = facts.not_answers;
+    let refused = (refused > 0).then(|| {
+        let messages = format!(
+            "{refused} messages of the far host that nothing listened there: requests in between count as lost"
+        );
+        Warning::new("requests_refused", messages)
+    });
+    let prohibited = (prohibited > 0).then(|| {
+        let messages = format!(
+            "{prohibited} messages that a filter or policy prohibits these packets: requests without an answer \
+             count as lost"
+        );
+        Warning::new("requests_prohibited", messages)
+    });
+    refused.into_iter().chain(prohibited).collect()
 }
 
 fn far_clock_step(step: Span) -> Warning {

@@ -101,6 +101,24 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
     Figure::new(
+        "requests-refused",
+        "requests refused",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.refused)),
+    )
+    .about("ICMP messages of the far host that nothing listens there")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
+        "requests-prohibited",
+        "requests prohibited",
+        Unit::Packets,
+        Take::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
+    )
+    .about("ICMP messages that a filter or policy prohibits the requests")
+    .lower_is_better()
+    .only(Applies::ROUND_TRIPS),
+    Figure::new(
         "tcp-retransmissions",
         "TCP retransmissions",
         Unit::Count,

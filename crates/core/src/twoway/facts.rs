@@ -20,7 +20,7 @@ pub struct TwoWay {
     pub directions: Option<Directions>,
     /// Where each run of lost requests was lost, ascending; empty unless the far host's own count shows it.
     pub losses: Vec<LossRun>,
-    /// Datagrams that were received and are no measurement.
+    /// What was received and is no measurement.
     pub not_answers: NotAnswers,
     /// The far host's report of a test that goes one way only.
     pub far_report: Option<FarReport>,
@@ -78,9 +78,11 @@ pub enum LostOn {
     Either,
 }
 
-/// Datagrams that were not answers, by kind. They are in no other count.
+/// What was received instead of answers, by kind: datagrams, and ICMP messages about the requests. They are in no other
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
 pub struct NotAnswers {
     /// Not of this test.
     pub foreign: u64,
@@ -90,6 +92,10 @@ pub struct NotAnswers {
     pub forged: u64,
     /// Answers to requests that were never sent or are too old.
     pub unmatched: u64,
+    /// Messages of the far host that nothing listens there (ICMP port unreachable).
+    pub refused: u64,
+    /// Messages that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
+    pub prohibited: u64,
 }
 
 /// The far host's report of a test that goes one way only (LaMP's REPORT). Latencies are between two clocks.

@@ -4,7 +4,7 @@ use super::Ping;
 use crate::error::Error;
 use crate::stop::Stop;
 use jitlat_core::session::Ending;
-use jitlat_core::twoway::{TcpSample, TwoWay};
+use jitlat_core::twoway::{NotAnswers, TcpSample, TwoWay};
 use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_net::clock;
 use jitlat_net::twoway::{self, Link, Measured};
@@ -95,23 +95,13 @@ impl<'a> Test<'a> {
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
-        facts.not_answers = outcome.not_answers;
+        // Messages at the end are why the test ended: its reason says so.
+        let refused = if ending == Ending::PeerLost { 0 } else { refused };
+        facts.not_answers = NotAnswers { refused, prohibited, ..outcome.not_answers };
         if outcome.requests.far_count_broken() {
             let broken = "the far host restarted its answer counter during the test: losses are not counted by \
                           direction";
             facts.remarks.push(broken.to_owned());
-        }
-        if refused > 0 && ending != Ending::PeerLost {
-            facts.remarks.push(format!(
-                "{refused} messages of the far host that nothing listened there, and answers after them: requests in \
-                 between count as lost"
-            ));
-        }
-        if prohibited > 0 {
-            facts.remarks.push(format!(
-                "{prohibited} messages that a filter or policy prohibits these packets: requests without an \
-                 answer count as lost"
-            ));
         }
         let found = PingResult { requests: outcome.requests.sent(), records, session, tcp: Vec::new() };
         (found, outcome.protocol)

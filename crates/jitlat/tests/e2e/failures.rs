@@ -105,21 +105,21 @@ fn a_firewall_that_prohibits_is_named() {
         lab.server.run("nft delete table inet firewall").unwrap();
         // For a while only.
         for proto in ["stamp", "irtt"] {
-            let line =
-                format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s -v --json {proto}.json");
+            let line = format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s --json {proto}.json");
             let test = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line));
             a_while();
             reject(&lab.server, folder.path(), "meta l4proto udp", with);
             std::thread::sleep(Duration::from_millis(500));
             lab.server.run("nft delete table inet firewall").unwrap();
             let done = test.finish(2 * PATIENCE);
-            let remark = "a filter or policy prohibits these packets";
-            let said = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(remark);
+            let what = "a filter or policy prohibits these packets";
+            let said = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(what);
             assert!(said(&done.stdout), "{host} {proto}: {}\n{}", done.stdout, done.stderr);
             let json = std::fs::read_to_string(folder.path().join(format!("{proto}.json"))).unwrap();
             let report = Report(serde_json::from_str(&json).unwrap());
-            let remarks = report.at("/two_way/remarks").to_string();
-            assert!(said(&remarks), "{remarks}");
+            let warnings = report.at("/warnings").to_string();
+            assert!(warnings.contains("requests_prohibited") && said(&warnings), "{warnings}");
+            assert!(report.count("/two_way/not_answers/prohibited") > 0, "{json}");
             assert!(report.count("/counts/lost") > 0 && report.count("/counts/received") > 200, "{json}");
             std::fs::remove_file(folder.path().join(format!("{proto}.json"))).unwrap();
         }

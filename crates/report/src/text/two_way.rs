@@ -212,7 +212,8 @@ fn connection(page: &mut Page, tcp: &TcpStats) {
 }
 
 fn not_answers(page: &mut Page, n: &NotAnswers) {
-    if *n != NotAnswers::default() {
+    // The warnings say what hosts refused or prohibited.
+    if n.foreign + n.malformed + n.forged + n.unmatched > 0 {
         page.item(&format!(
             "received and not counted: {} foreign, {} malformed, {} forged, {} to nothing asked",
             n.foreign, n.malformed, n.forged, n.unmatched

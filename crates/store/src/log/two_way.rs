@@ -163,6 +163,8 @@ fn not_answers_text(n: &NotAnswers) -> Option<String> {
             ("malformed", some(n.malformed)),
             ("forged", some(n.forged)),
             ("unmatched", some(n.unmatched)),
+            ("refused", some(n.refused)),
+            ("prohibited", some(n.prohibited)),
         ])
     })
 }
@@ -173,6 +175,8 @@ fn not_answers(text: &str) -> Result<NotAnswers, String> {
         malformed: count(text, "malformed")?,
         forged: count(text, "forged")?,
         unmatched: count(text, "unmatched")?,
+        refused: count(text, "refused")?,
+        prohibited: count(text, "prohibited")?,
     })
 }
 
@@ -261,7 +265,7 @@ mod tests {
                     way: [LostOn::Up, LostOn::Down, LostOn::Either][k as usize % 3],
                 })
                 .collect(),
-            not_answers: NotAnswers { forged: 3, ..NotAnswers::default() },
+            not_answers: NotAnswers { forged: 3, prohibited: 5, ..NotAnswers::default() },
             far_report: Some(FarReport {
                 received: 5,
                 min: Some(Span(-6)),
