@@ -4,7 +4,7 @@ use jitlat_core::figures::selectors;
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::{TcpSample, View, processing, project, round_trip};
+use jitlat_core::twoway::{TcpSample, View, lacks_delay, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session, Source};
 use std::io::{self, Write};
 
@@ -29,6 +29,8 @@ pub struct Packets<W: Write> {
     rows: u64,
     /// For a two-way test: whether the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
+    /// Of answers without it no round trip is known.
+    processing_apart: bool,
     /// Whether lines end with the kernel's TCP_INFO.
     tcp: bool,
 }
@@ -53,6 +55,7 @@ impl<W: Write> Packets<W> {
             fastest: summary.latency.min,
             rows: 0,
             far_clock: session.two_way.as_ref().map(|t| t.far_clock),
+            processing_apart: session.two_way.as_ref().is_some_and(|t| t.processing_apart),
             tcp: false,
         }
     }
@@ -129,7 +132,7 @@ impl<W: Write> Packets<W> {
         for moment in moments {
             field(line, record.time(moment).filter(|_| shown(moment)).map(|t| t.0));
         }
-        let whole = round_trip(record).map(|s| s.0);
+        let whole = round_trip(record).filter(|_| !lacks_delay(record, self.processing_apart)).map(|s| s.0);
         field(line, whole);
         field(line, processing(record).map(|s| s.0));
         for view in [View::Up, View::Down] {

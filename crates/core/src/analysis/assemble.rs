@@ -93,6 +93,10 @@ pub(super) trait Findings {
     fn samples(&self) -> Option<&Samples> {
         None
     }
+    /// Packets that came and have no delay.
+    fn delayless(&self) -> u64 {
+        0
+    }
     fn unconditional(&self) -> Option<Unconditional> {
         None
     }

@@ -15,7 +15,7 @@ use crate::metrics::moments::{CoMoments, Line, Moments};
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::reordering;
 use crate::metrics::schedule_error::Errors;
-use crate::metrics::seqset::{absent, without};
+use crate::metrics::seqset::{SeqSet, absent, without};
 use crate::metrics::series::Series;
 use crate::metrics::trend::Evidence;
 use crate::metrics::{self, METRICS, OnePass, bootstrap, confidence, gilbert_elliott, rfc3550, stalls};
@@ -27,6 +27,7 @@ use crate::summary::{
 };
 use crate::time::WallTime;
 use crate::verdict::{self, Judgement, Material, Notes};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,8 @@ pub(super) struct Exact<'a> {
     known: Known<'a>,
     kind: Kind,
     series: Series<'a>,
+    /// The numbers of all packets that came, with a delay or without.
+    came: Cow<'a, SeqSet>,
     sample: Sample,
     moments: Moments,
     /// Delay on send time, and on arrival time.
@@ -74,13 +77,15 @@ impl<'a> Exact<'a> {
             jitter.push(&packet);
             mapdv2.push(&packet);
         }
-        let extent = verdict::Known::of(session, &classifier.accepted);
+        let came = gathered.came();
+        let extent = verdict::Known::of(session, &came);
+        let accepted = samples.len() as u64 + gathered.delayless.len();
         let counted = Counted {
-            sent: extent.sent.max(samples.len() as u64),
+            sent: extent.sent.max(accepted),
             tail_unknown: !extent.complete,
             end: extent.end,
             received: classifier.received,
-            accepted: samples.len() as u64,
+            accepted,
             duplicate: copies.len(),
             invalid: classifier.invalid,
             late,
@@ -98,6 +103,7 @@ impl<'a> Exact<'a> {
             },
             kind,
             series,
+            came,
             sample: Sample::new(samples.delay.iter().copied()),
             moments,
             lines: sums.output(),
@@ -167,7 +173,7 @@ impl Findings for Exact<'_> {
     fn loss(&self) -> Loss {
         let Counted { sent, end, .. } = self.known.counted;
         let lost = || {
-            let absent = absent(self.gathered.classifier.accepted.runs(), end);
+            let absent = absent(self.came.runs(), end);
             without(absent, self.known.session.unrecorded_in(0, end))
         };
         let mut scan = LossScan::default();
@@ -244,6 +250,10 @@ impl Findings for Exact<'_> {
         Some(&self.gathered.samples)
     }
 
+    fn delayless(&self) -> u64 {
+        self.gathered.delayless.len()
+    }
+
     fn unconditional(&self) -> Option<Unconditional> {
         let lost = self.known.counted.sent.saturating_sub(self.known.counted.accepted);
         self.known.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.known.percents))
@@ -281,7 +291,7 @@ impl Findings for Exact<'_> {
     fn intervals(&self) -> Vec<Interval> {
         let Some(length) = self.known.options.interval else { return Vec::new() };
         let windows =
-            windows::of(&self.series, self.gathered, self.known.session, self.known.counted.end, length);
+            windows::of(&self.series, &self.came, self.gathered, self.known.session, self.known.counted.end, length);
         let summary = |part: &Gathered, session: &Session, options: &Options| {
             let found = Exact::new(part, session, options, self.kind, clock(part, session), 0);
             assemble::summary(&found, self.kind, None, Notes::default())
@@ -298,11 +308,11 @@ impl Findings for Exact<'_> {
     }
 
     fn judgement(&self) -> Option<Judgement> {
-        let Gathered { classifier, copies, tally, notes, .. } = self.gathered;
+        let Gathered { copies, tally, notes, .. } = self.gathered;
         Some(verdict::judge(&Material {
             session: self.known.session,
             series: &self.series,
-            accepted: &classifier.accepted,
+            came: &self.came,
             sample: &self.sample,
             copies,
             clock: &self.known.clock,

@@ -19,6 +19,7 @@ use crate::metrics::clock::ClockEstimate;
 use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::emodel::DelayModel;
+use crate::metrics::seqset::SeqSet;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
@@ -144,7 +145,10 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Gathered {
     classifier: Classifier,
+    /// Without the numbers of `delayless`.
     samples: Samples,
+    /// Packets that came and have no delay.
+    delayless: SeqSet,
     copies: Copies,
     /// Rows that are invalid only because no clean copy preceded them.
     damaged: Copies,
@@ -216,6 +220,15 @@ impl Analyzer {
             Mode::Exact(gathered) => gathered.push(record),
             Mode::Streaming(stream) => stream.push(record),
             Mode::TwoWay(views) => views.push(record),
+        }
+    }
+
+    /// The next record, of an answer that came and of which no delay is known ([`lacks_delay`](crate::twoway::lacks_delay)).
+    fn push_delayless(&mut self, record: &PacketRecord) {
+        match &mut self.mode {
+            Mode::Exact(gathered) => gathered.push_delayless(record),
+            Mode::Streaming(stream) => stream.push_delayless(record),
+            Mode::TwoWay(_) => {}
         }
     }
 
@@ -311,7 +324,8 @@ impl Analyzer {
                 let late = gathered.drop_late(&clock, &self.options, &mut notes);
                 let made = make(&Exact::new(&gathered, session, &self.options, kind, clock, late), notes);
                 let queued = gathered.notes.map(|notes| notes.queued).unwrap_or_default();
-                (made, Samples { queued, ..gathered.samples })
+                let delayless = gathered.delayless.iter().collect();
+                (made, Samples { queued, delayless, ..gathered.samples })
             }
             Mode::Streaming(stream) => {
                 if let Some(wait) = self.options.wait {
@@ -331,6 +345,7 @@ impl Gathered {
         Gathered {
             classifier: Classifier::new(0),
             samples: Samples::default(),
+            delayless: SeqSet::default(),
             copies: Copies::default(),
             damaged: Copies::default(),
             tally: Tally::new(0, i64::MAX),
@@ -340,8 +355,15 @@ impl Gathered {
 
     #[inline]
     fn push(&mut self, record: &PacketRecord) {
-        let Gathered { classifier, samples, copies, damaged, tally, notes } = self;
+        let Gathered { classifier, samples, delayless, copies, damaged, tally, notes } = self;
         tally.row(record);
+        if !delayless.is_empty()
+            && let Some(seq) = classifier.number(record).filter(|seq| delayless.contains(*seq))
+        {
+            classifier.received += 1;
+            copies.push(seq, record.arrived().map(|t| t.0));
+            return;
+        }
         match classifier.classify(record) {
             Class::Accepted(packet) => {
                 tally.accepted(record, &packet);
@@ -356,29 +378,53 @@ impl Gathered {
         }
     }
 
+    fn push_delayless(&mut self, record: &PacketRecord) {
+        self.tally.row(record);
+        let Some(seq) = self.classifier.number(record) else { return self.classifier.refuse() };
+        self.classifier.received += 1;
+        if self.classifier.accepted.contains(seq) || !self.delayless.insert(seq) {
+            self.copies.push(seq, record.arrived().map(|t| t.0));
+        }
+    }
+
+    /// The numbers of all packets that came, with a delay or without.
+    fn came(&self) -> Cow<'_, SeqSet> {
+        if self.delayless.is_empty() {
+            return Cow::Borrowed(&self.classifier.accepted);
+        }
+        let mut came = self.classifier.accepted.clone();
+        came.merge(&self.delayless);
+        Cow::Owned(came)
+    }
+
     /// The rows of `next` classified again, now that it is known what came before them.
     fn append(&mut self, next: Gathered) {
         self.classifier.received += next.classifier.received;
         self.classifier.invalid += next.classifier.invalid;
         for (seq, arrived) in next.damaged.iter() {
-            if self.classifier.accepted.contains(seq) {
+            if self.classifier.accepted.contains(seq) || self.delayless.contains(seq) {
                 self.classifier.invalid -= 1;
                 self.copies.push(seq, arrived);
             } else {
                 self.damaged.push(seq, arrived);
             }
         }
-        let accepted = &self.classifier.accepted;
-        let is_new = |seq: u32| !accepted.contains(seq);
+        let (accepted, delayless) = (&self.classifier.accepted, &self.delayless);
+        let is_new = |seq: u32| !accepted.contains(seq) && !delayless.contains(seq);
         self.tally.append(next.tally, is_new);
         if let (Some(notes), Some(later)) = (&mut self.notes, next.notes) {
             notes.append(&later, &next.samples.seq, is_new);
         }
         for packet in next.samples.iter() {
-            if self.classifier.accepted.insert(packet.seq) {
+            if !self.delayless.contains(packet.seq) && self.classifier.accepted.insert(packet.seq) {
                 self.samples.push(packet);
             } else {
                 self.copies.push(packet.seq, Some(packet.arrived()));
+            }
+        }
+        for seq in next.delayless.iter() {
+            if self.classifier.accepted.contains(seq) || !self.delayless.insert(seq) {
+                self.copies.push(seq, None);
             }
         }
         next.copies.iter().for_each(|(seq, arrived)| self.copies.push(seq, arrived));

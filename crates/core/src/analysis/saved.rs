@@ -5,6 +5,7 @@ use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, Options, Tally};
 use crate::clock::ClockProbe;
 use crate::metrics::duplicate::Copies;
+use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::twoway::Processing;
@@ -51,6 +52,8 @@ pub(crate) struct SavedPackets<'a> {
     received: u64,
     invalid: u64,
     accepted: Cow<'a, Samples>,
+    #[serde(default)]
+    delayless: Cow<'a, SeqSet>,
     copies: Cow<'a, Copies>,
     damaged: Cow<'a, Copies>,
     tally: Cow<'a, Tally>,
@@ -128,6 +131,7 @@ impl Gathered {
             received: self.classifier.received,
             invalid: self.classifier.invalid,
             accepted: Cow::Borrowed(&self.samples),
+            delayless: Cow::Borrowed(&self.delayless),
             copies: Cow::Borrowed(&self.copies),
             damaged: Cow::Borrowed(&self.damaged),
             tally: Cow::Borrowed(&self.tally),
@@ -137,7 +141,7 @@ impl Gathered {
 
     /// Takes over what was saved, after a check that an analysis can have come to it.
     fn restore(&mut self, saved: SavedPackets<'_>) -> Result<(), Impossible> {
-        let SavedPackets { received, invalid, accepted, copies, damaged, tally, notes } = saved;
+        let SavedPackets { received, invalid, accepted, delayless, copies, damaged, tally, notes } = saved;
         let packets = self.classifier.packets();
         let samples = accepted.into_owned();
         let rows = samples.len();
@@ -148,9 +152,15 @@ impl Gathered {
             require(self.classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
         }
         let accepted = &self.classifier.accepted;
-        require(copies.iter().all(|(seq, _)| accepted.contains(seq)), "a copy of no packet")?;
+        for seq in delayless.iter() {
+            require(seq < packets, "a sequence number beyond the test")?;
+            require(!accepted.contains(seq), "a packet accepted twice")?;
+        }
+        let came = |seq| accepted.contains(seq) || delayless.contains(seq);
+        require(copies.iter().all(|(seq, _)| came(seq)), "a copy of no packet")?;
         require(damaged.iter().all(|(seq, _)| seq < packets), "a sequence number beyond the test")?;
-        let counted = (rows as u64).checked_add(copies.len()).and_then(|n| n.checked_add(invalid));
+        let counted = (rows as u64 + delayless.len()).checked_add(copies.len());
+        let counted = counted.and_then(|n| n.checked_add(invalid));
         require(counted == Some(received) && received <= MOST_ROWS, "counts that do not add up")?;
         require(damaged.len() <= invalid, "counts that do not add up")?;
         require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
@@ -159,6 +169,7 @@ impl Gathered {
         self.tally = tally.ok_or(Impossible("counts that do not add up"))?;
         (self.classifier.received, self.classifier.invalid) = (received, invalid);
         self.samples = samples;
+        self.delayless = delayless.into_owned();
         self.notes = Some(notes.into_owned());
         (self.copies, self.damaged) = (copies.into_owned(), damaged.into_owned());
         Ok(())

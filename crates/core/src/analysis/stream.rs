@@ -44,7 +44,11 @@ const HEAD: usize = 4096;
 /// Constant memory in all cases: about 4 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
+    /// Of all packets that came, with a delay or without.
     classifier: Classifier,
+    /// How many of them have none.
+    #[serde(default)]
+    delayless: u64,
     tally: Tally,
     head: Head,
     /// The smallest valid sequence number of the rows after the head.
@@ -83,6 +87,7 @@ impl Stream {
     fn begun(packets: u32, tally: Tally, period: Option<i64>) -> Stream {
         Stream {
             classifier: Classifier::new(packets),
+            delayless: 0,
             tally,
             head: Head::default(),
             lowest: None,
@@ -119,13 +124,14 @@ impl Stream {
         let packets = self.classifier.packets();
         let accepted = &read.classifier.accepted;
         let n = read.moments.n();
+        let came = n.saturating_add(read.delayless);
         let end = accepted.max().map_or(0, |seq| u64::from(seq) + 1);
         let begin = accepted.runs().next().map_or(0, |run| run.start);
-        let numbers = end <= packets.into() && read.forgotten <= begin && n <= end && accepted.len() <= n;
+        let numbers = end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
         require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
         let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
         require(head, "first rows of another test")?;
-        let counted = n.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
+        let counted = came.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
         require(counted == Some(rows) && rows <= MOST_ROWS, "counts that do not add up")?;
         let kept = read.moments.is_possible(n)
             && read.sums.is_possible(n)
@@ -184,15 +190,24 @@ impl Stream {
     pub fn push(&mut self, record: &PacketRecord) {
         self.tally.row(record);
         match self.classifier.number(record) {
-            Some(seq) => self.row(seq, Classifier::packet(record)),
+            Some(seq) => self.row(seq, Classifier::packet(record).map_or(Row::Damaged, Row::Clean)),
             None => self.classifier.refuse(),
         }
     }
 
-    /// The next row with a valid number; `packet` if it is a clean copy.
-    fn row(&mut self, seq: u32, packet: Option<Packet>) {
+    /// See [`super::Analyzer::push_delayless`].
+    pub fn push_delayless(&mut self, record: &PacketRecord) {
+        self.tally.row(record);
+        match self.classifier.number(record) {
+            Some(seq) => self.row(seq, Row::Delayless),
+            None => self.classifier.refuse(),
+        }
+    }
+
+    /// The next row with a valid number.
+    fn row(&mut self, seq: u32, row: Row) {
         if self.head.rows() < HEAD {
-            self.head.push(seq, packet);
+            self.head.push(seq, row);
             if self.head.rows() == HEAD {
                 self.overtaking.mark();
             }
@@ -204,6 +219,20 @@ impl Stream {
             self.classifier.refuse();
             return;
         }
+        let packet = match row {
+            Row::Delayless => {
+                self.classifier.received += 1;
+                if self.classifier.accepted.insert(seq) {
+                    self.delayless += 1;
+                    self.forget();
+                } else {
+                    self.copies.push(seq);
+                }
+                return;
+            }
+            Row::Clean(packet) => Some(packet),
+            Row::Damaged => None,
+        };
         match self.classifier.classify_row(seq, packet) {
             Class::Accepted(packet) => self.accept(&packet),
             Class::Duplicate(seq) => self.copies.push(seq),
@@ -257,13 +286,14 @@ impl Stream {
         }
         self.tally.append(next.tally.clone(), |_| false);
         let mut lead = next.emptied();
-        for (seq, packet) in next.head.iter() {
-            lead.row(seq, packet);
-            self.row(seq, packet);
+        for (seq, row) in next.head.iter() {
+            lead.row(seq, row);
+            self.row(seq, row);
         }
         let Stream { classifier, lowest, copies, .. } = next;
         self.classifier.received += classifier.received.saturating_sub(lead.classifier.received);
         self.classifier.invalid += classifier.invalid.saturating_sub(lead.classifier.invalid);
+        self.delayless += next.delayless.saturating_sub(lead.delayless);
         if lowest.is_none() {
             return;
         }
@@ -299,15 +329,16 @@ impl Stream {
 
     /// Adds the rows of an analysis of all packets.
     pub(super) fn append_packets(&mut self, next: Gathered) {
-        let Gathered { classifier, samples, copies, damaged, tally, .. } = next;
+        let Gathered { classifier, samples, delayless, copies, damaged, tally, .. } = next;
         self.tally.append(tally, |_| false);
         let before = self.received();
-        damaged.iter().for_each(|(seq, _)| self.row(seq, None));
+        damaged.iter().for_each(|(seq, _)| self.row(seq, Row::Damaged));
         let copies: BTreeMap<u32, u64> = copies.by_number().into_iter().collect();
-        for packet in samples.iter() {
-            self.row(packet.seq, Some(packet));
-            let again = copies.get(&packet.seq).copied().unwrap_or(0);
-            (0..again).for_each(|_| self.row(packet.seq, None));
+        let clean = samples.iter().map(|packet| (packet.seq, Row::Clean(packet)));
+        for (seq, row) in clean.chain(delayless.iter().map(|seq| (seq, Row::Delayless))) {
+            self.row(seq, row);
+            let again = copies.get(&seq).copied().unwrap_or(0);
+            (0..again).for_each(|_| self.row(seq, Row::Damaged));
         }
         let others = (before + classifier.received).saturating_sub(self.received());
         self.classifier.received += others;
@@ -323,12 +354,26 @@ impl Stream {
     }
 }
 
+/// A row with a valid number.
+#[derive(Clone, Copy)]
+enum Row {
+    /// Nothing is wrong with it.
+    Clean(Packet),
+    /// Nothing is wrong with it, but it has no delay.
+    Delayless,
+    /// Anomaly flagged, or times missing.
+    Damaged,
+}
+
 /// The first rows with valid numbers, in arrival order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Head {
     rows: Samples,
     /// Places of those that are no clean copies, whose times mean nothing.
     damaged: Vec<u32>,
+    /// Places of those that have no delay.
+    #[serde(default)]
+    delayless: Vec<u32>,
 }
 
 impl Head {
@@ -336,21 +381,35 @@ impl Head {
         self.rows.len()
     }
 
-    fn push(&mut self, seq: u32, packet: Option<Packet>) {
-        if packet.is_none() {
-            self.damaged.push(self.rows.len() as u32);
-        }
+    fn push(&mut self, seq: u32, row: Row) {
+        let place = self.rows.len() as u32;
+        let packet = match row {
+            Row::Clean(packet) => Some(packet),
+            Row::Delayless => {
+                self.delayless.push(place);
+                None
+            }
+            Row::Damaged => {
+                self.damaged.push(place);
+                None
+            }
+        };
         self.rows.push(packet.unwrap_or(Packet { seq, sent: 0, delay: 0 }));
     }
 
-    fn iter(&self) -> impl Iterator<Item = (u32, Option<Packet>)> + '_ {
-        let clean = |place: u32| self.damaged.binary_search(&place).is_err();
-        (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, clean(k).then_some(packet)))
+    fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
+        let among = |places: &[u32], place: u32| places.binary_search(&place).is_ok();
+        let row = move |place, packet| match () {
+            () if among(&self.damaged, place) => Row::Damaged,
+            () if among(&self.delayless, place) => Row::Delayless,
+            () => Row::Clean(packet),
+        };
+        (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, row(k, packet)))
     }
 
     /// Whether these can be the first rows of a test of `packets` packets.
     fn is_possible(&self, packets: u32) -> bool {
-        let Samples { seq, sent, delay, queued: _ } = &self.rows;
+        let Samples { seq, sent, delay, .. } = &self.rows;
         let columns = seq.len() <= HEAD && seq.len() == sent.len() && seq.len() == delay.len();
         let of_clock = |(sent, delay): (&i64, &i64)| sent.checked_add(*delay).is_some();
         columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
@@ -380,7 +439,7 @@ impl<'a> Streamed<'a> {
             tail_unknown: !extent.complete,
             end: extent.end,
             received: stream.classifier.received,
-            accepted: stream.moments.n(),
+            accepted: stream.moments.n() + stream.delayless,
             duplicate: stream.copies.total,
             invalid: stream.classifier.invalid,
             late: 0,
@@ -411,6 +470,10 @@ impl Findings for Streamed<'_> {
             Quantiles::Counted(_) => latency.above_minimum(moments, None),
         };
         (latency, pdv)
+    }
+
+    fn delayless(&self) -> u64 {
+        self.stream.delayless
     }
 
     fn ipdv(&self) -> Ipdv {

@@ -10,7 +10,7 @@ use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
     Directions, LossRun, LostOn, NotAnswers, Processing, Sending, TwoWay, TwoWayFigures, View, Way,
-    far_clock, processing, project,
+    far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
 use crate::verdict::Answer;
@@ -26,6 +26,7 @@ pub(super) struct TwoWayAnalysis {
     pub(super) up: Analyzer,
     pub(super) down: Analyzer,
     far_clock: bool,
+    processing_apart: bool,
     pub(super) packets: u32,
     pub(super) fastest: [Option<ClockProbe>; STRETCHES],
     pub(super) processing: Option<Processing>,
@@ -65,6 +66,7 @@ impl TwoWayAnalysis {
             up: view(View::Up),
             down: view(View::Down),
             far_clock: facts.far_clock,
+            processing_apart: facts.processing_apart,
             packets: session.spec.packets(),
             fastest: [None; STRETCHES],
             processing: None,
@@ -78,7 +80,11 @@ impl TwoWayAnalysis {
             self.returned.push(at);
         }
         if let Some(seen) = project(record, View::RoundTrip) {
-            self.round_trip.push(&seen);
+            if seen.flags.is_clean() && lacks_delay(record, self.processing_apart) {
+                self.round_trip.push_delayless(&seen);
+            } else {
+                self.round_trip.push(&seen);
+            }
         }
         if let Some(took) = processing(record).filter(|_| record.flags.is_clean()) {
             let p = self.processing.get_or_insert(Processing { n: 0, min: took.0, mean: 0, max: took.0 });
@@ -181,6 +187,7 @@ impl TwoWayAnalysis {
                 processing,
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
+                without_processing: found.delayless(),
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 far_report: facts.far_report,

@@ -10,6 +10,7 @@ use super::{Analyzer, Gathered, Mode, NotMergeable};
 use crate::clock::ClockProbe;
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
+use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::time::{Span, WallTime};
@@ -30,7 +31,7 @@ impl Analyzer {
     /// The number after the last packet that the test is known to have sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         match &self.mode {
-            Mode::Exact(gathered) => Known::of(session, &gathered.classifier.accepted).end,
+            Mode::Exact(gathered) => Known::of(session, &gathered.came()).end,
             Mode::Streaming(stream) => stream.extent(session).end,
             Mode::TwoWay(views) => views.round_trip.sent(session),
         }
@@ -97,7 +98,7 @@ impl Gathered {
 
     /// The same packets with other numbers and times; `None` where these do not fit.
     fn shifted(self, shift: Shift) -> Option<Gathered> {
-        let Gathered { classifier, samples, copies, damaged, tally, notes } = self;
+        let Gathered { classifier, samples, delayless, copies, damaged, tally, notes } = self;
         let mut moved = Samples::default();
         let mut accepted = Classifier::new(shift.packets);
         for packet in samples.iter() {
@@ -108,6 +109,10 @@ impl Gathered {
             accepted.accepted.insert(seq);
         }
         (accepted.received, accepted.invalid) = (classifier.received, classifier.invalid);
+        let mut without = SeqSet::default();
+        for seq in delayless.iter() {
+            without.insert(seq.checked_add(shift.numbers)?);
+        }
         let of_copies = |copies: &Copies| {
             let mut moved = Copies::default();
             for (seq, at) in copies.iter() {
@@ -118,6 +123,7 @@ impl Gathered {
         Some(Gathered {
             classifier: accepted,
             samples: moved,
+            delayless: without,
             copies: of_copies(&copies)?,
             damaged: of_copies(&damaged)?,
             tally: tally.shifted(shift.numbers, shift.arrived),

@@ -5,7 +5,7 @@ use super::{Gathered, Options};
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::interval;
-use crate::metrics::seqset::Run;
+use crate::metrics::seqset::{Run, SeqSet};
 use crate::metrics::series::{Samples, Series};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
@@ -19,6 +19,7 @@ const MOST: usize = 10_000;
 #[derive(Default)]
 struct Window {
     samples: Samples,
+    delayless: SeqSet,
     copies: Copies,
     waited: Vec<u32>,
 }
@@ -26,13 +27,14 @@ struct Window {
 /// The windows of `length` of the packets below `end`, with their counts.
 pub(super) fn of(
     series: &Series<'_>,
+    came: &SeqSet,
     gathered: &Gathered,
     session: &Session,
     end: u64,
     length: Span,
 ) -> Vec<Interval> {
     let period = session.period_known.then(|| session.spec.period());
-    interval::windows(series, &gathered.classifier.accepted, &gathered.copies, session, end, period, length)
+    interval::windows(series, came, &gathered.copies, session, end, period, length)
 }
 
 /// `windows`, of packets below `end`, with the delays of each, and what `summarise` makes of its packets where there are not too many
@@ -47,20 +49,20 @@ pub(super) fn analysed(
     end: u64,
     summarise: impl Fn(&Gathered, &Session, &Options) -> Summary,
 ) -> Vec<Interval> {
+    let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
     if windows.len() > MOST {
-        windows.iter_mut().for_each(|window| interval::add_delays(window, series));
+        windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
         return windows;
     }
     let options =
         Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() };
     let parts = split(&windows, gathered);
-    let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
     for ((window, part), to) in windows.iter_mut().zip(parts).zip(ends) {
         let from = window.first_seq;
         let unrecorded = |run: Run| Run { start: run.start - from, ..run };
         let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
         let Ok(packets) = u32::try_from(to - from) else {
-            interval::add_delays(window, series);
+            interval::add_delays(window, to, series);
             continue;
         };
         let session = Session {
@@ -73,15 +75,15 @@ pub(super) fn analysed(
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };
-        let Window { samples, copies, waited } = part;
+        let Window { samples, delayless, copies, waited } = part;
         let mut classifier = Classifier::new(packets);
-        classifier.received = samples.len() as u64 + copies.len();
+        classifier.received = samples.len() as u64 + delayless.len() + copies.len();
         for seq in &samples.seq {
             classifier.accepted.insert(*seq);
         }
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
-        let part = Gathered { classifier, samples, copies, damaged: Copies::default(), tally, notes: None };
+        let part = Gathered { classifier, samples, delayless, copies, tally, ..Gathered::empty() };
         let summary = summarise(&part, &session, &options);
         interval::take_delays(window, &summary);
         window.summary = Some(Box::new(summary));
@@ -99,6 +101,11 @@ fn split(windows: &[Interval], gathered: &Gathered) -> Vec<Window> {
     for packet in gathered.samples.iter() {
         if let Some((k, seq)) = place(packet.seq) {
             parts[k].samples.push(Packet { seq, ..packet });
+        }
+    }
+    for seq in gathered.delayless.iter() {
+        if let Some((k, seq)) = place(seq) {
+            parts[k].delayless.insert(seq);
         }
     }
     for (seq, arrived) in gathered.copies.iter() {

@@ -13,13 +13,14 @@ use crate::time::Span;
 /// Most windows listed in a summary.
 pub const MOST: u64 = 100_000;
 
-/// The windows of `length` of the packets of `session` below `end`, with their counts. A packet belongs to the window in which it was
+/// The windows of `length` of the packets of `session` below `end`, of which those of `came` arrived, with their counts.
+/// A packet belongs to the window in which it was
 /// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
 /// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
 /// before it. Empty where there would be more than [`MOST`].
 pub fn windows(
     series: &Series<'_>,
-    accepted: &SeqSet,
+    came: &SeqSet,
     copies: &Copies,
     session: &Session,
     end: u64,
@@ -36,14 +37,13 @@ pub fn windows(
     let length = length as u128;
     let copies = copies.by_number();
     let reordered = overtaken(series);
-    let lost = without(absent(accepted.runs(), end), session.unrecorded_in(0, end));
+    let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
     let mut losses = lost.peekable();
-    let mut cursor = 0;
+    let mut arrivals = came.iter().peekable();
     (0..windows)
         .map(|w| {
             let (from, to) = (first_seq(w), first_seq(w + 1));
-            let start = cursor;
-            cursor += series.range(cursor..series.len()).take_while(|p| u64::from(p.seq) < to).count();
+            let accepted = std::iter::from_fn(|| arrivals.next_if(|seq| u64::from(*seq) < to)).count() as u64;
             let (mut loss_runs, mut longest) = (0, 0);
             while let Some(run) = losses.next_if(|r: &Run| r.start < to) {
                 (loss_runs, longest) = (loss_runs + 1, run.len.max(longest));
@@ -53,7 +53,6 @@ pub fn windows(
             let duplicate = copies[low..].iter().take_while(|c| within(c.0)).map(|c| c.1).sum();
             let low = reordered.partition_point(|s| u64::from(*s) < from);
             let overtaken = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
-            let part = start..cursor;
             let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
             let sent = (to - from).saturating_sub(unrecorded);
             Interval {
@@ -61,8 +60,8 @@ pub fn windows(
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),
                 first_seq: from,
                 sent,
-                accepted: part.len() as u64,
-                lost: sent.saturating_sub(part.len() as u64),
+                accepted,
+                lost: sent.saturating_sub(accepted),
                 loss_runs,
                 longest_loss: longest,
                 duplicate,
@@ -101,10 +100,9 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     bounds
 }
 
-/// Gives `window` of `series` its delay figures.
-pub fn add_delays(window: &mut Interval, series: &Series<'_>) {
-    let start = series.place_of(window.first_seq);
-    let part = start..start + window.accepted as usize;
+/// Gives `window`, of the packets of `series` with numbers below `end`, its delay figures.
+pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
+    let part = series.place_of(window.first_seq)..series.place_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);
     let moments: Moments = values.clone().collect();
     let sample = Sample::new(values);
@@ -193,7 +191,8 @@ mod tests {
             let length = Span::millis(length);
             for period in [Some(Span::millis(20)), None] {
             let mut windows = windows(&series, &accepted, &copies, &session(), sent, period, length);
-            windows.iter_mut().for_each(|w| add_delays(w, &series));
+            let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([sent]).collect();
+            windows.iter_mut().zip(ends).for_each(|(w, end)| add_delays(w, end, &series));
             if windows.is_empty() && samples.is_empty() {
                 continue;
             }
@@ -226,7 +225,8 @@ mod tests {
         let series = Series::new(&samples, &accepted);
         let period = Some(Span::millis(20));
         let mut windows = windows(&series, &accepted, &copies, &session(), 10, period, Span::millis(50));
-        windows.iter_mut().for_each(|w| add_delays(w, &series));
+        let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([10]).collect();
+        windows.iter_mut().zip(ends).for_each(|(w, end)| add_delays(w, end, &series));
         let counts = |w: &Interval| {
             [
                 w.first_seq,

@@ -21,6 +21,9 @@ pub struct Samples {
     /// in order of arrival. Known at the end of an analysis.
     #[serde(skip)]
     pub queued: Vec<(u32, i64)>,
+    /// Numbers of packets that came and have no delay, ascending. Known at the end of an analysis.
+    #[serde(skip)]
+    pub delayless: Vec<u32>,
 }
 
 /// A column as its first value and the differences that follow, which are small and take few bytes.

@@ -16,6 +16,9 @@ pub struct TwoWay {
     /// Whether the far host's two times are readings of its clock, so that one-way delays are defined. If not, only
     /// their difference is meaningful.
     pub far_clock: bool,
+    /// Whether the far host reports the processing time of each answer in a packet of its own, which can get lost: an
+    /// answer whose processing time did not come has no delay, see [`lacks_delay`](super::lacks_delay).
+    pub processing_apart: bool,
     /// Loss, duplication and reordering by direction; `None` unless the far host's own count shows them.
     pub directions: Option<Directions>,
     /// Where each run of lost requests was lost, ascending; empty unless the far host's own count shows it.

@@ -33,6 +33,8 @@ pub struct TwoWayFigures {
     pub processing_min_ns: Option<i64>,
     /// Largest processing time, in ns.
     pub processing_max_ns: Option<i64>,
+    /// Answers whose processing time did not come although the far host sends it: received, without a delay.
+    pub without_processing: u64,
     /// Datagrams received that are no measurement.
     pub not_answers: NotAnswers,
     /// Requests that this host could not send.

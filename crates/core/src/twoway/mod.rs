@@ -8,4 +8,4 @@ mod view;
 
 pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpSample, TcpStats, TwoWay};
 pub use figures::{Processing, Sending, TwoWayFigures, Way};
-pub use view::{View, processing, project, round_trip};
+pub use view::{View, lacks_delay, processing, project, round_trip};

@@ -25,6 +25,12 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
+/// Whether the delay of `record`, an answer that came, is unknown: it contains the far host's processing time, which the
+/// delays of the other answers do not contain. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
+    processing_apart && processing(record).is_none()
+}
+
 /// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
 /// Lags, size and header fields belong to the returned packet: they are kept in the views that end there.
 pub fn project(record: &PacketRecord, view: View) -> Option<PacketRecord> {

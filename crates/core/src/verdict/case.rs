@@ -49,8 +49,8 @@ pub struct Case<'a> {
 impl<'a> Case<'a> {
     /// From `material`.
     pub fn new(material: &'a Material<'a>) -> Case<'a> {
-        let Material { session, series, accepted, .. } = *material;
-        let known = Known::of(session, accepted);
+        let Material { session, series, came, .. } = *material;
+        let known = Known::of(session, came);
         let mut delays = Delays::new(series);
         let mut noise = delays.noise();
         let set = schedule::clock_steps(&delays, material, noise);
@@ -89,7 +89,7 @@ impl<'a> Case<'a> {
         }
         let late = Late::new(&delays, material);
         let departures = Departures::new(&delays, session);
-        let lost = without(absent(accepted.runs(), known.end), session.unrecorded_in(0, known.end));
+        let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<Run> = lost.collect();
         without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
@@ -195,7 +195,7 @@ impl<'a> Case<'a> {
     pub fn experience(&self) -> Experience {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
         let lost = self.losses.others().lost() + at_steps;
-        let received = self.delays.len() as u64;
+        let received = self.material.came.len();
         let sample;
         // What the receiving program added by standing still is not the path's.
         let held = self.receiver_holds();

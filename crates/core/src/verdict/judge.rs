@@ -53,7 +53,7 @@ pub fn judge(material: &Material<'_>) -> Judgement {
         let longest = outages.iter().copied().fold(0.0, f64::max);
         of_outage(longest, outages.iter().sum(), case.duration)
     };
-    let received = material.series.len() as u64;
+    let received = material.came.len();
     let severity = match &played {
         // However few were sent.
         _ if received == 0 && case.known.complete && case.known.sent > 0 => Severity::Bad,

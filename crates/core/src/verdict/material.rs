@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 pub struct Material<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// The packets accepted, in send order.
+    /// The packets with a delay, in send order.
     pub series: &'a Series<'a>,
-    /// Their numbers.
-    pub accepted: &'a SeqSet,
-    /// Their delays in order.
+    /// The numbers of all packets that came, with a delay or without.
+    pub came: &'a SeqSet,
+    /// The delays in order.
     pub sample: &'a Sample,
     /// Number of duplicates; `None` if unknown.
     pub copies: &'a Copies,

@@ -153,7 +153,7 @@ impl Test {
         Material {
             session: &self.session,
             series: self.series,
-            accepted: &self.accepted,
+            came: &self.accepted,
             sample: &self.sample,
             copies: &self.copies,
             clock: &self.clock,

@@ -78,6 +78,17 @@ impl Notes {
         } else if s.counts.unique_valid == 0 {
             self.warn("nothing_valid", "no valid packet was received: there is nothing to compute from");
         }
+        let without = s.two_way.as_ref().map_or(0, |t| t.without_processing);
+        if without > 0 {
+            self.warn(
+                "processing_unknown",
+                format!(
+                    "of {without} of {} answers the far host's processing time did not come: they count as received, \
+                     and have no delay",
+                    s.counts.unique_valid
+                ),
+            );
+        }
         // Of a test whose far host reports its figures there are no percentiles.
         if (1..1000).contains(&s.pdv.n) {
             self.warn(

@@ -92,6 +92,7 @@ impl<'a> Test<'a> {
         session.client = host;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
+        facts.processing_apart = outcome.protocol.follows_up();
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;

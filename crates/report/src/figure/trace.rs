@@ -110,6 +110,7 @@ impl Trace {
                 trace.queue.add(sent.saturating_sub(start.sent), *time);
             }
         }
+        samples.delayless.iter().for_each(|seq| trace.arrivals.stretch(*seq).delayless += 1);
         trace
     }
 
@@ -191,12 +192,15 @@ struct Arrivals {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     n: u64,
+    /// Packets that came and have no delay.
+    delayless: u64,
     seq: f64,
     x: f64,
 }
 
 impl Arrivals {
-    fn add(&mut self, seq: u32, x: i64) {
+    /// The stretch that packet `seq` belongs to.
+    fn stretch(&mut self, seq: u32) -> &mut Stretch {
         while (seq >> self.shift) as usize >= STRETCHES {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();
             self.shift += 1;
@@ -205,8 +209,12 @@ impl Arrivals {
         if k >= self.stretches.len() {
             self.stretches.resize(k + 1, Stretch::default());
         }
-        let s = &mut self.stretches[k];
-        *s = [*s, Stretch { n: 1, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
+        &mut self.stretches[k]
+    }
+
+    fn add(&mut self, seq: u32, x: i64) {
+        let s = self.stretch(seq);
+        *s = [*s, Stretch { n: 1, delayless: 0, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
     }
 
     fn losses(&self, sent: u64, period: f64) -> Vec<(f64, f64, f64)> {
@@ -234,7 +242,7 @@ impl Arrivals {
         let mut first = 0;
         for stretch in &self.stretches {
             let end = (first + size).min(sent);
-            missing(first, end, stretch.n);
+            missing(first, end, stretch.n + stretch.delayless);
             first = end;
         }
         missing(first, sent, 0);
@@ -244,7 +252,12 @@ impl Arrivals {
 
 impl std::iter::Sum for Stretch {
     fn sum<I: Iterator<Item = Stretch>>(parts: I) -> Stretch {
-        parts.fold(Stretch::default(), |a, b| Stretch { n: a.n + b.n, seq: a.seq + b.seq, x: a.x + b.x })
+        parts.fold(Stretch::default(), |a, b| Stretch {
+            n: a.n + b.n,
+            delayless: a.delayless + b.delayless,
+            seq: a.seq + b.seq,
+            x: a.x + b.x,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("wait", span(facts.wait)),
         ("timeout", span(facts.timeout)),
         ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
+        ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
         ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
@@ -40,6 +41,10 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
         "timeout" => number(value).map(|v| facts.timeout = v.map(Span)),
         "far_clock" => {
             facts.far_clock = value.trim() == "yes";
+            Ok(())
+        }
+        "processing_apart" => {
+            facts.processing_apart = value.trim() == "yes";
             Ok(())
         }
         "directions" => optional(value, directions).map(|d| facts.directions = d),
@@ -252,6 +257,7 @@ mod tests {
             wait: Some(Span(0)),
             timeout: Some(Span::seconds(2)),
             far_clock: true,
+            processing_apart: true,
             directions: Some(Directions {
                 stateful: true,
                 up_lost: 1,

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::Transport;
-use jitlat_core::record::Moment;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::FarReport;
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
@@ -272,12 +271,6 @@ impl Client for LampClient {
             let what = "requests to the broadcast address of the local segment: by default no host answers them, so a missing \
                         answer is not a loss";
             found.facts().remarks.push(what.to_owned());
-        }
-        let unknown = found.records.iter().filter(|r| r.time(Moment::Answered).is_none()).count();
-        if client.follow_up() == FollowUpState::Accepted && unknown > 0 {
-            found.facts().remarks.push(format!(
-                "of {unknown} answers the server's processing time got lost on the way: their round trips contain it"
-            ));
         }
         match client.report() {
             Some(report) => {

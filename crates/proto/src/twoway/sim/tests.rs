@@ -5,7 +5,7 @@ use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
 use crate::irtt;
 use crate::twoway::Directions;
-use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::impair::{Choice, Config, Duplication, Jitter, Reordering};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -57,8 +57,7 @@ fn irtt_client(stats: irtt::Stats) -> irtt::Client {
     irtt::Client::new(options)
 }
 
-/// The analysis that a user sees.
-fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
+fn session<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Session {
     let mut session = Session::new(plan.spec.clone());
     session.ending = Ending::Complete;
     session.sent = Some(outcome.requests.sent() as u32);
@@ -66,12 +65,18 @@ fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
     let (directions, losses) = outcome.requests.directions();
     session.two_way = Some(Box::new(TwoWay {
         far_clock: outcome.protocol.far_clock(),
+        processing_apart: outcome.protocol.follows_up(),
         directions: Some(directions).filter(|d| d.stateful),
         losses,
         wait: plan.wait,
         ..TwoWay::default()
     }));
-    analyze(&session, outcome.records.iter().copied(), &Options::default())
+    session
+}
+
+/// The analysis that a user sees.
+fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
+    analyze(&session(plan, outcome), outcome.records.iter().copied(), &Options::default())
 }
 
 /// What every test of round trips must find, however bad the path.
@@ -97,7 +102,16 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
     let counts = &found.counts;
     assert_eq!((counts.sent, counts.lost, counts.unique_valid), (sent, sent - distinct, distinct));
     assert_eq!(counts.duplicate, truth.returned.len() as u64 - distinct, "copies are copies");
-    assert_eq!((found.latency.n, counts.invalid), (distinct, 0));
+    let two_way = found.two_way.as_ref().unwrap();
+    assert_eq!((found.latency.n + two_way.without_processing, counts.invalid), (distinct, 0));
+    if outcome.protocol.follows_up() {
+        let mut seen = std::collections::BTreeSet::new();
+        let firsts = outcome.records.iter().filter(|r| seen.insert(r.seq));
+        let whole = firsts.filter(|r| r.time(Moment::Answered).is_some()).count();
+        assert_eq!(found.latency.n, whole as u64, "of one quantity");
+    } else {
+        assert_eq!(two_way.without_processing, 0);
+    }
     let of = |n: &NotAnswers| n.foreign + n.malformed + n.forged + n.unmatched;
     assert_eq!(of(&outcome.not_answers), truth.strays, "{:?}", outcome.not_answers);
     let pause = plan.wait.map_or(Span::millis(10), |w| w + PATIENCE);
@@ -206,6 +220,48 @@ fn a_follow_up_finds_its_answer_among_later_ones() {
     let found = check(&plan, &mut out, &truth);
     let processing = found.two_way.unwrap().processing.unwrap();
     assert!(processing.n >= 49 && processing.min == 7000 && processing.max == 7000, "{processing:?}");
+}
+
+#[test]
+fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
+    // Every third of the follow-ups, which are every other packet on the way back.
+    let every_third = Choice::indices((1..33).map(|k| 6 * k));
+    let plan = plan(100, None);
+    for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
+        let down = Config { loss: lost, ..Config::default() };
+        let client = lamp_client(lamp::Mode::PingLike, Some(FollowUp::Application));
+        let (mut out, truth) =
+            super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
+        let found = check(&plan, &mut out, &truth);
+        let without = found.two_way.as_ref().unwrap().without_processing;
+        assert_eq!((without, found.counts.lost, found.loss.ratio), (dropped, 0, Some(0.0)));
+        assert_eq!((found.counts.unique_valid, found.latency.n), (100, 100 - dropped));
+        // 5 ms each way and 1 us in the far end, which says that it took 7 us.
+        assert_eq!((found.latency.min, found.latency.max), (Some(9_994_000), Some(9_994_000)));
+        let warned = found.warnings.iter().filter(|w| w.code == "processing_unknown").count();
+        assert_eq!(warned, usize::from(dropped > 0));
+        let answer = found.answer.as_ref().unwrap();
+        assert!(answer.complete && answer.causes.is_empty(), "{answer:?}");
+        // The same in constant memory, and in two parts.
+        let streaming = Options { streaming: true, ..Options::default() };
+        let mut session = session(&plan, &mut out);
+        let constant = analyze(&session, out.records.iter().copied(), &streaming);
+        assert_eq!((&constant.counts, constant.latency.n), (&found.counts, found.latency.n));
+        session.sent = None;
+        let records: Vec<_> = out.records.iter().copied().collect();
+        for options in [Options::default(), streaming] {
+            let part = |records: &[jitlat_core::PacketRecord]| {
+                let mut analyzer = Analyzer::new(&session, &options);
+                records.iter().for_each(|r| analyzer.push(r));
+                analyzer
+            };
+            let mut first = part(&records[..37]);
+            first.append(part(&records[37..])).unwrap();
+            let whole = first.finish(&session);
+            assert_eq!(whole.two_way.unwrap().without_processing, dropped);
+            assert_eq!((&whole.counts, whole.latency.max), (&found.counts, found.latency.max));
+        }
+    }
 }
 
 #[test]
