@@ -99,14 +99,46 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     let json = ping(&[&fixed[..], &asked].concat());
     assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
     let remarks = json["two_way"]["remarks"].to_string();
+    // Answers have the class that was asked for, which is not that of the requests.
+    assert_eq!(json["far_end"]["dscp"], serde_json::json!({ "8": 20 }));
+    let warnings = json["warnings"].as_array().unwrap();
+    assert!(!warnings.iter().any(|w| w["code"] == "dscp_changed"), "{warnings:?}");
     for phrase in [
         "arrives there unchanged",
         "20 sent up to then, 20 arrived there, 20 answered",
         "stamps there: of arrivals in software",
         "answers left",
+        "round trips and the way back contain it",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }
+}
+
+/// The full report of such a test.
+fn full_report(arguments: &[&str]) -> String {
+    let output = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "-n", "120", "-p", "1ms", "-v"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn defaults_of_tcp_have_the_sizes_that_were_agreed() {
+    let (_server, [_, _, tcp]) = serve();
+    for sizes in [&[][..], &["-l", "200"], &["--response", "300"]] {
+        let page = full_report(&[&["--proto", "tcp", "--tcp-port", &tcp], sizes].concat());
+        assert!(!page.contains("of another size"), "{sizes:?}: {page}");
+    }
+}
+
+#[test]
+fn a_test_of_one_way_says_nothing_of_runs_of_loss() {
+    let (_server, [_, lamp, _]) = serve();
+    let page = full_report(&["--proto", "lamp", "--mode", "unidir", "--lamp-port", &lamp]);
+    assert!(page.contains("No loss in 120 packets") && !page.contains("in a row"), "{page}");
 }
 
 #[test]

@@ -290,8 +290,14 @@ impl Findings for Exact<'_> {
 
     fn intervals(&self) -> Vec<Interval> {
         let Some(length) = self.known.options.interval else { return Vec::new() };
-        let windows =
-            windows::of(&self.series, &self.came, self.gathered, self.known.session, self.known.counted.end, length);
+        let windows = windows::of(
+            &self.series,
+            &self.came,
+            self.gathered,
+            self.known.session,
+            self.known.counted.end,
+            length,
+        );
         let summary = |part: &Gathered, session: &Session, options: &Options| {
             let found = Exact::new(part, session, options, self.kind, clock(part, session), 0);
             assemble::summary(&found, self.kind, None, Notes::default())

@@ -127,11 +127,13 @@ impl Stream {
         let came = n.saturating_add(read.delayless);
         let end = accepted.max().map_or(0, |seq| u64::from(seq) + 1);
         let begin = accepted.runs().next().map_or(0, |run| run.start);
-        let numbers = end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
+        let numbers =
+            end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
         require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
         let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
         require(head, "first rows of another test")?;
-        let counted = came.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
+        let counted =
+            came.checked_add(read.copies.total).and_then(|c| c.checked_add(read.classifier.invalid));
         require(counted == Some(rows) && rows <= MOST_ROWS, "counts that do not add up")?;
         let kept = read.moments.is_possible(n)
             && read.sums.is_possible(n)

@@ -188,6 +188,7 @@ impl TwoWayAnalysis {
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
                 without_processing: found.delayless(),
+                answer_dscp: facts.answer_dscp,
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 far_report: facts.far_report,

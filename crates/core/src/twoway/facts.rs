@@ -19,6 +19,9 @@ pub struct TwoWay {
     /// Whether the far host reports the processing time of each answer in a packet of its own, which can get lost: an
     /// answer whose processing time did not come has no delay, see [`lacks_delay`](super::lacks_delay).
     pub processing_apart: bool,
+    /// The DSCP that the far host was asked to give its answers, where it is not that of the requests (STAMP's class of
+    /// service).
+    pub answer_dscp: Option<u8>,
     /// Loss, duplication and reordering by direction; `None` unless the far host's own count shows them.
     pub directions: Option<Directions>,
     /// Where each run of lost requests was lost, ascending; empty unless the far host's own count shows it.

@@ -35,6 +35,8 @@ pub struct TwoWayFigures {
     pub processing_max_ns: Option<i64>,
     /// Answers whose processing time did not come although the far host sends it: received, without a delay.
     pub without_processing: u64,
+    /// The DSCP that the far host was asked to give its answers; `None`: that of the requests, or none.
+    pub answer_dscp: Option<u8>,
     /// Datagrams received that are no measurement.
     pub not_answers: NotAnswers,
     /// Requests that this host could not send.

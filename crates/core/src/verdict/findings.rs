@@ -103,6 +103,8 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
         ),
         Some(LossPattern::Random) => "scattered like chance".to_owned(),
         Some(LossPattern::AntiClustered) => "more evenly spread than chance".to_owned(),
+        // The far host's count alone says nothing of runs.
+        _ if longest == 0 => return Some((level, format!("{percent:.2} % of packets were lost."))),
         _ => format!("at most {longest} in a row; too few to tell bursts from chance"),
     };
     Some((level, format!("{percent:.2} % of packets were lost, {pattern}.")))

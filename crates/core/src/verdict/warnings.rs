@@ -264,16 +264,18 @@ impl Notes {
                 ),
             );
         }
-        let asked = s.header.dscp;
+        let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
+        let asked = of_answers.unwrap_or(s.header.dscp);
         let seen: u64 = s.far_end.dscp.values().sum();
         let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
         // Answers to plain requests have the class that the far host gives them.
-        if kept < seen && (s.two_way.is_none() || asked != 0) {
+        if kept < seen && (s.two_way.is_none() || of_answers.is_some() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
             self.warn(
                 "dscp_changed",
                 format!(
-                    "sent with DSCP {asked}, but {} of {seen} packets arrived with another, mostly {}",
+                    "{} DSCP {asked}, but {} of {seen} packets arrived with another, mostly {}",
+                    if of_answers.is_some() { "answers were to have" } else { "sent with" },
                     seen - kept,
                     other.map_or(0, |(d, _)| *d)
                 ),

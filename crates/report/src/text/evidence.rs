@@ -351,14 +351,16 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
     page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
     let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
-    let asked = s.header.dscp;
+    let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
+    let (asked, how) = of_answers.map_or((s.header.dscp, "sent"), |dscp| (dscp, "asked for"));
     if !f.dscp.is_empty() {
         let as_sent = f.dscp.len() == 1 && f.dscp.contains_key(&asked);
         let seen = mixture(&f.dscp, |v| dscp(*v));
         page.item(&if as_sent {
-            format!("DSCP {seen}, as sent")
+            format!("DSCP {seen}, as {how}")
         } else {
-            format!("DSCP {seen}, sent as {}", dscp(asked))
+            let how = if of_answers.is_some() { "asked for" } else { "sent as" };
+            format!("DSCP {seen}, {how} {}", dscp(asked))
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {

@@ -17,6 +17,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("timeout", span(facts.timeout)),
         ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
+        ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
         ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
@@ -47,6 +48,7 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
             facts.processing_apart = value.trim() == "yes";
             Ok(())
         }
+        "answer_dscp" => number(value).map(|v| facts.answer_dscp = v),
         "directions" => optional(value, directions).map(|d| facts.directions = d),
         "losses" if value == "-" => {
             facts.losses.clear();
@@ -258,6 +260,7 @@ mod tests {
             timeout: Some(Span::seconds(2)),
             far_clock: true,
             processing_apart: true,
+            answer_dscp: Some(8),
             directions: Some(Directions {
                 stateful: true,
                 up_lost: 1,

@@ -102,6 +102,9 @@ fn losses_are_said_with_their_pattern() {
     for (pattern, text) in table {
         assert_eq!(of(pattern, vec![]), (Level::Poor, format!("5.00 % of packets were lost, {text}.")));
     }
+    // A far host that reports counts alone.
+    let counted = one(|s| (s.loss.ratio, s.counts.lost) = (Some(0.05), 50));
+    assert_eq!(counted.1, "5.00 % of packets were lost.");
     let random = Some(LossPattern::Random);
     assert!(of(random, vec![1]).1.ends_with("lost, in an outage, for the most part."));
     assert!(of(random, vec![1, 3]).1.ends_with("lost, in 4 outages, for the most part."));

@@ -273,6 +273,20 @@ fn another_class_or_a_mark_on_arrival_is_said() {
     assert_eq!(arrived(46, &[(0, 20)], true).len(), 1);
     assert_eq!(arrived(0, &[(8, 20)], false).len(), 1);
     assert!(arrived(0, &[(8, 20)], true).is_empty(), "answers to plain requests have a class of their own");
+    // Answers that were to have a class of their own.
+    let answers = |seen: u8| {
+        warnings(|s| {
+            s.header.dscp = 34;
+            s.far_end.dscp = [(seen, 20)].into();
+            s.two_way = Some(Box::new(TwoWayFigures { answer_dscp: Some(8), ..TwoWayFigures::default() }));
+        })
+    };
+    assert!(answers(8).is_empty());
+    let [changed] = answers(34).try_into().unwrap();
+    assert_eq!(
+        changed.text,
+        "answers were to have DSCP 8, but 20 of 20 packets arrived with another, mostly 34"
+    );
     let marked = |n: i64| codes(|s| s.far_end.ecn = [(3, n as u64)].into()) == ["congestion_marked"];
     assert_eq!(first(0..=5, marked), 1);
 }

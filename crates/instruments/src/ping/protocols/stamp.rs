@@ -199,6 +199,7 @@ impl Client for StampClient {
             test.plan.spec = spec;
         }
         let (mut found, sender) = test.datagrams(|_| sender)?;
+        found.facts().answer_dscp = self.class_of_service.map(Dscp::value);
         found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
         Ok(found)
     }
@@ -232,7 +233,7 @@ fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
     let lag = sender.lag();
     if lag.known > 0 {
         remarks.push(format!(
-            "answers left {} after the time they carry on average, {} at most",
+            "answers left {} after the time they carry on average, {} at most: round trips and the way back contain it",
             units::eng4(lag.sum.0 / lag.known as i64),
             units::eng4(lag.largest.0)
         ));

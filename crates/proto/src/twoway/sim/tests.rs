@@ -230,8 +230,7 @@ fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
     for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
         let down = Config { loss: lost, ..Config::default() };
         let client = lamp_client(lamp::Mode::PingLike, Some(FollowUp::Application));
-        let (mut out, truth) =
-            super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
+        let (mut out, truth) = super::run(client, plan.clone(), world(lamp_far(), Config::default(), down));
         let found = check(&plan, &mut out, &truth);
         let without = found.two_way.as_ref().unwrap().without_processing;
         assert_eq!((without, found.counts.lost, found.loss.ratio), (dropped, 0, Some(0.0)));
