@@ -3,7 +3,7 @@
 
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::access::Client;
+use jitlat_proto::access::ClientAddress;
 use jitlat_proto::jitlat::limits::Limits;
 use jitlat_proto::jitlat::session_table::{Claim, SessionId, SessionResults, SessionTable};
 use jitlat_proto::policy::{self, Ask, Gate, Grant, Meters, Policy, Quota, Refusal, Rules};
@@ -248,5 +248,5 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     check_rate(&served_all, total_rate);
     drop((table, grants));
     assert_eq!(SERVICES.map(|service| gate.held(service)), [Ask::default(); 3], "held by those who left");
-    assert_eq!(Client::of(address(1, 1)), Client::of(address(1, 2)));
+    assert_eq!(ClientAddress::of(address(1, 1)), ClientAddress::of(address(1, 2)));
 });

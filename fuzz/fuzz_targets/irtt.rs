@@ -38,7 +38,7 @@ struct World {
     server: Server,
     now: Tick,
     /// Of each client that has not used a session yet: bytes it sent without an answer.
-    credit: HashMap<access::Client, Option<usize>>,
+    credit: HashMap<access::ClientAddress, Option<usize>>,
 }
 
 impl World {
@@ -52,7 +52,7 @@ impl World {
         let arrival = Arrival { from, at: self.now.wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
         let reaction = self.server.handle(bytes, &arrival, self.now, &mut out);
-        let credit = self.credit.entry(access::Client::of(from.ip())).or_insert(Some(0));
+        let credit = self.credit.entry(access::ClientAddress::of(from.ip())).or_insert(Some(0));
         if reaction.is_ok() && bytes.get(3).is_some_and(|flags| flags & (flag::OPEN | flag::CLOSE) == 0) {
             // It knows a token: it receives what is sent to its address.
             assert!(out.len() <= bytes.len(), "an answer larger than its question");

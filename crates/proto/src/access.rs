@@ -6,15 +6,15 @@ use core::net::{IpAddr, SocketAddr};
 /// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4. Link-local
 /// addresses, which all have the same /64, are each a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Client(u128);
+pub struct ClientAddress(u128);
 
-impl Client {
+impl ClientAddress {
     /// The client that `address` belongs to.
-    pub fn of(address: IpAddr) -> Client {
+    pub fn of(address: IpAddr) -> ClientAddress {
         match address.to_canonical() {
-            IpAddr::V4(v4) => Client(v4.to_bits().into()),
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => Client(v6.to_bits()),
-            IpAddr::V6(v6) => Client(v6.to_bits() >> 64 << 64),
+            IpAddr::V4(v4) => ClientAddress(v4.to_bits().into()),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => ClientAddress(v6.to_bits()),
+            IpAddr::V6(v6) => ClientAddress(v6.to_bits() >> 64 << 64),
         }
     }
 }
@@ -37,8 +37,8 @@ pub(crate) fn answerable(source: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn client(address: &str) -> Client {
-        Client::of(address.parse().unwrap())
+    fn client(address: &str) -> ClientAddress {
+        ClientAddress::of(address.parse().unwrap())
     }
 
     #[test]

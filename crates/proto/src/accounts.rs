@@ -3,7 +3,7 @@
 //! They belong to one server and are shared by its threads without locks. Their memory is constant: clients that
 //! hash to the same account share its limits.
 
-use crate::access::Client;
+use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -32,16 +32,16 @@ impl Default for ClientLimits {
 /// Number of accounts.
 const ACCOUNTS: u64 = 4096;
 
-/// Limits packets and bytes of each [`Client`]: in every window of 100 ms a tenth of the rate and one packet more, and
-/// over longer times the rate. Time must not go back by more than moments.
+/// Limits packets and bytes of each [`ClientAddress`]: in every window of 100 ms a tenth of the rate and one packet more,
+/// and over longer times the rate. Time must not go back by more than moments.
 ///
 /// ```
 /// use jitlat_core::SteadyTime;
-/// use jitlat_proto::access::Client;
+/// use jitlat_proto::access::ClientAddress;
 /// use jitlat_proto::accounts::{ClientLimits, Accounts};
 ///
 /// let accounts = Accounts::new(ClientLimits { packets_per_second: 10, bytes_per_second: 1_000_000 }, 42);
-/// let client = Client::of("192.0.2.1".parse()?);
+/// let client = ClientAddress::of("192.0.2.1".parse()?);
 /// let at = |ms: i64| SteadyTime(ms * 1_000_000);
 /// assert_eq!(accounts.take(client, 100, at(0)), Ok(()));
 /// assert_eq!(accounts.take(client, 100, at(0)), Ok(()));
@@ -111,7 +111,7 @@ impl Accounts {
     ///
     /// # Errors
     /// It may not be served now, and nothing was counted: after how long it is worth another attempt.
-    pub fn take(&self, client: Client, bytes: usize, now: SteadyTime) -> Result<(), Span> {
+    pub fn take(&self, client: ClientAddress, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
         self.accounts[(hasher.finish() % ACCOUNTS) as usize].take(&self.rates, bytes, now)
@@ -254,8 +254,8 @@ mod tests {
         Accounts::new(ClientLimits { packets_per_second, bytes_per_second }, 42)
     }
 
-    fn client() -> Client {
-        Client::of("192.0.2.1".parse().unwrap())
+    fn client() -> ClientAddress {
+        ClientAddress::of("192.0.2.1".parse().unwrap())
     }
 
     fn takes(accounts: &Accounts, bytes: usize, at: i64) -> bool {
@@ -326,7 +326,7 @@ mod tests {
             let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
             let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
             // An account allows two at once: a client that finds both taken shares it with another.
-            let shared = v4.chain(v6).map(Client::of).filter(|c| {
+            let shared = v4.chain(v6).map(ClientAddress::of).filter(|c| {
                 let now = SteadyTime(1000 * MS);
                 accounts.take(*c, 1, now).and_then(|()| accounts.take(*c, 1, now)).is_err()
             });

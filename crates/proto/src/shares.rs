@@ -1,6 +1,6 @@
 //! [`ShareTable`]: a bounded table of sessions in which every client has a share.
 
-use crate::access::Client;
+use crate::access::ClientAddress;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::hash::Hash;
@@ -43,7 +43,7 @@ struct Links {
 #[derive(Clone, Debug)]
 struct Entry<K, V> {
     key: K,
-    client: Client,
+    client: ClientAddress,
     rank: Rank,
     links: [Links; 2],
     /// `None`: free.
@@ -67,7 +67,7 @@ pub(crate) struct ShareTable<K, V> {
     entries: Vec<Entry<K, V>>,
     free: Vec<u32>,
     orders: [Order; 2],
-    shares: HashMap<Client, Share>,
+    shares: HashMap<ClientAddress, Share>,
 }
 
 impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
@@ -86,7 +86,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     /// Bytes that an entry takes at most, with its key, its place in the orders and a client of its own.
     pub(crate) const fn bytes_per_entry() -> usize {
-        let index = size_of::<(K, u32)>() + size_of::<(Client, Share)>();
+        let index = size_of::<(K, u32)>() + size_of::<(ClientAddress, Share)>();
         // Tables grow by doubling, and the maps keep an eighth free.
         2 * (size_of::<Entry<K, V>>() + size_of::<u32>() + index + 2)
     }
@@ -115,7 +115,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     pub(crate) fn insert(
         &mut self,
         key: K,
-        client: Client,
+        client: ClientAddress,
         rank: Rank,
         value: V,
     ) -> Result<Option<(K, V)>, Full> {
@@ -215,8 +215,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn client(n: u8) -> Client {
-        Client::of([192, 0, 2, n].into())
+    fn client(n: u8) -> ClientAddress {
+        ClientAddress::of([192, 0, 2, n].into())
     }
 
     #[test]

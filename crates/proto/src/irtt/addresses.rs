@@ -2,7 +2,7 @@
 //! sent and got. An answer that opens a session is a few bytes longer than irtt's request for it: an address that may
 //! be forged gets it once its requests have had as many bytes.
 
-use crate::access::Client;
+use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,7 +15,7 @@ const PROVEN: Span = Span::seconds(600);
 
 #[derive(Clone, Copy, Debug)]
 struct Address {
-    client: Client,
+    client: ClientAddress,
     last: SteadyTime,
     /// Bytes received without an answer, not yet used.
     unanswered: usize,
@@ -35,7 +35,7 @@ impl Addresses {
         Addresses { known: vec![None; KNOWN].into(), seed }
     }
 
-    fn place(&mut self, client: Client) -> &mut Option<Address> {
+    fn place(&mut self, client: ClientAddress) -> &mut Option<Address> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
         &mut self.known[(hasher.finish() % KNOWN as u64) as usize]
@@ -44,7 +44,7 @@ impl Addresses {
     /// Whether a request of `received` bytes may have an answer of `answer` bytes, which then counts as sent.
     pub(super) fn may_answer(
         &mut self,
-        client: Client,
+        client: ClientAddress,
         received: usize,
         answer: usize,
         now: SteadyTime,
@@ -70,7 +70,7 @@ impl Addresses {
     }
 
     /// The client has sent a token that only who receives at its address can know.
-    pub(super) fn prove(&mut self, client: Client, now: SteadyTime) {
+    pub(super) fn prove(&mut self, client: ClientAddress, now: SteadyTime) {
         *self.place(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
     }
 }
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn client(k: u32) -> Client {
-        Client::of(core::net::Ipv4Addr::from_bits(k).into())
+    fn client(k: u32) -> ClientAddress {
+        ClientAddress::of(core::net::Ipv4Addr::from_bits(k).into())
     }
 
     fn at(s: i64) -> SteadyTime {

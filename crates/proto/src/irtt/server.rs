@@ -240,7 +240,7 @@ pub struct Server {
     opened: u64,
     started: SteadyTime,
     sessions: HashMap<u64, Session>,
-    per_client: HashMap<access::Client, usize>,
+    per_client: HashMap<access::ClientAddress, usize>,
     /// Sessions without requests, the oldest first; entries of other sessions are skipped.
     unused: VecDeque<u64>,
     opens: Accounts,
@@ -350,7 +350,7 @@ impl Server {
         if params.len() + TOKEN_LEN > packet.body.len() + OPEN_SURPLUS {
             return Err(Silence::Short);
         }
-        let client = access::Client::of(arrival.from.ip());
+        let client = access::ClientAddress::of(arrival.from.ip());
         if self.opens.take(client, 0, now.steady).is_err() {
             return Err(Silence::Limited);
         }
@@ -378,10 +378,10 @@ impl Server {
         now: Tick,
     ) -> Result<u64, Silence> {
         self.sweep(now.steady);
-        let client = access::Client::of(arrival.from.ip());
+        let client = access::ClientAddress::of(arrival.from.ip());
         if self.per_client.get(&client).copied().unwrap_or(0) >= self.rules.sessions_per_client {
             // Forged requests in its name must not lock a client out.
-            self.remove_unused(|s| access::Client::of(s.client.ip()) == client)?;
+            self.remove_unused(|s| access::ClientAddress::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
             self.remove_unused(|_| true).or_else(|_| self.remove_idle(client, now.steady))?;
@@ -422,10 +422,10 @@ impl Server {
     }
 
     /// Removes the session that has been idle longest, of those whose client holds more than `client`.
-    fn remove_idle(&mut self, client: access::Client, now: SteadyTime) -> Result<(), Silence> {
+    fn remove_idle(&mut self, client: access::ClientAddress, now: SteadyTime) -> Result<(), Silence> {
         let holds = |client| self.per_client.get(&client).copied().unwrap_or(0);
         let own = holds(client);
-        let may_go = |s: &Session| s.is_idle(now) && holds(access::Client::of(s.client.ip())) > own;
+        let may_go = |s: &Session| s.is_idle(now) && holds(access::ClientAddress::of(s.client.ip())) > own;
         let idle = self.sessions.iter().filter(|(_, s)| may_go(s));
         let longest = idle.min_by_key(|(_, s)| s.last).map(|(token, _)| *token);
         self.remove(longest.ok_or(Silence::Limited)?);
@@ -445,7 +445,7 @@ impl Server {
 
     fn remove(&mut self, token: u64) {
         let Some(session) = self.sessions.remove(&token) else { return };
-        let client = access::Client::of(session.client.ip());
+        let client = access::ClientAddress::of(session.client.ip());
         if let Some(count) = self.per_client.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
@@ -498,7 +498,7 @@ impl Server {
             let Params { duration, interval, .. } = session.params;
             let peer = rules.peer(session.key).map(str::to_owned);
             self.begun = Some(Begun { peer, duration, interval });
-            self.addresses.prove(access::Client::of(arrival.from.ip()), now.steady);
+            self.addresses.prove(access::ClientAddress::of(arrival.from.ip()), now.steady);
         }
         let first = *session.first.get_or_insert(now.steady);
         session.last = now.steady;

@@ -2,7 +2,7 @@
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Load};
-use crate::access::Client;
+use crate::access::ClientAddress;
 use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal, Scope};
 use core::fmt;
 use core::net::IpAddr;
@@ -125,7 +125,7 @@ pub struct SessionTable {
 
 #[derive(Debug)]
 struct Entry {
-    client: Client,
+    client: ClientAddress,
     memory: u64,
     grant: Grant,
     /// None once the test is over.
@@ -156,7 +156,7 @@ impl SessionTable {
     /// removed, oldest first; the gate removes those of clients that hold more.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), Refusal> {
         self.expire(now);
-        let client = Client::of(claim.client);
+        let client = ClientAddress::of(claim.client);
         self.check_rates(client, &claim)?;
         let grant = loop {
             match self.gate.admit(ONE_WAY, claim.client, Ask::session(claim.memory).proven(claim.proven), now)
@@ -172,7 +172,7 @@ impl SessionTable {
     }
 
     /// Limits hold for all streams of a client together, in each direction.
-    fn check_rates(&self, client: Client, claim: &Claim) -> Result<(), Refusal> {
+    fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), Refusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
         self.limits.check_together(own().map(|e| e.received).sum(), claim.received)?;
@@ -190,7 +190,7 @@ impl SessionTable {
         Ok(())
     }
 
-    fn drop_oldest(&mut self, client: Client) -> bool {
+    fn drop_oldest(&mut self, client: ClientAddress) -> bool {
         let own = self.sessions.iter().filter(|(_, e)| e.client == client);
         let kept = own.filter_map(|(id, e)| e.kept.as_ref().map(|(_, until)| (*until, *id)));
         kept.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())

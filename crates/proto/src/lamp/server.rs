@@ -3,7 +3,7 @@
 //! A client that has not proven to receive what is sent to its address ([`super::proof`]) is never sent more packets or
 //! bytes than it has sent in the same session, so that forged packets gain nothing.
 
-use crate::access::{Client, answerable};
+use crate::access::{ClientAddress, answerable};
 use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind};
 use crate::lamp::proof::{self, Prover};
 use crate::lamp::tally::Tally;
@@ -39,7 +39,7 @@ const BEFORE_UNIDIRECTIONAL: i64 = 96;
 pub struct ServerRules {
     /// Sessions at a time. The longest idle one makes room for another, those without proof first.
     pub sessions: usize,
-    /// Of these, sessions of one [`Client`].
+    /// Of these, sessions of one [`ClientAddress`].
     pub sessions_per_client: usize,
     /// The longest time between packets: a session silent for this long is removed, most are much sooner.
     pub idle: Span,
@@ -440,7 +440,7 @@ impl<R: Copy> Server<R> {
     fn insert(&mut self, name: Name, mut session: Session<R>) -> Result<(), Silence> {
         session.look = session.next_look(self.rules.idle).min(session.seen + SHORTEST_IDLE);
         let look = session.look;
-        let (client, rank) = (Client::of(name.0.ip()), session.credit.rank());
+        let (client, rank) = (ClientAddress::of(name.0.ip()), session.credit.rank());
         let replaced = self.sessions.insert(name, client, rank, session).map_err(|_| Silence::Limited)?;
         if let Some((name, replaced)) = replaced {
             self.agenda.remove(&(replaced.look, name));

@@ -3,7 +3,7 @@
 use super::proofs::WrongProofs;
 use super::wasted::WastedPlaces;
 use super::{Limit, Policy, Quota, Refusal, Scope, Service};
-use crate::access::Client;
+use crate::access::ClientAddress;
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
@@ -70,7 +70,7 @@ struct State {
 struct Held {
     number: u64,
     service: Service,
-    client: Client,
+    client: ClientAddress,
     ask: Ask,
     activity: Arc<Activity>,
 }
@@ -224,7 +224,7 @@ const RESOURCES: [Resource; 3] = [
 
 impl Scope {
     /// Whether what `client` has of `service` is counted together with `held`.
-    fn includes(self, held: &Held, service: Service, client: Client) -> bool {
+    fn includes(self, held: &Held, service: Service, client: ClientAddress) -> bool {
         (!self.is_of_a_service() || held.service == service)
             && (!self.is_of_a_client() || held.client == client)
     }
@@ -268,7 +268,7 @@ impl Gate {
     ) -> Result<Grant, Refusal> {
         let policy = self.policy();
         policy.admits(service, address)?;
-        let client = Client::of(address);
+        let client = ClientAddress::of(address);
         let mut state = self.state();
         state.now = state.now.max(Some(now));
         if let Some(wait) = state.proofs.wait(client, now).filter(|_| ask.connections > 0) {
@@ -282,7 +282,14 @@ impl Gate {
         Ok(self.grant(&mut state, service, client, ask, now))
     }
 
-    fn grant(&self, state: &mut State, service: Service, client: Client, ask: Ask, now: SteadyTime) -> Grant {
+    fn grant(
+        &self,
+        state: &mut State,
+        service: Service,
+        client: ClientAddress,
+        ask: Ask,
+        now: SteadyTime,
+    ) -> Grant {
         state.next += 1;
         let number = state.next;
         let activity = Arc::new(Activity::new(now, ask.proven));
@@ -314,7 +321,8 @@ impl Gate {
         let per_client = entries.min(sessions(of_client)).min(memory(of_client) / size);
         let ask = Ask { memory: entries * size, ..Ask::default() };
         // Of no client.
-        let grant = self.grant(&mut state, service, Client::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
+        let grant =
+            self.grant(&mut state, service, ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
         grant.set_busy();
         Table { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
@@ -322,12 +330,12 @@ impl Gate {
     /// `address` gave a wrong key: after a second one it has to wait before it may connect again. Returns whether that
     /// is worth a line in the log; repetitions are less and less.
     pub fn wrong_key(&self, address: IpAddr, now: SteadyTime) -> bool {
-        self.state().proofs.failed(Client::of(address), now)
+        self.state().proofs.failed(ClientAddress::of(address), now)
     }
 
     /// `address` gave the right key.
     pub fn right_key(&self, address: IpAddr) {
-        self.state().proofs.succeeded(Client::of(address));
+        self.state().proofs.succeeded(ClientAddress::of(address));
     }
 
     /// What is held of `service`.
@@ -344,7 +352,13 @@ impl Gate {
 }
 
 impl State {
-    fn check(&self, policy: &Policy, service: Service, client: Client, ask: Ask) -> Result<(), Reached> {
+    fn check(
+        &self,
+        policy: &Policy,
+        service: Service,
+        client: ClientAddress,
+        ask: Ask,
+    ) -> Result<(), Reached> {
         for scope in Scope::ALL {
             let quota = policy.quota(service, scope);
             for resource in &RESOURCES {
@@ -367,7 +381,7 @@ impl State {
         &mut self,
         reached: &Reached,
         service: Service,
-        (client, proven): (Client, bool),
+        (client, proven): (ClientAddress, bool),
         now: SteadyTime,
     ) -> bool {
         let Reached { scope, resource, .. } = reached;
@@ -378,7 +392,7 @@ impl State {
             if scope.includes(held, service, client) { (resource.asked)(&held.ask) } else { 0 }
         };
         // Of each client: how much, and in how many pieces.
-        let mut holds: HashMap<Client, (u64, u64)> = HashMap::new();
+        let mut holds: HashMap<ClientAddress, (u64, u64)> = HashMap::new();
         for (held, amount) in self.granted.iter().map(|held| (held, of(held))).filter(|(_, n)| *n > 0) {
             let (sum, count) = holds.entry(held.client).or_default();
             (*sum, *count) = (sum.saturating_add(amount), *count + 1);

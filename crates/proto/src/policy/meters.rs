@@ -1,7 +1,7 @@
 //! [`Meters`]: the rates of a service's answers against all quotas.
 
 use super::{Policy, Quota, Scope, Service};
-use crate::access::Client;
+use crate::access::ClientAddress;
 use crate::accounts::{Accounts, ClientLimits};
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
@@ -67,7 +67,7 @@ impl Meters {
     /// # Errors
     /// A limit is reached: after how long to try again. What was refused may count against other limits.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
-        let (client, everyone) = (Client::of(peer), Client::of(Ipv4Addr::UNSPECIFIED.into()));
+        let (client, everyone) = (ClientAddress::of(peer), ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()));
         self.all.client.take(client, bytes, now)?;
         let accounts =
             [(&self.client, client), (&self.total, everyone), (&self.all.total, everyone)].into_iter();

@@ -1,6 +1,6 @@
 //! [`WrongProofs`]: clients that gave wrong keys wait, longer each time.
 
-use crate::access::Client;
+use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const LONGEST: Span = Span::seconds(64);
 
 /// Who gave wrong keys of late.
 #[derive(Debug, Default)]
-pub(super) struct WrongProofs(HashMap<Client, Penalty>);
+pub(super) struct WrongProofs(HashMap<ClientAddress, Penalty>);
 
 #[derive(Clone, Copy, Debug)]
 struct Penalty {
@@ -23,12 +23,12 @@ struct Penalty {
 
 impl WrongProofs {
     /// How long `client` has still to wait; `None`: not at all.
-    pub(super) fn wait(&self, client: Client, now: SteadyTime) -> Option<Span> {
+    pub(super) fn wait(&self, client: ClientAddress, now: SteadyTime) -> Option<Span> {
         self.0.get(&client).map(|p| p.until - now).filter(|left| left.0 > 0)
     }
 
     /// `client` gave a wrong key. Returns whether it is worth a line in the log: the first, second, fourth, eighth, …
-    pub(super) fn failed(&mut self, client: Client, now: SteadyTime) -> bool {
+    pub(super) fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
         // What is over for as long as the longest wait is forgotten.
         self.0.retain(|_, p| now - p.until < LONGEST);
         if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
@@ -47,7 +47,7 @@ impl WrongProofs {
     }
 
     /// `client` gave the right key.
-    pub(super) fn succeeded(&mut self, client: Client) {
+    pub(super) fn succeeded(&mut self, client: ClientAddress) {
         self.0.remove(&client);
     }
 }

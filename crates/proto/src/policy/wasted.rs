@@ -1,6 +1,6 @@
 //! [`WastedPlaces`]: clients that did not use what they were granted.
 
-use crate::access::Client;
+use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ const MEMORY: Span = Span::seconds(60);
 
 /// Who had a place of late that was never used: it had to make room, or was a session and was given back.
 #[derive(Debug, Default)]
-pub(super) struct WastedPlaces(HashMap<Client, SteadyTime>);
+pub(super) struct WastedPlaces(HashMap<ClientAddress, SteadyTime>);
 
 impl WastedPlaces {
     /// `client` did not use its place.
-    pub(super) fn add(&mut self, client: Client, now: SteadyTime) {
+    pub(super) fn add(&mut self, client: ClientAddress, now: SteadyTime) {
         if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
             self.0.retain(|_, at| now - *at < MEMORY);
             if self.0.len() >= CLIENTS {
@@ -27,7 +27,7 @@ impl WastedPlaces {
     }
 
     /// Whether `client` wasted a place of late.
-    pub(super) fn has(&self, client: Client, now: SteadyTime) -> bool {
+    pub(super) fn has(&self, client: ClientAddress, now: SteadyTime) -> bool {
         self.0.get(&client).is_some_and(|at| now - *at < MEMORY)
     }
 }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_latest_of_bounded_many_are_remembered_for_a_minute() {
-        let client = |n: u32| Client::of(core::net::Ipv4Addr::from_bits(n).into());
+        let client = |n: u32| ClientAddress::of(core::net::Ipv4Addr::from_bits(n).into());
         let at = |n: u32| SteadyTime(i64::from(n) * 1_000_000);
         let mut wasted = WastedPlaces::default();
         let many = 2 * CLIENTS as u32;

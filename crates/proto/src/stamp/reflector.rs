@@ -1,7 +1,7 @@
 //! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
 //! memory.
 
-use crate::access::{Client, answerable};
+use crate::access::{ClientAddress, answerable};
 use crate::machine::Tick;
 use crate::shares::{Rank, ShareTable};
 use crate::stamp::auth::Key;
@@ -25,7 +25,7 @@ pub struct Rules {
     pub keys: Vec<(Prefix, Key)>,
     /// Sessions to count answers for; 0 = stateless. The longest idle one makes room for another.
     pub sessions: usize,
-    /// Of these, sessions of one [`Client`].
+    /// Of these, sessions of one [`ClientAddress`].
     pub sessions_per_client: usize,
     /// A session silent for this long is forgotten.
     pub idle: Span,
@@ -338,7 +338,7 @@ fn session<'a>(
         return None;
     }
     if sessions.get_mut(&name).is_none() {
-        let client = Client::of(name.0.ip());
+        let client = ClientAddress::of(name.0.ip());
         // Without a proof of the address, all are of one rank: there is always room.
         sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
     }
