@@ -3,12 +3,13 @@
 //!
 //! Slow: `just patches`, and `.ci/run`.
 
+#[path = "listening/mod.rs"]
+mod listening;
 #[path = "network/mod.rs"]
 mod network;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -81,9 +82,7 @@ impl Copy {
             .args(ports.split_whitespace())
             .stdout(Stdio::piped());
         let mut child = serve.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let listens = |line: &String| line.contains(": listening on ") || line.contains(": answering ");
-        let listening = lines.filter(listens).take(only.split(',').count()).collect();
+        let listening = listening::wait_until_listening(&mut child, only.split(',').count());
         Server { child, host, listening }
     }
 }

@@ -1,10 +1,11 @@
 //! docs/seeds.md: runs every row's command; its output must contain the phrases of the row.
 
+#[path = "listening/mod.rs"]
+mod listening;
 #[path = "network/mod.rs"]
 mod network;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,12 +46,8 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let server = Server(child);
-        assert!(output.any(|l| l.contains("listening")), "the server does not listen");
-        // Reads the rest of its output, so that it never blocks.
-        std::thread::spawn(move || output.for_each(drop));
-        server
+        listening::wait_until_listening(&mut child, 1);
+        Server(child)
     }
 }
 

@@ -1,6 +1,8 @@
 //! `jitlat serve` for a test, at ports of the system's choice.
 
-use std::io::{BufRead, BufReader};
+#[path = "../listening/mod.rs"]
+mod listening;
+
 use std::process::{Child, Command, Stdio};
 
 /// Servers that end with the test.
@@ -18,13 +20,8 @@ impl Server {
             command.args([&format!("--{protocol}-port"), "0"]);
         }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut server = Server { child, listening: Vec::new() };
-        let listens = |line: &String| line.contains(": listening on ") || line.contains(": answering ");
-        server.listening.extend(lines.by_ref().filter(listens).take(only.split(',').count()));
-        // Whatever else it says has a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        server
+        let listening = listening::wait_until_listening(&mut child, only.split(',').count());
+        Server { child, listening }
     }
 
     /// The port of the k-th protocol that was named.
