@@ -7,6 +7,7 @@
 use super::{Record, Way};
 use crate::clock::ClockProbe;
 use crate::time::{Span, WallTime};
+use core::cmp::Ordering;
 use serde::Serialize;
 
 /// Most vertices of a hull.
@@ -16,23 +17,18 @@ const MAX_POINTS: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 struct Hull {
     points: Vec<(i64, i64)>,
-    last: Option<i64>,
 }
 
 impl Hull {
     fn push(&mut self, t: i64, y: i64) {
-        match self.points.last_mut() {
-            Some(p) if p.0 == t => {
-                if y >= p.1 {
-                    return;
-                }
-                self.points.pop();
-            }
+        match self.points.last().map(|p| (t.cmp(&p.0), y.cmp(&p.1))) {
             // Reordered at the source: the hull needs ascending times.
-            Some(_) if self.last.is_some_and(|l| t < l) => return,
-            _ => {}
+            Some((Ordering::Less, _)) | Some((Ordering::Equal, Ordering::Equal | Ordering::Greater)) => {
+                return;
+            }
+            Some((Ordering::Equal, Ordering::Less)) => drop(self.points.pop()),
+            Some((Ordering::Greater, _)) | None => {}
         }
-        self.last = Some(t);
         while let [.., a, b] = self.points[..] {
             let cross = difference(b.0, a.0) * difference(y, a.1) - difference(b.1, a.1) * difference(t, a.0);
             if cross > 0 {
@@ -201,6 +197,8 @@ mod tests {
             let d = clocks(ppm, offset, |_| 0);
             assert!((d.skew_ppm.unwrap() - ppm as f64).abs() < 0.1, "{d:?}");
             let truth = offset as f64 + 30.0 * ppm as f64 * 1000.0; // in the middle, after 30 s
+            let half_the_asymmetry = 2e6;
+            assert!((d.offset_ns.unwrap() - truth - half_the_asymmetry).abs() < 0.1e6, "{d:?} {truth}");
             assert!(
                 (d.offset_ns.unwrap() - truth).abs() <= d.offset_bound_ns.unwrap() + 1.0,
                 "{d:?} {truth}"
@@ -239,5 +237,58 @@ mod tests {
     #[test]
     fn too_little_is_not_a_figure() {
         assert_eq!(Clocks::default().difference(), ClockDifference::default());
+        // A packet each way, at one time.
+        let mut c = Clocks::default();
+        for way in Way::BOTH {
+            c.push(&Record { way, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
+        }
+        assert_eq!(c.difference(), ClockDifference::default());
+    }
+
+    fn hull(points: &[(i64, i64)]) -> Vec<(i64, i64)> {
+        let mut h = Hull::default();
+        points.iter().for_each(|p| h.push(p.0, p.1));
+        h.points
+    }
+
+    #[test]
+    fn a_hull_is_below_all_points_and_convex() {
+        assert_eq!(hull(&[(0, 5), (10, 1), (20, 4), (30, 3)]), [(0, 5), (10, 1), (30, 3)]);
+        assert_eq!(hull(&[(0, 3), (10, 3), (20, 3)]), [(0, 3), (20, 3)], "what lies on a line is no corner");
+        assert_eq!(hull(&[(0, 5), (0, 7), (0, 5)]), [(0, 5)], "the least of one time");
+        assert_eq!(hull(&[(0, 5), (10, 9), (10, 2)]), [(0, 5), (10, 2)]);
+        assert_eq!(hull(&[(0, 5), (10, 2), (9, 0), (10, 3)]), [(0, 5), (10, 2)], "time does not go back");
+    }
+
+    #[test]
+    fn a_hull_of_too_many_corners_keeps_every_second_one() {
+        let mut h = Hull::default();
+        for t in 0..=MAX_POINTS as i64 {
+            h.push(t, t * t);
+        }
+        let first: Vec<_> = h.points.iter().take(3).map(|p| p.0).collect();
+        assert_eq!((h.points.len(), first), (MAX_POINTS / 2 + 1, vec![0, 2, 4]));
+        assert_eq!(h.points.last().map(|p| p.0), Some(MAX_POINTS as i64));
+    }
+
+    #[test]
+    fn a_probe_would_have_shown_the_difference() {
+        assert_eq!((middle(10, 30), middle(-30, 10), middle(i64::MIN, i64::MAX - 1)), (20, -10, -1));
+        let d = ClockDifference {
+            offset_ns: Some(1000.0),
+            offset_bound_ns: Some(500.0),
+            skew_ppm: Some(10.0),
+            at: Some(WallTime(0)),
+            ..ClockDifference::default()
+        };
+        // A second later the monitor's clock is 10 us further ahead.
+        let there = WallTime(SECOND - 500 + 1000 + 10_000);
+        let shown = ClockProbe {
+            sent: WallTime(SECOND - 1000),
+            arrived: there,
+            answered: there,
+            returned: WallTime(SECOND),
+        };
+        assert_eq!(d.probe(WallTime(SECOND)), Some(shown));
     }
 }

@@ -100,7 +100,7 @@ impl Levels {
             // A true spacing also appears as a difference of neighbours; a harmonic or a shift between two bands does
             // not.
             let level = spacing(&values, low, high)
-                .filter(|b| b.significant() && near(&moves, b.spacing) >= (moves.len() / 25).max(5))
+                .filter(|b| b.significant() && recurs(&moves, b.spacing))
                 .map(|b| Level::new(b.spacing, b.strength, Some(b.p_adjusted)));
             if let Some(l) = level {
                 found.push(l);
@@ -108,17 +108,27 @@ impl Levels {
             high = low;
         }
         if let Some(pitch) = commonest(&moves)
-            && !found.iter().any(|f| (f.spacing_ns / pitch.spacing_ns - 1.0).abs() < 0.05)
+            && !found.iter().any(|f| is_same(f.spacing_ns, pitch.spacing_ns))
         {
             found.push(pitch);
         }
         found.sort_by(|a, b| b.spacing_ns.total_cmp(&a.spacing_ns));
-        found.dedup_by(|b, a| (a.spacing_ns / b.spacing_ns - 1.0).abs() < 0.05);
+        found.dedup_by(|b, a| is_same(a.spacing_ns, b.spacing_ns));
         for i in 1..found.len() {
             found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
         }
         found
     }
+}
+
+/// Whether two spacings differ by less than 5 %.
+fn is_same(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.05
+}
+
+/// Whether enough of the ascending `moves` are of `q`: one in 25, and five.
+fn recurs(moves: &[f64], q: f64) -> bool {
+    near(moves, q) >= (moves.len() / 25).max(5)
 }
 
 /// How many of the ascending `moves` are within 3 % of `q`.
@@ -187,7 +197,7 @@ impl Level {
     /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
     pub fn explain(&mut self, link: &Link, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
-            if model.0 > 0 && (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
+            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
                 self.explained.push(what);
             }
         };
@@ -332,6 +342,11 @@ mod tests {
             (10.0, 0.2, true, None)
         );
         assert_eq!((of(9, 0), of(10, 41), of(0, 0)), (None, None, None));
+        assert_eq!(of(11, 44).map(|l| l.strength), Some(0.2));
+        let nine = [[100.0; 9].as_slice(), &[103.0]].concat();
+        assert_eq!(commonest(&nine).map(|l| l.strength), Some(1.0), "within 3 %");
+        let two = [[10.0; 10], [20.0; 10]].concat();
+        assert_eq!(commonest(&two).map(|l| l.spacing_ns), Some(10.0), "the smaller of two");
     }
 
     #[test]
@@ -360,5 +375,43 @@ mod tests {
         assert!(levels.fine);
         levels.push(1000);
         assert!(levels.fine, "one fraction of a microsecond is enough");
+    }
+
+    #[test]
+    fn a_spacing_is_one_that_recurs_among_the_moves() {
+        let moves = |of_it: usize, all: usize| [vec![100.0; of_it], vec![1000.0; all - of_it]].concat();
+        assert!(recurs(&moves(10, 250), 100.0) && !recurs(&moves(9, 250), 100.0));
+        assert!(recurs(&moves(5, 50), 100.0) && !recurs(&moves(4, 50), 100.0));
+        assert!(is_same(104.0, 100.0) && is_same(96.0, 100.0));
+        assert!(!is_same(106.0, 100.0) && !is_same(94.0, 100.0));
+    }
+
+    #[test]
+    fn two_levels_are_a_step_and_no_bands() {
+        // A delay that is now 50 ms, now 150 ms: every move is of 100 ms.
+        let mut l = Levels::default();
+        (0..400i64)
+            .for_each(|k| l.push((if k * k % 7 < 3 { 50_000_000 } else { 150_000_000 }) + k % 5 * 1000));
+        let found = l.find();
+        assert!(
+            found.len() == 1 && found[0].of_differences && is_same(found[0].spacing_ns, 100e6),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn bands_that_the_steps_show_as_well_are_found_once() {
+        // Up or down by one of ten bands, 10 ms apart.
+        let mut l = Levels::default();
+        let (mut state, mut band) = (12_345u64, 5i64);
+        for _ in 0..2000 {
+            state = state * 48_271 % 2_147_483_647;
+            let up = band == 0 || band < 9 && state & 1024 == 0;
+            band += if up { 1 } else { -1 };
+            l.push(50_000_000 + band * 10_000_000 + (state % 1000) as i64 * 100);
+        }
+        let found = l.find();
+        let of_bands: Vec<_> = found.iter().filter(|f| is_same(f.spacing_ns, 10e6)).collect();
+        assert!(of_bands.len() == 1 && !of_bands[0].of_differences, "{found:?}");
     }
 }

@@ -215,3 +215,33 @@ fn after_labels(data: &[u8], mut at: usize) -> Found {
     }
     Err(Skip::Malformed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ethernet(rest: &[u8]) -> Found {
+        find_network_layer(LinkType::ETHERNET, &[&[0; ETHERNET_ADDRESSES][..], rest].concat())
+    }
+
+    #[test]
+    fn what_follows_a_length_is_ip_if_a_snap_header_says_so() {
+        let snap = [0, 28, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0x45];
+        assert_eq!(ethernet(&snap), Ok((Network::V4, ETHERNET_HEADER + 8)));
+        // Spanning tree (LLC 42 42 03), whatever its bytes.
+        let spanning_tree = [0, 28, 0x42, 0x42, 3, 0, 0, 0, 8, 0, 0x45];
+        assert_eq!(ethernet(&spanning_tree), Err(Skip::NotIp));
+    }
+
+    #[test]
+    fn behind_labels_a_first_nibble_of_zero_is_a_control_word() {
+        let labelled = |first: u8| {
+            let pseudowire = [[first, 0, 0, 1].as_slice(), &[0; ETHERNET_ADDRESSES], &[8, 0, 0x45]].concat();
+            ethernet(&[&[0x88, 0x47, 0, 0, 0x11, 64][..], &pseudowire].concat())
+        };
+        let behind = ETHERNET_HEADER + MPLS_LABEL;
+        assert_eq!(labelled(0x60), Ok((Network::ByVersion, behind)));
+        assert_eq!(labelled(0x45), Ok((Network::ByVersion, behind)));
+        assert_eq!(labelled(0x0f), Ok((Network::V4, behind + CONTROL_WORD + ETHERNET_HEADER)));
+    }
+}

@@ -148,6 +148,7 @@ mod tests {
             (400_000, 50_000, 350_000)
         );
         assert_eq!(p.middle(), WallTime(1_200_000_000));
+        assert_eq!(p.middle_at_monitor(), WallTime(101_225_000_000));
         assert_eq!(p.delay_out() + p.delay_in(), p.rtt());
     }
 
@@ -164,6 +165,7 @@ mod tests {
         assert_eq!(pairs(&[(Out, 3), (Out, 5), (In, 5), (In, 6)]), [(3, 5), (5, 6)]);
         assert_eq!(pairs(&[(Out, 3), (Out, 5), (Out, 5), (In, 5), (In, 6)]), [(3, 5), (5, 6)]);
         assert_eq!(pairs(&[(In, 5), (Out, 5), (In, 6)]), [(5, 6)]);
+        assert_eq!(pairs(&[(Out, 3), (Out, 5), (In, 3)]), [], "out of order");
     }
 
     /// The loop of the reference description, literally.

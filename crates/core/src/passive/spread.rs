@@ -141,4 +141,18 @@ mod tests {
             assert_eq!((f.count, f.min, f.max), (n as u64, -200_000, (n - 1) * 1000 - 200_000));
         }
     }
+
+    #[test]
+    fn how_many_values_are_exact_depends_on_what_it_is_for() {
+        for (mut s, exact) in [(Spread::of_flow(), 256), (Spread::of_size(), 1024)] {
+            let value = |k: i64| 1_000_000 + k * 1003;
+            (0..exact).for_each(|k| s.push(value(k)));
+            assert_eq!(s.percentiles(2), [0, exact / 2 - 1, exact - 1].map(value));
+            // One more, and there are buckets; the extremes stay exact.
+            s.push(value(exact));
+            let [least, median, most] = s.percentiles(2)[..] else { panic!() };
+            assert_eq!((least, most), (value(0), value(exact)));
+            assert!(median > value(exact / 2), "{median}");
+        }
+    }
 }

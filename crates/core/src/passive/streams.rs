@@ -13,7 +13,7 @@ use super::{Point, TimeQueue, Way};
 use crate::record::{Moment, PacketRecord};
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
-use crate::time::{SECOND, Source, Span, Stamp, WallTime};
+use crate::time::{Source, Span, Stamp, WallTime};
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
@@ -172,14 +172,16 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
         Way::Out => Direction::Up,
         Way::In => Direction::Down,
     };
-    let century = i64::MAX / 4 / i64::from(MAX_PACKETS);
+    let packets = sent.clamp(1, MAX_PACKETS.into());
+    // All of them together: 73 years.
+    let longest = i64::MAX / 4 / packets as i64;
     let spec = TestSpec::new(
         direction,
         // Whatever the protocol, every packet counts on its own: loss and order are visible.
         Transport::Udp,
-        sent.clamp(1, MAX_PACKETS.into()),
+        packets,
         length.clamp(12, MAX_PAYLOAD.into()),
-        Span(period.0.clamp(1, century.max(SECOND))),
+        Span(period.0.clamp(1, longest)),
         Schedule::Periodic,
     );
     let mut session = Session::new(spec.unwrap_or_default());
@@ -246,6 +248,7 @@ impl<S: StreamSink> MatchObserver for Streams<S> {
 mod tests {
     use super::*;
     use crate::passive::{Matcher, Sighting};
+    use crate::time::SECOND;
 
     #[derive(Default)]
     struct Kept(Vec<(Way, i64, i64)>);
@@ -290,7 +293,12 @@ mod tests {
     fn a_fate_that_stays_open_is_unknown_in_the_end() {
         let mut s = Streams::new(Kept::default());
         let n = WAITING as u64 + 10;
-        (1..=n).for_each(|seq| s.arrived(seq, out(seq as i64), false));
+        for seq in 1..=n {
+            s.arrived(seq, out(seq as i64), false);
+            if seq == WAITING as u64 {
+                assert_eq!((s.sink.0.len(), s.ways[0].waiting.len()), (0, WAITING), "there is still room");
+            }
+        }
         assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
         // It arrives late: without a number, it is no arrival.
         s.arrived(0, out(n as i64 + 1), false);
@@ -377,5 +385,76 @@ mod tests {
             "{:?}",
             down.clock
         );
+    }
+
+    #[test]
+    fn a_copy_has_the_number_of_its_packet() {
+        let mut s = Streams::new(Kept::default());
+        [0, 1, 2].iter().for_each(|seq| s.arrived(*seq, out(*seq as i64), false));
+        s.void(Way::Out, 3);
+        s.void(Way::Out, 4);
+        s.arrived(5, out(5), false);
+        s.arrived(1, out(6), true);
+        s.arrived(5, out(7), true);
+        let numbers: Vec<_> = s.sink.0.iter().map(|k| k.1).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 1, 3]);
+    }
+
+    #[test]
+    fn copies_are_numbered_a_million_packets_back() {
+        let mut n = WayNumbers::default();
+        n.settle(0, Fate::Void);
+        n.base = MEMORY - 1;
+        n.settle(MEMORY - 1, Fate::Counts);
+        assert_eq!(
+            (n.base, n.recent.len(), n.is_void(0, true), n.is_void(1, true)),
+            (MEMORY, 1, true, false)
+        );
+        n.settle(MEMORY, Fate::Counts);
+        assert_eq!((n.base, n.recent.len()), (MEMORY + 1, 0), "forgotten");
+        assert!(n.is_void(0, true) && !n.is_void(1, true) && n.is_void(1, false));
+    }
+
+    #[test]
+    fn a_session_is_of_what_was_seen() {
+        let mut s = Streams::new(Kept::default());
+        let alone = |n: u8| vec![Prefix::from(IpAddr::from([10, 0, 0, n]))];
+        let sides = [
+            Sides { reference: alone(1), monitor: alone(2) },
+            Sides { reference: alone(3), monitor: alone(4) },
+        ];
+        // A packet in 10 s, of 100, 200, 300 and 400 bytes, each a millisecond under way; the monitor's clock is 2 s ahead.
+        for k in 0..4u64 {
+            let sent = 5 * SECOND + k as i64 * 10 * SECOND;
+            let arrived = WallTime(sent - 2 * SECOND + 1_000_000);
+            let record = Record {
+                way: Way::In,
+                reference: arrived,
+                monitor: WallTime(sent),
+                length: 100 * (k as u32 + 1),
+                flow: 0,
+            };
+            s.arrived(k, record, false);
+        }
+        let clocks = ClockDifference {
+            offset_ns: Some(2e9),
+            offset_bound_ns: Some(1e6),
+            at: Some(WallTime(0)),
+            ..ClockDifference::default()
+        };
+        let session = s.session(Way::In, &sides, &clocks);
+        let spec = &session.spec;
+        assert_eq!((spec.packets(), spec.payload(), spec.period()), (4, 250, Span::seconds(10)));
+        assert_eq!(session.created, Some(WallTime(5 * SECOND)));
+        // Each end as it sees itself.
+        assert_eq!((session.src, session.dst), (Some([10, 0, 0, 4].into()), Some([10, 0, 0, 1].into())));
+        // Before the first and with the last packet, on the reference clock.
+        let returned: Vec<_> = session.probes.iter().map(|p| p.returned.0).collect();
+        assert_eq!(returned, [3 * SECOND - 1, 33 * SECOND]);
+        assert!(session.probes.iter().all(|p| p.arrived == p.returned - Span::millis(1) + Span::seconds(2)));
+        // Of several addresses at an end none is its own.
+        let mut several = sides;
+        several[0].reference.extend(alone(9));
+        assert_eq!(s.session(Way::In, &several, &clocks).dst, None);
     }
 }

@@ -61,8 +61,9 @@ impl Prefix {
         let length = self.mask.leading_ones() as u8;
         let first = Ipv6Addr::from_bits(self.network);
         match first.to_ipv4_mapped() {
-            Some(v4) if length >= 96 => (v4.into(), length - 96),
-            _ => (first.into(), length),
+            // Its network has those 96 bits, and so has its mask.
+            Some(v4) => (v4.into(), length.saturating_sub(96)),
+            None => (first.into(), length),
         }
     }
 
@@ -398,7 +399,15 @@ mod tests {
         let (mut r, mut m) = pair(300, 100, -5_000_000);
         r.retain(|g| g.src == A);
         m.retain(|g| g.src == A);
-        assert!(survey(&r, &m, None).unwrap().direction_assumed);
+        // The clocks decide what nothing else does.
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (true, &vec![B.into()]));
+        let (later_r, mut later_m) = (r.clone(), m.clone());
+        later_m.iter_mut().for_each(|g| g.at = g.at + Span(5_000_000));
+        assert_eq!(survey(&later_r, &later_m, None).unwrap().sides[0].reference, [A.into()]);
+        m.iter_mut().for_each(|g| g.ttl = 65);
+        let back = survey(&later_r, &m, None).unwrap();
+        assert_eq!((back.direction_assumed, &back.sides[0].reference), (false, &vec![B.into()]));
         m.iter_mut().for_each(|g| g.ttl = 63);
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (false, &vec![A.into()]));
@@ -485,5 +494,75 @@ mod tests {
         assert_eq!((plan.sides, plan.direction_assumed), ([asked.clone(), asked], false));
         let elsewhere = Sides { reference: vec![N.into()], monitor: vec![A.into()] };
         assert!(matches!(survey(&r, &m, Some(&elsewhere)), Err(NoPlan::OtherAddresses(_))));
+    }
+
+    #[test]
+    fn one_packet_that_took_another_time_decides_nothing() {
+        let (r, mut m) = pair(300, 100, 0);
+        let outs: Vec<usize> = (0..m.len()).filter(|k| m[*k].src == A).collect();
+        // Once much later, and once (by a clock that was set) much earlier.
+        m[outs[10]].at = m[outs[10]].at + Span(500_000);
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.offset.0, &plan.sides[0].reference), (100, &vec![A.into()]));
+        m[outs[20]].at = m[outs[20]].at - Span(400_000);
+        assert_eq!(survey(&r, &m, None).unwrap().sides[0].reference, [A.into()]);
+    }
+
+    #[test]
+    fn most_names_must_match_with_the_identification() {
+        let rewritten = |n: usize| {
+            let (r, mut m) = pair(300, 100, 0);
+            m.iter_mut().take(n).for_each(|g| [0, 2].iter().for_each(|k| g.names[*k] ^= 0xffff));
+            let plan = survey(&r, &m, None).unwrap();
+            (plan.common, plan.fields == Fields::ALL)
+        };
+        assert_eq!((rewritten(50), rewritten(51)), ((50, true), (100, false)));
+    }
+
+    #[test]
+    fn addresses_may_be_asked_for_as_either_point_sees_them() {
+        let (r, mut m) = pair(300, 100, 7);
+        for g in &mut m {
+            [&mut g.src, &mut g.dst].into_iter().filter(|a| **a == A).for_each(|a| *a = N);
+        }
+        for near in [A, N] {
+            let asked = Sides { reference: vec![near.into()], monitor: vec![B.into()] };
+            assert_eq!(survey(&r, &m, Some(&asked)).map(|p| p.common), Ok(100), "{near}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_repeats_at_either_point_is_not_used() {
+        let (r, m) = pair(300, 100, 7);
+        let again = |list: &[PacketPreview], after: i64| -> Vec<PacketPreview> {
+            list.iter().flat_map(|g| [*g, PacketPreview { at: g.at + Span(after), ..*g }]).collect()
+        };
+        for after in [TWICE, -TWICE] {
+            assert_eq!(survey(&again(&r, after), &m, None).map(|p| p.common), Ok(100));
+        }
+        assert_eq!(survey(&again(&r, TWICE + 1), &m, None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&r, &again(&m, TWICE + 1), None), Err(NoPlan::NothingCommon));
+    }
+
+    #[test]
+    fn an_address_is_at_the_end_where_most_of_its_packets_put_it() {
+        let address = |n: u16| IpAddr::from([10, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
+        let of = |ends: &[(IpAddr, IpAddr)]| {
+            let previews: Vec<_> = ends.iter().map(|(a, b)| preview(0, *a, *b, 0)).collect();
+            let found: Vec<Found<'_>> = previews.iter().map(|p| (p, p)).collect();
+            sides(&found, &vec![Way::Out; found.len()], |f| f.0)
+        };
+        // N passes on what A sends.
+        assert_eq!(of(&[(A, N), (N, B)]), Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+        // Of more addresses than are used, those of most packets.
+        let many = 1..=MAX_ADDRESSES as u16 + 1;
+        let rare = address(7);
+        let twice = |n: u16| if address(n) == rare { 1 } else { 2 };
+        let from: Vec<_> = many.clone().flat_map(|n| vec![(address(n), B); twice(n)]).collect();
+        let to: Vec<_> = many.flat_map(|n| vec![(A, address(n)); twice(n)]).collect();
+        let (senders, receivers) = (of(&from).reference, of(&to).monitor);
+        for list in [senders, receivers] {
+            assert!(list.len() == MAX_ADDRESSES && !list.contains(&rare.into()));
+        }
     }
 }

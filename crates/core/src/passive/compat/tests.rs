@@ -132,3 +132,20 @@ fn a_pair_is_the_last_out_before_an_in() {
     assert_eq!(pairs(&[(Out, 3), (In, 3), (Out, 4), (In, 5), (Out, 6)]), [(4, 5)]);
     assert_eq!(pairs(&[(Out, 1), (In, 2), (In, 3), (Out, 4), (In, 5), (Out, 6)]), [(1, 2), (4, 5)]);
 }
+
+#[test]
+fn what_is_not_in_the_list_is_not_found() {
+    let mut m = CaiaMatcher::new(20, Span::seconds(60), Span::ZERO, false);
+    m.reference(s(0, 1));
+    assert!(m.monitor(s(1, 2)).is_none() && m.monitor(s(1, 1)).is_some());
+}
+
+#[test]
+fn packets_of_one_way_alone_are_held_in_bounded_memory() {
+    let held = |way| {
+        let mut p = CaiaPairer::default();
+        (0..LIST as i64 / 64 + 10).for_each(|at| assert!(p.push(record(way, at)).is_none()));
+        p.lists[way as usize].len()
+    };
+    assert_eq!(Way::BOTH.map(held), [65_536; 2]);
+}

@@ -1,6 +1,7 @@
 //! [`Fit`]: which link the results of a sweep over packet sizes suggest.
 
 use super::encapsulation::{CELL, Encapsulation};
+use crate::metrics::bands::fit_line;
 use crate::passive::sizes::SizeFigures;
 use serde::Serialize;
 
@@ -27,6 +28,9 @@ pub struct Fit {
     /// 1/(1/up + 1/down): the rate of both ways in series, in bits a second.
     pub series_rate: f64,
 }
+
+/// A straight line that would leave so much more unexplained than steps less often than this is none.
+const CERTAIN: f64 = 1e-3;
 
 /// How many times less must be left unexplained by ATM cells than by a straight line, as a sum of squares, for them to be
 /// assumed.
@@ -60,16 +64,12 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
     let (step, h, stairs) = best?;
     let (least, most) = (points.iter().map(|p| p.0).min()?, points.iter().map(|p| p.0).max()?);
     let spanned = (most + h).div_ceil(step) - (least + h).div_ceil(step);
-    let freedom = n as f64 - 4.0;
-    // Two further parameters: the F(2, ν) distribution has this closed tail.
-    let f = (line[2] - stairs[2]) / 2.0 / (stairs[2].max(1e-9) / freedom.max(1.0));
-    let p = if freedom > 0.0 { (1.0 + 2.0 * f / freedom).powf(-freedom / 2.0) } else { 1.0 };
     let mut lengths: Vec<u64> = points.iter().map(|p| p.0).collect();
     lengths.sort_unstable();
     let mut gaps: Vec<u64> = lengths.windows(2).map(|w| w[1] - w[0]).collect();
     gaps.sort_unstable();
     let coarse = n < 8 || gaps[gaps.len() / 2] > CELL.0 / 2;
-    let found = spanned >= 3 && f > 0.0 && p < 1e-3;
+    let found = spanned >= 3 && chance(line[2], stairs[2], n) < CERTAIN;
     let assumed = (!found && coarse).then(|| cells(points, tunnel)).flatten();
     let assumed = assumed.filter(|(_, stairs)| stairs[2] * FAR_BETTER < line[2]);
     let (step, h, stairs) = match assumed {
@@ -93,7 +93,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
     let shift =
         |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
     let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
-    let matches = |e: &Encapsulation| same((e.overhead() + tunnel) % CELL.0);
+    let matches = |e: &Encapsulation| same(e.overhead() + tunnel);
     let encapsulations = if step == CELL.0 {
         Encapsulation::of_atm().filter(matches).map(|e| e.to_string()).collect()
     } else {
@@ -125,25 +125,17 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
 }
 
+/// How often points on a straight line leave so much more unexplained by it than by steps, as sums of squares of `n` sizes:
+/// the tail of F(2, ν) for two further parameters, which is closed; 1 or more where steps explain nothing more.
+fn chance(line: f64, stairs: f64, n: usize) -> f64 {
+    // (1 + 2F/ν)^(−ν/2) of F = (line − stairs)/2 : stairs/ν. Squares below 10⁻⁹ ns² are rounding.
+    (stairs.max(1e-9) / line.max(1e-9)).powf((n as f64 - 4.0) / 2.0)
+}
+
 /// Least squares: intercept, slope, sum of squared errors.
 fn regress(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<[f64; 3]> {
-    let (mut n, mut mx, mut my) = (0.0, 0.0, 0.0);
-    for (x, y) in points.clone() {
-        n += 1.0;
-        mx += (x - mx) / n;
-        my += (y - my) / n;
-    }
-    let (mut sxx, mut sxy, mut syy) = (0.0, 0.0, 0.0);
-    for (x, y) in points {
-        sxx += (x - mx) * (x - mx);
-        sxy += (x - mx) * (y - my);
-        syy += (y - my) * (y - my);
-    }
-    if sxx <= 0.0 {
-        return None;
-    }
-    let slope = sxy / sxx;
-    Some([my - slope * mx, slope, (syy - slope * sxy).max(0.0)])
+    let (slope, intercept) = fit_line(points.clone())?;
+    Some([intercept, slope, points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()])
 }
 
 /// The fit over pairs of two packets of one size.
@@ -157,57 +149,4 @@ pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<Fit> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_staircase_is_found_with_its_overhead() {
-        // metrics V28, over the UDP payload: 96 bytes of overhead beside it
-        let points: Vec<_> = (40..=640)
-            .step_by(4)
-            .map(|x: u64| (x, (7.5 + 4.140625 * ((x + 96) as f64 / 48.0).ceil()) * 1e6))
-            .collect();
-        let f = fit(&points, 28).unwrap();
-        assert_eq!(f.steps, Some((48, 0)));
-        assert!((f.slope_ns - 4_140_625.0).abs() < 1e-3 && (f.fixed_ns - 15_781_250.0).abs() < 1e-3, "{f:?}");
-        assert!((f.series_rate - 102_400.0).abs() < 0.1, "1/(1/128k + 1/512k)");
-        // The same over IP lengths names the encapsulation.
-        let points: Vec<_> = points.iter().map(|p| (p.0 + 28, p.1)).collect();
-        let f = fit(&points, 28).unwrap();
-        // Sizes four bytes apart leave the edge uncertain by as much.
-        assert_eq!(f.steps.map(|s| s.0), Some(48));
-        assert!((17..=20).contains(&f.steps.unwrap().1));
-        assert_eq!(f.encapsulations, ["pppoe-llc"]);
-    }
-
-    #[test]
-    fn four_sizes_are_enough_where_cells_explain_them() {
-        // Least round trips of the payload sweep over a simulated cell clock, in ms, by IP length.
-        let sweep = [(68, 17.84), (368, 46.80), (668, 71.70), (1268, 121.35)].map(|(l, ms)| (l, ms * 1e6));
-        let f = fit(&sweep, 28).unwrap();
-        assert!(f.cells_assumed && f.coarse && f.steps.is_some_and(|s| s.0 == 48), "{f:?}");
-        assert!((f.series_rate - 102_400.0).abs() < 100.0, "{f:?}");
-        assert!(f.encapsulations.iter().any(|e| e == "pppoe-llc"), "{f:?}");
-        // The document's own: further hops cost 1.55 us a byte, so the rate of all in series is less.
-        let printed = [(68, 17.84), (368, 46.99), (668, 72.52), (968, 97.66), (1268, 123.19)];
-        let f = fit(&printed.map(|(l, ms)| (l, ms * 1e6)), 28).unwrap();
-        assert!(f.cells_assumed && (f.series_rate - 100_600.0).abs() < 300.0, "{f:?}");
-        // A line of the same mean rate, a little noisy, is none.
-        let line = sweep.map(|(l, _)| (l, 10e6 + 86_200.0 * l as f64 + (l % 7) as f64 * 20_000.0));
-        let f = fit(&line, 28).unwrap();
-        assert!(f.steps.is_none() && f.coarse && !f.cells_assumed, "{f:?}");
-        // Nor is noise as large as a cell.
-        let noisy = sweep.map(|(l, ms)| (l, ms + if l % 200 == 68 { 3e6 } else { 0.0 }));
-        assert!(fit(&noisy, 28).unwrap().steps.is_none());
-    }
-
-    #[test]
-    fn a_straight_line_stays_one() {
-        let points: Vec<_> =
-            (40..1400).step_by(20).map(|x| (x, 5e6 + 800.0 * x as f64 + (x % 7) as f64)).collect();
-        let f = fit(&points, 0).unwrap();
-        assert!(f.steps.is_none() && !f.coarse && (f.slope_ns - 800.0).abs() < 1.0, "{f:?}");
-        assert_eq!(fit(&points[..3], 0), None);
-        assert_eq!(fit(&[(5, 1.0); 9], 0), None);
-    }
-}
+mod tests;

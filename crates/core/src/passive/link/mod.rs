@@ -326,4 +326,24 @@ mod tests {
         assert_eq!(milliseconds(link.delay_up(1500)), "109.31", "33 cells");
         assert_eq!(link.encapsulation.overhead(), 40);
     }
+
+    #[test]
+    fn what_a_model_leaves_of_a_size_is_above_it() {
+        let link: Link = "plain,up=8M,down=4M".parse().unwrap();
+        // 100 bytes take 0.1 ms and 200 take 0.4 ms.
+        let size = SizeFigures {
+            out_length: 100,
+            in_length: 200,
+            pairs: 3,
+            min_rtt_ns: 600_000,
+            median_rtt_ns: 700_000,
+            mean_rtt_ns: 800_000.5,
+            percentiles: Vec::new(),
+        };
+        let f = ModelFigures::of(&link, &size);
+        assert_eq!((f.up, f.down, f.rtt), (Span(100_000), Span(400_000), Span(500_000)));
+        assert_eq!((f.min_above, f.median_above, f.mean_above_ns), (Span(100_000), Span(200_000), 300_000.5));
+        assert_eq!(LinkQuestion::Compare(link).link(), Some(&link));
+        assert_eq!(LinkQuestion::Fit { tunnel: 0 }.link(), None);
+    }
 }

@@ -92,4 +92,10 @@ mod tests {
         assert_eq!("tcp:x".parse::<PacketFilter>(), Err(NotAFilter::Port("x".into())));
         assert!("65536".parse::<PacketFilter>().is_err());
     }
+
+    #[test]
+    fn segments_of_a_port_or_of_any() {
+        assert_eq!(Ok(PacketFilter::tcp(Some(443))), "tcp:443".parse());
+        assert_eq!(Ok(PacketFilter::tcp(None)), "tcp".parse());
+    }
 }

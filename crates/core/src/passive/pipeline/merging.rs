@@ -175,4 +175,80 @@ mod tests {
         m.release(&mut estimator);
         assert!(m.waiting[0].len() <= WAITING);
     }
+
+    /// Counts what becomes of packets.
+    #[derive(Default)]
+    struct Fates {
+        arrived: usize,
+        lost: usize,
+        void: usize,
+    }
+
+    impl MatchObserver for Fates {
+        fn arrived(&mut self, _: u64, _: crate::passive::Record, _: bool) {
+            self.arrived += 1;
+        }
+
+        fn lost(&mut self, _: Way, _: u64, _: WallTime, _: u32) {
+            self.lost += 1;
+        }
+
+        fn void(&mut self, _: Way, _: u64) {
+            self.void += 1;
+        }
+    }
+
+    const fn ms(n: i64) -> WallTime {
+        WallTime(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_delivery_from_before_what_is_held_covers_nothing() {
+        let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(1)), [EVER, ms(30)]);
+        m.covers(Point::Monitor, ms(0), ms(10));
+        assert_eq!(m.covered, [None, None]);
+        m.covers(Point::Monitor, ms(0), ms(30));
+        assert_eq!(m.covered[1], Some((ms(30), ms(30))));
+        m.covers(Point::Monitor, ms(30), ms(90));
+        m.covers(Point::Monitor, ms(30), ms(60));
+        assert_eq!(m.covered[1], Some((ms(30), ms(90))));
+    }
+
+    #[test]
+    fn both_points_have_come_as_far_as_the_later_one_on_the_common_clock() {
+        // The monitor's clock is 100 ms ahead; it has delivered 50 to 200 ms of common time, the reference 0 to 300 ms.
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
+        for (at, id) in [(10, 1), (60, 2), (65, 3), (200, 4), (201, 5), (250, 6)] {
+            m.push(Point::Reference, sighting(at, id, Way::Out));
+        }
+        m.push(Point::Monitor, sighting(170, 2, Way::Out));
+        m.covers(Point::Reference, ms(0), ms(300));
+        m.covers(Point::Monitor, ms(150), ms(300));
+        m.release(&mut fates);
+        // What was sent before the monitor listened is left out, what was sent later than it knows of waits.
+        assert_eq!((m.waiting[0].len(), m.waiting[1].len()), (2, 0));
+        // The third had 20 ms to arrive, and those are over.
+        assert_eq!((fates.arrived, fates.lost), (1, 1));
+        assert_eq!(m.finish(&mut fates, |_| ())[0].seen_at_reference, 5);
+    }
+
+    #[test]
+    fn in_the_end_all_is_joined_in_the_order_of_common_time() {
+        for offset in [Span::ZERO, Span::seconds(1800), Span::seconds(-1800)] {
+            // Room for 20: what is not joined in order is not found.
+            let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
+            let (mut m, mut fates) = (Merger::new(matcher, [EVER; 2]), Fates::default());
+            for id in 0..3000i64 {
+                m.push(Point::Reference, sighting(id * 100, id as u64, Way::Out));
+                let there = sighting(id * 100 + 30, id as u64, Way::Out);
+                m.push(Point::Monitor, Sighting { at: there.at + offset, ..there });
+            }
+            let mut rounds = 0;
+            let counts = m.finish(&mut fates, |_| rounds += 1);
+            // 6000 sightings, 4096 in a round, and once at the end.
+            assert_eq!((counts[0].matched, counts[0].lost, rounds), (3000, 0, 2), "{offset:?}");
+            assert_eq!((fates.arrived, fates.lost + fates.void), (3000, 0));
+        }
+    }
 }

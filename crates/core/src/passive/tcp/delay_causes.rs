@@ -347,6 +347,64 @@ mod tests {
         );
     }
 
+    #[test]
+    fn each_end_sees_what_waits_there() {
+        let seen = |place| {
+            let e = delivery_history(2, |_, _| ()).explain(place, FRAMING, &[record(0, 20), record(1, 20)]);
+            e.unwrap().causes.iter().map(|c| (c.cause, c.share)).collect::<Vec<_>>()
+        };
+        // Nothing took longer than anything else, so that there is nothing to have a share of.
+        let [full, sender, fast, timeout, behind, receiver, path] = DelayCause::ALL.map(|c| (c, None));
+        assert_eq!(seen(CaptureSide::Sender), [full, sender, fast, timeout, behind, path]);
+        assert_eq!(seen(CaptureSide::Receiver), [fast, timeout, behind, receiver, path]);
+    }
+
+    #[test]
+    fn waiting_at_the_sender_goes_on_when_there_is_room_again() {
+        let late = |k, c: &mut SegmentTimes| {
+            if k == 2 {
+                (c.first, c.last) = (WallTime(70 * MS), WallTime(70 * MS));
+            }
+        };
+        // The third was to leave at 20 ms; there was room at 50 ms.
+        let mut c = delivery_history(3, late);
+        c.held_up.push((WallTime(0), WallTime(50 * MS)));
+        let e =
+            c.explain(CaptureSide::Sender, FRAMING, &[record(0, 20), record(1, 20), record(2, 99)]).unwrap();
+        let parts = [DelayCause::WindowFull, DelayCause::Sender, DelayCause::Path].map(|c| total(&e, c));
+        assert_eq!(parts, [(1, 30), (0, 20), (0, 29)]);
+    }
+
+    /// The third of three records takes `above` ms longer; it was sent again after `own` ms, and what is before it in the
+    /// stream after `before` ms more. Times of the retransmission, behind it, and of the path.
+    fn repaired(above: i64, own: i64, before: i64, why: EventKind) -> [i64; 3] {
+        let again = |k, c: &mut SegmentTimes| {
+            if k == 1 {
+                c.last = WallTime((20 + own + before) * MS);
+            }
+            if k == 2 {
+                (c.last, c.why) = (WallTime((20 + own) * MS), Some(why));
+            }
+        };
+        let records = [record(0, 20), record(1, 20), record(2, 20 + above)];
+        let e = delivery_history(3, again).explain(CaptureSide::Sender, FRAMING, &records).unwrap();
+        let repair = if why == EventKind::Fast { DelayCause::Fast } else { DelayCause::Timeout };
+        [repair, DelayCause::Behind, DelayCause::Path].map(|c| total(&e, c).1)
+    }
+
+    #[test]
+    fn a_retransmission_is_believed_as_far_as_the_record_was_late() {
+        assert_eq!(repaired(25, 25, 0, EventKind::Timeout), [25, 0, 0]);
+        assert_eq!(repaired(25, 25, 0, EventKind::Probe), [25, 0, 0]);
+        // Clocks agree to a tenth and a millisecond: of 100 ms 89 are enough.
+        assert_eq!(repaired(89, 100, 0, EventKind::Fast), [89, 0, 0]);
+        assert_eq!(repaired(88, 100, 0, EventKind::Fast), [0, 0, 88]);
+        // Itself and what is before it, itself alone, neither.
+        assert_eq!(repaired(60, 20, 30, EventKind::Fast), [20, 30, 10]);
+        assert_eq!(repaired(25, 20, 300, EventKind::Fast), [20, 0, 5]);
+        assert_eq!(repaired(25, 300, 0, EventKind::Fast), [0, 0, 25]);
+    }
+
     proptest::proptest! {
         /// Whatever the times: the parts add up, and none is negative.
         #[test]

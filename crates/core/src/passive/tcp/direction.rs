@@ -287,7 +287,6 @@ impl DirectionState {
             // Eifel: the echo belongs to the original, not to the retransmission.
             if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
                 && echo == own
-                && x.last > x.first
             {
                 self.find_spurious((x.start, x.end));
             }

@@ -111,3 +111,6 @@ impl Flight {
         self.list.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

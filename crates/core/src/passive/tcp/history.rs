@@ -104,6 +104,17 @@ mod tests {
     }
 
     #[test]
+    fn a_long_history_is_bounded() {
+        let mut h = History::default();
+        h.begin(0);
+        for k in 0..REMEMBERED as u64 + 2 {
+            h.keep(&stretch(k, k + 1));
+            h.keep_full(WallTime(0), WallTime(1));
+        }
+        assert_eq!((h.segments.len(), h.full.len()), (REMEMBERED, REMEMBERED));
+    }
+
+    #[test]
     fn times_that_a_window_held_up_count_once() {
         let at = |(from, to)| (WallTime(from), WallTime(to));
         let (mut h, mut peer) = (History::default(), History::default());

@@ -5,6 +5,8 @@ use super::segment::{ACK, FIN, RST, SYN};
 use super::*;
 use crate::Span;
 
+mod direction;
+
 const MS: i64 = 1_000_000;
 
 struct Talk {
