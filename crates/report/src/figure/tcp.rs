@@ -5,7 +5,7 @@ use super::stretches::{Least, Most, Stretches};
 use super::trace::{Cloud, SINGLE_POINTS};
 use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::WallTime;
-use jitlat_core::passive::tcp::{ConnectionObserver, DirectionStatus, Event, EventKind};
+use jitlat_core::passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEvent};
 
 /// Expected length of the capture, in ns.
 const EXPECTED: i64 = 600_000_000_000;
@@ -90,7 +90,7 @@ impl ConnectionTrace {
 }
 
 impl ConnectionObserver for ConnectionTrace {
-    fn event(&mut self, up: bool, event: &Event) {
+    fn event(&mut self, up: bool, event: &TcpEvent) {
         if let (EventKind::Fast | EventKind::Timeout | EventKind::Probe, Some(waited)) =
             (event.kind, event.waited)
         {

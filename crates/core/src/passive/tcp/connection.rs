@@ -2,7 +2,7 @@
 
 use super::delay_causes::DeliveryHistory;
 use super::direction::DirectionState;
-use super::event::Event;
+use super::event::TcpEvent;
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::segment::{ACK, RST, SYN, Segment};
 use crate::time::{Span, WallTime};
@@ -126,7 +126,7 @@ impl ConnectionState {
     }
 
     /// Handles a segment; adds its events to `events`.
-    pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<Event>) {
+    pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<TcpEvent>) {
         self.last = self.last.max(at);
         self.note_handshake(at, from, s);
         let [up, down] = &mut self.directions;

@@ -1,7 +1,7 @@
 //! [`DirectionState`]: one direction of a connection at the capture point.
 
 use super::delay_causes::DeliveryHistory;
-use super::event::{Event, EventKind};
+use super::event::{EventKind, TcpEvent};
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::flight::{Flight, InFlight};
 use super::gaps::{Gap, Gaps};
@@ -68,7 +68,7 @@ impl DirectionState {
         at: WallTime,
         s: &Segment,
         peer_window: Option<u64>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<TcpEvent>,
     ) {
         self.figures.segments += 1;
         self.note_window(at, s, events);
@@ -116,7 +116,7 @@ impl DirectionState {
         s: &Segment,
         (start, end): (u64, u64),
         next: u64,
-        events: &mut Vec<Event>,
+        events: &mut Vec<TcpEvent>,
     ) {
         let filled = self.gaps.fill(start, end);
         // SYN and FIN use a number, and are no payload.
@@ -129,7 +129,7 @@ impl DirectionState {
             self.note_filled(at, s, passed, &filled, events);
         } else if end <= next && self.flight.holds_packet(at, s, start, MIN_TIMEOUT) {
             self.figures.duplicates += 1;
-            events.push(Event { at, kind: EventKind::Duplicate, bytes: s.payload, waited: None });
+            events.push(TcpEvent { at, kind: EventKind::Duplicate, bytes: s.payload, waited: None });
         } else {
             self.note_retransmission(at, s, passed, events);
         }
@@ -154,7 +154,7 @@ impl DirectionState {
         s: &Segment,
         passed: (u64, u64),
         filled: &[Gap],
-        events: &mut Vec<Event>,
+        events: &mut Vec<TcpEvent>,
     ) {
         let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
         let waited = at - opened;
@@ -177,7 +177,7 @@ impl DirectionState {
             }
         };
         self.figures.add_wait(kind, waited);
-        events.push(Event { at, kind, bytes: s.payload, waited: Some(waited) });
+        events.push(TcpEvent { at, kind, bytes: s.payload, waited: Some(waited) });
         self.flight.mark_sent_again(at, passed, kind);
         for gap in filled {
             self.add_to_flight(InFlight::late(at, s, (gap.start, gap.end), gap.opened, kind));
@@ -185,11 +185,17 @@ impl DirectionState {
     }
 
     /// Handles a retransmission of bytes seen here before.
-    fn note_retransmission(&mut self, at: WallTime, s: &Segment, range: (u64, u64), events: &mut Vec<Event>) {
+    fn note_retransmission(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        range: (u64, u64),
+        events: &mut Vec<TcpEvent>,
+    ) {
         self.figures.retransmissions += 1;
         if self.acked.is_some_and(|a| range.1 <= a) {
             self.figures.spurious += 1;
-            events.push(Event { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
+            events.push(TcpEvent { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
             return;
         }
         let waited = self.flight.waited(at, range);
@@ -209,17 +215,17 @@ impl DirectionState {
         };
         self.flight.mark_sent_again(at, range, kind);
         self.figures.add_wait(kind, waited.unwrap_or_default());
-        events.push(Event { at, kind, bytes: s.payload, waited });
+        events.push(TcpEvent { at, kind, bytes: s.payload, waited });
     }
 
-    fn measure_flight(&mut self, at: WallTime, s: &Segment, window: Option<u64>, events: &mut Vec<Event>) {
+    fn measure_flight(&mut self, at: WallTime, s: &Segment, window: Option<u64>, events: &mut Vec<TcpEvent>) {
         let (Some(next), Some(acked)) = (self.next, self.acked) else { return };
         let flight = next.saturating_sub(acked);
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
         if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
             self.figures.window_full += 1;
             self.full.get_or_insert(at);
-            events.push(Event { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
+            events.push(TcpEvent { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
         }
     }
 
@@ -298,18 +304,18 @@ impl DirectionState {
     }
 
     /// Tracks the window that this side advertises.
-    fn note_window(&mut self, at: WallTime, s: &Segment, events: &mut Vec<Event>) {
+    fn note_window(&mut self, at: WallTime, s: &Segment, events: &mut Vec<TcpEvent>) {
         match self.window.note(at, s) {
             None => {}
             Some(Change::Closed) => {
                 self.figures.zero_windows += 1;
-                events.push(Event { at, kind: EventKind::ZeroWindow, bytes: 0, waited: None });
+                events.push(TcpEvent { at, kind: EventKind::ZeroWindow, bytes: 0, waited: None });
             }
             Some(Change::Opened(since)) => {
                 let waited = at - since;
                 self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
                 self.history.iter_mut().for_each(|h| h.keep_closed(since, at));
-                events.push(Event { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
+                events.push(TcpEvent { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
             }
         }
     }

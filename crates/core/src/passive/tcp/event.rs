@@ -1,4 +1,4 @@
-//! [`Event`]: what delayed, or was said to delay, the data of one direction.
+//! [`TcpEvent`]: what delayed, or was said to delay, the data of one direction.
 
 use crate::time::{Span, WallTime};
 use core::net::SocketAddr;
@@ -32,7 +32,7 @@ pub enum EventKind {
 /// Something that delayed, or indicates a delay of, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Event {
+pub struct TcpEvent {
     /// When it was seen.
     pub at: WallTime,
     /// What.
@@ -53,5 +53,5 @@ pub struct DirectedEvent {
     pub to: SocketAddr,
     /// What happened.
     #[serde(flatten)]
-    pub event: Event,
+    pub event: TcpEvent,
 }

@@ -23,7 +23,7 @@ pub use connection::Connection;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, Framing, ObservedRecord, SegmentTimes,
 };
-pub use event::{DirectedEvent, Event, EventKind};
+pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use result::{TcpPoint, TcpResult};
 pub use segment::Segment;
@@ -42,7 +42,7 @@ const CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 /// Observes one connection segment by segment, for figures.
 pub trait ConnectionObserver {
     /// An event of the data from the client (`up`) or from the server.
-    fn event(&mut self, up: bool, event: &Event);
+    fn event(&mut self, up: bool, event: &TcpEvent);
 
     /// The state of the data from the client (`up`) or from the server at `at`.
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
@@ -57,7 +57,7 @@ pub struct TcpAnalyzer {
     known: HashMap<(End, End), usize, RandomState>,
     segments: u64,
     not_followed: u64,
-    events: Vec<Event>,
+    events: Vec<TcpEvent>,
     keeps_history: bool,
 }
 
