@@ -1,6 +1,7 @@
 //! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
 
 use crate::exit::Status;
+use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::output::screen::Origin;
 use crate::{console, interrupt, test};
@@ -20,6 +21,8 @@ pub struct DemoArgs {
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
     pub one_way: OneWayArgs,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 /// The default path.
@@ -39,7 +42,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
-    test::measure(test, &args.one_way, &stop, Origin::Demonstration)
+    test::measure(test, &args.one_way, &stop, Origin::Demonstration, args.live)
 }
 
 fn scenario(args: &DemoArgs) -> Result<Scenario> {

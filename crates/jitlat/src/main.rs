@@ -6,6 +6,7 @@
 //!   or mode each
 //! * [`analyze`], [`compare`] – saved tests; [`spp`], [`tcp`] – captured traffic
 //! * [`output`] – all output formats, in one list
+//! * [`live`] – the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -23,6 +24,7 @@ mod interrupt;
 mod journal;
 mod label;
 mod late_server;
+mod live;
 mod load;
 mod manual;
 mod options;
@@ -56,7 +58,9 @@ fn main() -> ExitCode {
         Some(Command::Path(args)) => path::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Analyze(args)) => {
-            analyze::run(&args.logs, &Together { merge: args.merge, state: args.state.clone() }, &args.report)
+            let shown = if args.live.live { live::saved::show_if_possible(&args.logs) } else { Ok(()) };
+            let together = Together { merge: args.merge, state: args.state.clone() };
+            shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
         }
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),

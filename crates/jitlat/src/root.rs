@@ -1,6 +1,7 @@
 //! The root of the command line: all commands. Only `main` imports it.
 
 use crate::console::log::{Format, Level};
+use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
@@ -158,6 +159,8 @@ pub struct AnalyzeArgs {
     pub report: ReportArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use crate::analyze::Together;
 use crate::capture::{EndedTestCapture, TestCapture};
-use crate::console::progress::Progress;
+use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::Status;
 use crate::journal::{Closed, Journals};
+use crate::live::{self, Board, View};
+use crate::options::live::LiveArgs;
 use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
@@ -38,15 +40,23 @@ pub struct TestArgs {
     pub one_way: OneWayArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 /// Measures, saves and reports.
 pub fn run(args: &TestArgs) -> Result<Status> {
     if let Some(log) = &args.file {
+        if args.live.live {
+            live::saved::show_if_possible(std::slice::from_ref(log))?;
+        }
         return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;
+    if args.live.live && (!args.one_way.load.load.is_empty() || !args.collect.is_empty()) {
+        bail!("--live shows one test while it runs: leave --load and --collect out");
+    }
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }
@@ -54,14 +64,25 @@ pub fn run(args: &TestArgs) -> Result<Status> {
     if !args.collect.is_empty() {
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
-    measure(test, &args.one_way, &stop, Origin::Test(host))
+    measure(test, &args.one_way, &stop, Origin::Test(host), args.live)
 }
 
 /// Runs `test` and prints its result.
-pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop, origin: Origin<'_>) -> Result<Status> {
+pub fn measure(
+    mut test: OneWay,
+    args: &OneWayArgs,
+    stop: &Stop,
+    origin: Origin<'_>,
+    watched: LiveArgs,
+) -> Result<Status> {
     check(args, test.streams.len())?;
+    let drawn = watched.live && live::is_possible()?;
     let mut followed = Followed::new(&test, args)?;
-    test.feedback = followed.progress.is_shown();
+    if watched.live {
+        followed.progress =
+            Progress::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
+    }
+    test.feedback = drawn || followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
@@ -70,7 +91,16 @@ pub fn measure(mut test: OneWay, args: &OneWayArgs, stop: &Stop, origin: Origin<
         test.annotations.tags.extend(tags);
     }
     let capture = TestCapture::start(&test.request(), args)?;
-    let outcome = followed.by(|observer| test.run(stop, observer))?;
+    let mut view = None;
+    if drawn {
+        view = Some(View::start(Board::of_hosts([test.host.as_str()]), stop)?);
+        followed.windows.keep_quiet();
+    }
+    let mut shown = view.as_ref().map(|view| view.follow(0));
+    let outcome = followed.by(|observer| test.run(stop, &mut [&mut shown as &mut dyn Observer, observer]));
+    // The terminal is given back before anything is said.
+    drop(view.take());
+    let outcome = outcome?;
     let captured = capture.map(TestCapture::finish).transpose()?;
     followed.conclude(&outcome, captured, args, origin)
 }

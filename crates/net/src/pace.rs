@@ -66,6 +66,12 @@ pub struct Pacing {
     pub cpu: Option<usize>,
 }
 
+/// Gives the calling thread, which shows something to people, the least share of the processors: threads that handle
+/// packets come first. A system that refuses treats it like any other thread.
+pub fn yield_to_others() {
+    let _ = sys::yield_to_others();
+}
+
 impl Pacing {
     /// Applies everything but the mode to the calling thread (memory is locked for the whole process) and returns notes
     /// about what was not permitted. Timer slack is always set to 1 ns.

@@ -31,6 +31,12 @@ pub(crate) fn schedule_fifo(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
+/// Gives the calling thread the least share of a processor that others want, too.
+pub(crate) fn yield_to_others() -> io::Result<()> {
+    // SAFETY: takes and returns integers; 0 is the calling thread.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
+}
+
 /// What `adjtimex` reports without changing anything: the clock's state (`TIME_OK`…`TIME_ERROR`) and
 /// the kernel's variables.
 pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {

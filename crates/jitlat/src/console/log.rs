@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -237,6 +237,31 @@ impl Repetitions {
 /// Standard error; a write that would fail or block drops the line and counts it.
 struct StandardError;
 
+/// Lines that wait while standard error is a terminal that shows something else; `None`: they are written at once.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+/// Bytes that wait at most; further lines are dropped.
+const MOST_HELD: usize = 1 << 16;
+
+/// While it lives, lines for a terminal wait; then they are written.
+pub struct Held(());
+
+/// Has lines for a terminal wait.
+pub fn hold() -> Held {
+    if io::stderr().is_terminal() {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+    Held(())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for line in held.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            let _ = StandardError.write(line);
+        }
+    }
+}
+
 /// Lines dropped since the last one that was written.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -255,6 +280,13 @@ impl Write for StandardError {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if line.is_empty() {
             return Ok(0);
+        }
+        if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+            match held.len() + line.len() <= MOST_HELD {
+                true => held.extend_from_slice(line),
+                false => drop(DROPPED.fetch_add(1, Ordering::Relaxed)),
+            }
+            return Ok(line.len());
         }
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
         let note = match dropped {

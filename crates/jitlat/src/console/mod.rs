@@ -46,7 +46,7 @@ pub fn shows_unicode() -> bool {
 }
 
 /// Whether the terminal knows no control sequences, by its own account.
-fn is_dumb() -> bool {
+pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 

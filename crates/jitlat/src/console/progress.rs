@@ -16,17 +16,34 @@ use tracing::warn;
 pub struct ProgressLine {
     on: bool,
     shown: bool,
+    /// Lines below each other, one a second, and when the last one was printed.
+    below: Option<Option<Instant>>,
 }
 
 impl ProgressLine {
     /// Active only on a terminal that can overwrite a line.
     pub fn new() -> ProgressLine {
-        ProgressLine { on: io::stderr().is_terminal() && !super::is_dumb(), shown: false }
+        ProgressLine { on: io::stderr().is_terminal() && !super::is_dumb(), shown: false, below: None }
+    }
+
+    /// Shows nothing.
+    pub fn off() -> ProgressLine {
+        ProgressLine { on: false, shown: false, below: None }
+    }
+
+    /// For terminals that cannot overwrite a line: one below the other.
+    pub fn below() -> ProgressLine {
+        ProgressLine { on: true, shown: false, below: Some(None) }
     }
 
     /// Shows `text` in place of the previous one, truncated to the width of the terminal.
     pub fn show(&mut self, text: &str) {
-        if self.on {
+        if let Some(last) = &mut self.below {
+            if last.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+                *last = Some(Instant::now());
+                let _ = writeln!(io::stderr(), "  {text}");
+            }
+        } else if self.on {
             self.shown = true;
             let _ =
                 write!(io::stderr(), "\r\x1b[K\x1b[?7l  {text}\x1b[?7h").and_then(|()| io::stderr().flush());
@@ -35,7 +52,7 @@ impl ProgressLine {
 
     /// Makes room for a line of text, whichever line is shown.
     pub fn clear_terminal(&mut self) {
-        self.shown = self.on;
+        self.shown = self.on && self.below.is_none();
         self.clear();
     }
 
@@ -78,6 +95,12 @@ impl Progress {
     /// Active only on a terminal.
     pub fn new() -> Progress {
         Progress { line: ProgressLine::new(), streams: Vec::new(), server: None }
+    }
+
+    /// Shown by `line`.
+    #[must_use]
+    pub fn by(self, line: ProgressLine) -> Progress {
+        Progress { line, ..self }
     }
 
     /// Also prints the classic lines to standard output: connecting to `server`, and what is sent.

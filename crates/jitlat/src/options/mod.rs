@@ -3,6 +3,7 @@
 
 pub mod analysis;
 pub mod late;
+pub mod live;
 pub mod load;
 pub mod one_way;
 pub mod ping;

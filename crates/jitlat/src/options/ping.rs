@@ -2,6 +2,7 @@
 
 use super::family;
 use super::late::LateArgs;
+use super::live::LiveArgs;
 use super::load::LoadArgs;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
@@ -25,6 +26,9 @@ use std::str::FromStr;
 pub struct PingArgs {
     /// The far host: a name or an address
     pub host: String,
+    /// Further hosts: all are tested at once, and shown in one table
+    #[arg(value_name = "HOST")]
+    pub others: Vec<String>,
     #[command(flatten)]
     pub protocol: ProtocolArgs,
     /// Requests to send
@@ -104,6 +108,8 @@ pub struct PingArgs {
     pub report: ReportArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

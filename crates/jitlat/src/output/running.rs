@@ -70,6 +70,11 @@ impl RunningWindows {
         }
     }
 
+    /// Prints no windows while the test runs.
+    pub fn keep_quiet(&mut self) {
+        self.printed = false;
+    }
+
     /// By stream, the beginnings of the windows that were written, in ns.
     pub fn written(self) -> Vec<Vec<i64>> {
         self.streams.into_iter().map(|stream| stream.written).collect()

@@ -1,18 +1,20 @@
 //! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – results in LaTe's formats
+//! * [`late`] – results in LaTe's formats; [`several`] – several hosts at once
 
 mod late;
+mod several;
 
-use crate::console::progress::Progress;
+use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::{Status, explain};
 use crate::journal::Journals;
+use crate::live::{self, Board, View};
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::screen::Origin;
 use crate::output::{AnalysedStream, text};
 use crate::{doctor, interrupt, load, path};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
@@ -25,6 +27,12 @@ use tracing::{error, warn};
 
 /// Measures, saves and reports.
 pub fn run(args: &PingArgs) -> Result<Status> {
+    if !args.others.is_empty() {
+        return several::run(args);
+    }
+    if args.live.live && !args.load.load.is_empty() {
+        bail!("--live shows one test while it runs: leave --load out");
+    }
     if !args.load.load.is_empty() {
         return load::two_way(args);
     }
@@ -33,6 +41,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     args.report.check(1, &others)?;
     Late::check(&args.late)?;
     let mut ping = args.settings()?;
+    let drawn = args.live.live && live::is_possible()?;
     let mut logs = match &args.output {
         Some(path) => {
             let naming = Naming::Given(path.clone());
@@ -55,11 +64,23 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let (late, mut streams) = Late::new(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
-    let mut progress = Progress::new();
+    let mut progress = match (args.live.live, drawn) {
+        (true, true) => Progress::new().by(ProgressLine::off()),
+        (true, false) => Progress::new().by(ProgressLine::below()),
+        _ => Progress::new(),
+    };
     let mut windows = args.report.running_windows();
-    let mut observers: [&mut dyn Observer; 6] =
-        [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress];
+    let mut view = None;
+    if drawn {
+        view = Some(View::start(Board::of_hosts([args.host.as_str()]), &stop)?);
+        windows.keep_quiet();
+    }
+    let mut shown = view.as_ref().map(|view| view.follow(0));
+    let mut observers: [&mut dyn Observer; 7] =
+        [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress, &mut shown];
     let measured = ping.run(&stop, &mut observers);
+    // The terminal is given back before anything is said.
+    drop(view.take());
     progress.clear();
     let requests = measured?.sessions.first().and_then(|s| s.sent).unwrap_or(0);
     let closed = logs.map(Journals::close).and_then(|mut logs| logs.pop());

@@ -22,4 +22,5 @@ mod path;
 mod paths;
 mod priority;
 mod queues;
+mod screen;
 mod two_way;

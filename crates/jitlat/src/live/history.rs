@@ -1,0 +1,196 @@
+//! [`History`]: delay and loss over a whole test, in bounded memory.
+
+/// Most buckets: an hour is kept in steps of about a third of a second.
+const MOST: usize = 1 << 14;
+/// Length of the first buckets, ns: they double whenever there would be too many.
+const FINEST: i64 = 10_000_000;
+
+/// Packets sent within a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// Packets received.
+    pub received: u32,
+    /// Packets missing.
+    pub missing: u32,
+    /// Smallest and largest delay, ns; nothing without packets received.
+    pub low: i64,
+    pub high: i64,
+    /// Sum of the middle delays, each as often as it has packets, ns.
+    sum: f64,
+}
+
+impl Bucket {
+    /// The mean of the delays (of those seen from afar, of the medians of a second), ns; `None` without packets received.
+    pub fn middle(&self) -> Option<f64> {
+        (self.received > 0).then(|| self.sum / f64::from(self.received))
+    }
+
+    fn add(&mut self, other: &Bucket) {
+        if other.received > 0 {
+            (self.low, self.high) = match self.received {
+                0 => (other.low, other.high),
+                _ => (self.low.min(other.low), self.high.max(other.high)),
+            };
+        }
+        self.received = self.received.saturating_add(other.received);
+        self.missing = self.missing.saturating_add(other.missing);
+        self.sum += other.sum;
+    }
+}
+
+/// Delay and loss by the time since the stream began.
+#[derive(Clone, Debug)]
+pub struct History {
+    width: i64,
+    buckets: Vec<Bucket>,
+}
+
+impl History {
+    /// Without packets.
+    pub fn new() -> History {
+        History { width: FINEST, buckets: Vec::new() }
+    }
+
+    /// The time that it covers, ns.
+    pub fn end(&self) -> i64 {
+        self.buckets.len() as i64 * self.width
+    }
+
+    /// The finest step that can be shown, ns.
+    #[cfg(test)]
+    pub fn step(&self) -> i64 {
+        self.width
+    }
+
+    fn at(&mut self, at: i64) -> &mut Bucket {
+        let at = at.max(0);
+        while at / self.width >= MOST as i64 {
+            let halves = self.buckets.chunks(2).map(|pair| {
+                let mut whole = pair[0];
+                pair[1..].iter().for_each(|other| whole.add(other));
+                whole
+            });
+            self.buckets = halves.collect();
+            self.width = self.width.saturating_mul(2);
+        }
+        let k = (at / self.width) as usize;
+        if k >= self.buckets.len() {
+            self.buckets.resize(k + 1, Bucket::default());
+        }
+        &mut self.buckets[k]
+    }
+
+    /// A packet sent at `at` that took `delay`, both ns.
+    pub fn received(&mut self, at: i64, delay: i64) {
+        let one = Bucket { received: 1, missing: 0, low: delay, high: delay, sum: delay as f64 };
+        self.at(at).add(&one);
+    }
+
+    /// Packets sent between `from` and `to` of which the smallest, middle and largest delay are known, and how many are
+    /// missing.
+    pub fn summary(&mut self, [from, to]: [i64; 2], received: u32, delays: Option<[i64; 3]>, missing: u32) {
+        // Spread over the buckets, so that there are no gaps where the buckets are short.
+        self.at(to - 1);
+        let (first, last) = (from.max(0) / self.width, (to.max(from) - 1).max(0) / self.width);
+        let steps = (last - first + 1).clamp(1, MOST as i64);
+        for k in 0..steps {
+            let share = |n: u32| {
+                let upto = |k: i64| (i64::from(n) * k / steps) as u32;
+                upto(k + 1) - upto(k)
+            };
+            let (low, middle, high) = delays.map_or((0, 0, 0), |[low, middle, high]| (low, middle, high));
+            let part = share(received).max(u32::from(received > 0 && delays.is_some()));
+            let part = if delays.is_some() { part } else { 0 };
+            let sum = middle as f64 * f64::from(part);
+            let bucket = Bucket { received: part, missing: share(missing), low, high, sum };
+            let at = (first + k).saturating_mul(self.width);
+            self.at(at).add(&bucket);
+        }
+    }
+
+    /// Packets missing that were sent evenly between `from` and `to`, ns.
+    pub fn missing(&mut self, [from, to]: [i64; 2], packets: i64) {
+        self.at(to);
+        let span = (to - from).max(0);
+        let steps = packets.clamp(0, MOST as i64);
+        for k in 0..steps {
+            let upto = |k: i64| (i128::from(packets) * i128::from(k) / i128::from(steps)) as i64;
+            let at = from + (i128::from(span) * i128::from(k + 1) / i128::from(steps + 1)) as i64;
+            let missing = u32::try_from(upto(k + 1) - upto(k)).unwrap_or(u32::MAX);
+            self.at(at).add(&Bucket { missing, ..Bucket::default() });
+        }
+    }
+
+    /// A packet sent at `at` that counted as missing has arrived.
+    pub fn found(&mut self, at: i64) {
+        let k = (at.max(0) / self.width) as usize;
+        let near = [k, k.wrapping_sub(1), k + 1];
+        let held = near.into_iter().find(|k| self.buckets.get(*k).is_some_and(|b| b.missing > 0));
+        if let Some(bucket) = held.and_then(|k| self.buckets.get_mut(k)) {
+            bucket.missing -= 1;
+        }
+    }
+
+    /// The time from `from` to `to` (ns) in `columns` equal parts.
+    pub fn columns(&self, [from, to]: [i64; 2], columns: usize) -> Vec<Bucket> {
+        let mut shown = vec![Bucket::default(); columns];
+        let span = (to - from).max(1);
+        let first = (from.max(0) / self.width) as usize;
+        for (k, bucket) in self.buckets.iter().enumerate().skip(first) {
+            let start = k as i64 * self.width;
+            if start >= to {
+                break;
+            }
+            let at = (start + self.width / 2).clamp(from, to - 1);
+            let column = i128::from(at - from) * columns as i128 / i128::from(span);
+            if let Some(shown) = usize::try_from(column).ok().and_then(|c| shown.get_mut(c)) {
+                shown.add(bucket);
+            }
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn a_day_stays_in_bounded_memory_and_nothing_is_lost() {
+        let mut history = History::new();
+        for k in 0..86_400 * 2 {
+            history.received(k * SECOND / 2, 1000 + k % 7);
+        }
+        assert!(history.buckets.len() <= MOST && history.step() <= 11 * SECOND);
+        let columns = history.columns([0, 86_400 * SECOND], 10);
+        assert_eq!(columns.iter().map(|b| b.received).sum::<u32>(), 86_400 * 2);
+        assert!(columns.iter().all(|b| (b.low, b.high) == (1000, 1006)));
+    }
+
+    #[test]
+    fn late_packets_are_not_missing() {
+        let mut history = History::new();
+        history.missing([0, SECOND], 10);
+        (0..4).for_each(|k| history.found(SECOND * (k + 1) / 11));
+        let missing = |h: &History| h.columns([0, SECOND], 1)[0].missing;
+        assert_eq!(missing(&history), 6);
+        history.missing([0, SECOND], 1_000_000);
+        assert_eq!(missing(&history), 1_000_006);
+    }
+
+    #[test]
+    fn what_is_said_once_a_second_fills_the_second() {
+        let mut history = History::new();
+        history.summary([0, SECOND], 50, Some([10, 20, 40]), 5);
+        history.summary([SECOND, 2 * SECOND], 0, None, 50);
+        let columns = history.columns([0, 2 * SECOND], 8);
+        assert!(
+            columns[..4].iter().all(|b| (b.low, b.high, b.middle()) == (10, 40, Some(20.0))),
+            "{columns:?}"
+        );
+        assert!(columns[4..].iter().all(|b| b.received == 0));
+        assert_eq!(columns.iter().map(|b| b.missing).sum::<u32>(), 55);
+    }
+}

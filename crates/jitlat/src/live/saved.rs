@@ -1,0 +1,62 @@
+//! Scrolling through saved tests: `jitlat -f LOG --live`.
+
+use super::state::LiveState;
+use super::{Board, View};
+use crate::interrupt;
+use anyhow::{Result, bail};
+use jitlat_core::observer::Event;
+use jitlat_core::{PacketRecord, SteadyTime};
+use jitlat_instruments::Stop;
+use jitlat_store::log::LogReader;
+use std::path::{Path, PathBuf};
+use tracing::warn;
+
+/// Records handed over at once.
+const CHUNK: usize = 4096;
+
+/// Shows `logs`, where this terminal can be drawn on.
+pub fn show_if_possible(logs: &[PathBuf]) -> Result<()> {
+    if super::is_possible()? { show(logs, &interrupt::stop()?) } else { Ok(()) }
+}
+
+/// Shows `logs`, each a stream, until the person who watches leaves or `stop` is requested.
+fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
+    if logs.iter().any(|log| log.as_os_str() == "-") {
+        bail!("--live reads the log before it is analysed, which standard input cannot: give a file");
+    }
+    let board = Board { targets: vec![read(logs)?], saved: true };
+    View::start(board, stop)?.wait();
+    Ok(())
+}
+
+/// Everything in the logs: of one test, or of several at once.
+fn read(logs: &[PathBuf]) -> Result<LiveState> {
+    let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
+    let mut state = LiveState::new(names.join(" "));
+    let now = SteadyTime(0);
+    let mut readers = logs.iter().map(|log| LogReader::open(log)).collect::<Result<Vec<_>, _>>()?;
+    let sessions: Vec<_> = readers.iter().map(|reader| reader.session().clone()).collect();
+    state.event(&Event::Started(&sessions), now);
+    for (stream, (reader, log)) in readers.iter_mut().zip(logs).enumerate() {
+        feed(reader, log, |records| state.event(&Event::Arrived { stream, records }, now));
+    }
+    let sessions: Vec<_> = readers.iter().map(|reader| reader.session().clone()).collect();
+    state.event(&Event::Finished(&sessions), now);
+    Ok(state)
+}
+
+fn feed(reader: &mut LogReader, log: &Path, mut each: impl FnMut(&[PacketRecord])) {
+    let mut failure = None;
+    let mut chunk = Vec::with_capacity(CHUNK);
+    for record in reader.records(&mut failure) {
+        chunk.push(record);
+        if chunk.len() == CHUNK {
+            each(&chunk);
+            chunk.clear();
+        }
+    }
+    each(&chunk);
+    if let Some(e) = failure {
+        warn!("{}: {e}", log.display());
+    }
+}

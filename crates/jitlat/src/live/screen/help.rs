@@ -1,0 +1,16 @@
+//! The keys.
+
+use super::{Shown, write};
+use crate::live::viewing::KEYS;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+    for (row, (keys, what)) in KEYS.iter().enumerate().take(area.height.into()) {
+        let y = area.y + row as u16;
+        let x = area.x + 18;
+        write(buffer, (area.x + 1, y), x, keys, shown.look.title());
+        write(buffer, (x, y), area.right(), what, Style::new());
+    }
+}

@@ -1,0 +1,136 @@
+//! The screen: a pure function of what is known, what is looked at and what the terminal can show.
+//!
+//! * [`overview`] – delay and loss over time, and a table; [`distribution`] – histogram and distribution function
+//! * [`figures`] – every figure; [`hosts`] – the two hosts and their clocks; [`targets`] – many tests at once
+//! * `plot` – curves; `table` – the table of streams; `help` – the keys
+
+mod distribution;
+mod figures;
+mod help;
+mod hosts;
+mod overview;
+mod plot;
+mod table;
+pub mod targets;
+
+use super::Board;
+use super::look::Look;
+use super::state::{LiveState, Phase};
+use super::viewing::{Tab, Viewing};
+use jitlat_core::units::duration;
+use jitlat_core::{Span, SteadyTime, Summary};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+/// Everything that a screen is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    pub board: &'a Board,
+    pub viewing: &'a Viewing,
+    pub look: Look,
+    /// Every figure of each stream of the chosen test, if that was computed.
+    pub summaries: &'a [Option<Summary>],
+    pub now: SteadyTime,
+}
+
+impl<'a> Shown<'a> {
+    fn state(&self) -> Option<&'a LiveState> {
+        self.board.target(self.viewing.target)
+    }
+}
+
+/// The least that a screen needs.
+const SMALLEST: (u16, u16) = (40, 10);
+
+/// Draws the whole screen.
+pub fn draw(shown: &Shown<'_>, buffer: &mut Buffer) {
+    let area = buffer.area;
+    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
+        let text = format!("at least {} x {} characters, please", SMALLEST.0, SMALLEST.1);
+        write(buffer, (area.x, area.y), area.right(), &text, Style::new());
+        return;
+    }
+    header(shown, buffer);
+    footer(shown, buffer);
+    let inner = Rect { y: area.y + 2, height: area.height - 3, ..area };
+    match shown.viewing.tab {
+        _ if shown.viewing.help => help::draw(shown, inner, buffer),
+        Tab::Targets => targets::draw(shown, inner, buffer),
+        Tab::Overview => overview::draw(shown, inner, buffer),
+        Tab::Distribution => distribution::draw(shown, inner, buffer),
+        Tab::Figures => figures::draw(shown, inner, buffer),
+        Tab::Hosts => hosts::draw(shown, inner, buffer),
+    }
+    shown.look.adapt(buffer);
+}
+
+/// Writes `text` at a place, cut off before column `end`; the column after it.
+fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: Style) -> u16 {
+    if x >= end || y >= buffer.area.bottom() {
+        return x;
+    }
+    // Names come from hosts and users.
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    buffer.set_stringn(x, y, plain, usize::from(end - x), style).0
+}
+
+/// The first two lines: what is tested and how far that is, and the pages.
+fn header(shown: &Shown<'_>, buffer: &mut Buffer) {
+    let (area, look) = (buffer.area, shown.look);
+    let name = match shown.viewing.tab {
+        Tab::Targets => format!("{} targets", shown.board.targets.len()),
+        _ => shown.state().map(|state| state.name.clone()).unwrap_or_default(),
+    };
+    let phase = shown.state().map(|state| phase(state, shown.now)).unwrap_or_default();
+    let phase = if shown.viewing.tab == Tab::Targets { String::new() } else { phase };
+    let x = write(buffer, (area.x, area.y), area.right(), &format!("jitlat  {name}  "), look.title());
+    write(buffer, (x, area.y), area.right(), &phase, Style::new());
+    let mut x = area.x;
+    let names = |short: bool| {
+        let tabs = Viewing::tabs(shown.board.targets.len()).iter().enumerate();
+        tabs.map(move |(k, (tab, name))| {
+            let name = if short { &name[..4] } else { name };
+            (*tab, format!("{} {name}", k + 1))
+        })
+    };
+    let width: usize = names(false).map(|(_, name)| name.len() + 2).sum();
+    for (tab, name) in names(width > usize::from(area.width)) {
+        let style = if tab == shown.viewing.tab { look.chosen() } else { Style::new() };
+        x = write(buffer, (x, area.y + 1), area.right(), &name, style);
+        x = write(buffer, (x, area.y + 1), area.right(), "  ", Style::new());
+    }
+}
+
+/// How far a test is.
+fn phase(state: &LiveState, now: SteadyTime) -> String {
+    match &state.phase {
+        Phase::Waiting => String::new(),
+        Phase::Connecting(address, false) => format!("connecting to {address}"),
+        Phase::Connecting(address, true) => format!("{address} does not answer yet"),
+        Phase::Probing(done, of) => format!("measuring the clocks: {done} of {of}"),
+        Phase::Running => {
+            let elapsed = state.elapsed(now).unwrap_or(0.0);
+            let of = state.planned().map_or_else(String::new, |ns| format!(" of {}", duration(Span(ns))));
+            format!("{elapsed:.1} s{of}")
+        }
+        Phase::Collecting(done, of) => format!("collecting results: {done} of {of}"),
+        Phase::Over => format!("{:.1} s", state.end(now) as f64 / 1e9),
+        Phase::Failed(why) => why.clone(),
+    }
+}
+
+/// The last line: the time cursor's values, or the most important keys.
+fn footer(shown: &Shown<'_>, buffer: &mut Buffer) {
+    let area = buffer.area;
+    let saved = shown.board.saved;
+    let end = if saved { "q leave" } else { "q end the test" };
+    let keys = match shown.viewing.tab {
+        _ if shown.viewing.help => "any key: back".to_owned(),
+        Tab::Targets => format!("? help  {end}  s sort  r turn  Enter look at  Tab page"),
+        Tab::Figures => format!("? help  {end}  ↑↓ choose  Tab page"),
+        Tab::Overview => format!("? help  {end}  Tab page  + - zoom  ← → time  , . cursor"),
+        _ => format!("? help  {end}  Tab page"),
+    };
+    write(buffer, (area.x, area.bottom() - 1), area.right(), &keys, shown.look.faint());
+}

@@ -1,0 +1,125 @@
+//! Many tests at once, in one table that can be sorted.
+
+use super::{Shown, phase, write};
+use crate::live::Board;
+use crate::live::state::{LiveState, Phase};
+use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::units::eng3;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+/// A column of the table of targets.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub head: &'static str,
+    width: u16,
+    /// The value that it is sorted by; `None` comes last.
+    value: fn(&LiveState) -> Option<f64>,
+    show: fn(f64) -> String,
+}
+
+fn figures(state: &LiveState) -> Option<ReceivedSoFar> {
+    state.streams.first()?.figures()
+}
+
+fn sent(state: &LiveState) -> Option<f64> {
+    state.streams.first().map(|stream| stream.progress.sent.into())
+}
+
+/// Losses in per cent; answers to the latest requests may still come.
+fn loss(state: &LiveState) -> Option<f64> {
+    let figures = figures(state)?;
+    match (figures.loss_pct(), sent(state)) {
+        (None, Some(sent)) if sent > 0.0 && state.ended.is_some() => Some(100.0),
+        (loss, _) => loss,
+    }
+}
+
+/// The columns, after the name.
+pub const COLUMNS: [Column; 7] = [
+    Column { head: "", width: 0, value: |_| None, show: |_| String::new() },
+    Column { head: "sent", width: 7, value: sent, show: |x| format!("{x:.0}") },
+    Column { head: "lost %", width: 8, value: loss, show: |x| format!("{x:.2}") },
+    Column { head: "smallest", width: 9, value: |s| Some(figures(s)?.fastest()? as f64), show: eng3 },
+    Column { head: "median", width: 9, value: |s| Some(figures(s)?.median()? as f64), show: eng3 },
+    Column { head: "99 %", width: 9, value: |s| Some(figures(s)?.p99()? as f64), show: eng3 },
+    Column {
+        head: "jitter",
+        width: 9,
+        value: |s| figures(s).and_then(|f| Some((f.p99()? - f.fastest()?) as f64)),
+        show: eng3,
+    },
+];
+
+/// The fewest columns of a name.
+const NAMES: u16 = 16;
+
+impl Board {
+    /// The targets in the order of a column.
+    pub fn order(&self, sort: usize, falling: bool) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.targets.len()).collect();
+        if sort == 0 {
+            order.sort_by(|a, b| self.targets[*a].name.cmp(&self.targets[*b].name));
+            if falling {
+                order.reverse();
+            }
+            return order;
+        }
+        let value = |k: &usize| COLUMNS.get(sort).and_then(|column| (column.value)(&self.targets[*k]));
+        order.sort_by(|a, b| match (value(a), value(b)) {
+            (Some(a), Some(b)) if falling => b.total_cmp(&a),
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+        order
+    }
+}
+
+pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+    let (look, viewing) = (shown.look, shown.viewing);
+    let longest = shown.board.targets.iter().map(|t| t.name.chars().count()).max().unwrap_or(0) as u16;
+    let names = (longest + 1).clamp(NAMES, (area.width / 3).max(NAMES));
+    let mut x = area.x + names;
+    let mut columns = Vec::new();
+    for (k, column) in COLUMNS.iter().enumerate().skip(1) {
+        if x + column.width > area.right() {
+            break;
+        }
+        columns.push((k, x, column));
+        x += column.width;
+    }
+    let arrow = if viewing.falling { "↓" } else { "↑" };
+    let head =
+        |k: usize, head: &str| if k == viewing.sort { format!("{arrow}{head}") } else { head.to_owned() };
+    let right = |text: &str, width: u16| format!("{text:>width$}", width = usize::from(width));
+    write(buffer, (area.x, area.y), area.x + names, &head(0, "target"), look.faint());
+    for (k, x, column) in &columns {
+        write(buffer, (*x, area.y), area.right(), &right(&head(*k, column.head), column.width), look.faint());
+    }
+    let rows = usize::from(area.height.saturating_sub(1));
+    let order = shown.board.order(viewing.sort, viewing.falling);
+    let chosen = order.iter().position(|k| *k == viewing.target).unwrap_or(0);
+    let first = (chosen + 1).saturating_sub(rows);
+    for (row, k) in order.iter().enumerate().skip(first).take(rows) {
+        let y = area.y + 1 + (row - first) as u16;
+        let target = &shown.board.targets[*k];
+        let style = if row == chosen { look.chosen() } else { Style::new() };
+        write(buffer, (area.x, y), area.x + names - 1, &target.name, style);
+        if matches!(target.phase, Phase::Failed(_)) || target.streams.is_empty() {
+            let bad = matches!(target.phase, Phase::Failed(_));
+            let style = if bad { look.bad() } else { look.faint() };
+            write(buffer, (area.x + names, y), area.right(), &phase(target, shown.now), style);
+            continue;
+        }
+        for (_, x, column) in &columns {
+            let text = (column.value)(target).map_or_else(|| "-".to_owned(), column.show);
+            write(buffer, (*x, y), area.right(), &right(&text, column.width), Style::new());
+        }
+        let silence = target.streams[0].silence(shown.now).filter(|_| target.phase == Phase::Running);
+        let x = columns.last().map_or(area.x + names, |(_, x, column)| x + column.width);
+        if let Some(silence) = silence {
+            write(buffer, (x, y), area.right(), &format!("  silent {silence:.0} s"), look.bad());
+        }
+    }
+}

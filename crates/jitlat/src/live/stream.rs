@@ -1,0 +1,229 @@
+//! [`StreamState`]: everything shown of one stream.
+
+use super::history::History;
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::distribution::Precision;
+use jitlat_core::metrics::clock::ClockEstimate;
+use jitlat_core::observer::StreamProgress;
+use jitlat_core::session::Ending;
+use jitlat_core::so_far::{Arrival, PERCENTAGES, ReceivedSoFar, SoFar};
+use jitlat_core::twoway::{View, project};
+use jitlat_core::{Direction, PacketRecord, Session, SteadyTime, Summary};
+
+/// How long nothing may have arrived before that is said, ns; and so many periods, if they take longer.
+const QUIET: i64 = 2_000_000_000;
+const QUIET_PERIODS: i64 = 4;
+
+/// A distribution function: values and the shares that do not exceed them, both ascending.
+pub type Function = Vec<(f64, f64)>;
+
+/// What is known of a stream.
+#[derive(Clone, Debug)]
+pub struct StreamState {
+    pub session: Session,
+    pub progress: StreamProgress,
+    /// Packets that came faster than the view took them; their delays are not shown.
+    pub overlooked: u64,
+    /// Delay and loss by the time since the first packet was sent.
+    pub history: History,
+    /// When the first packet was sent, ns on the sender's clock; `None` before one has arrived here.
+    pub origin: Option<i64>,
+    /// The clocks.
+    pub clocks: ClockEstimate,
+    so_far: SoFar,
+    /// What the far host says, and when it did.
+    far: Option<(ReceivedSoFar, SteadyTime)>,
+    begun: SteadyTime,
+    arrived: Option<SteadyTime>,
+    /// The time and number of the latest packet in order.
+    latest: Option<(i64, i64)>,
+    /// Of what arrives here: every figure, in constant memory.
+    analyzer: Option<Box<Analyzer>>,
+}
+
+/// Where the figures of a stream come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its packets arrive here.
+    Here,
+    /// The far host says what it receives.
+    Told,
+    /// The far host has not said anything yet.
+    Untold,
+    /// The classic protocol has no word for it.
+    Classic,
+}
+
+impl StreamState {
+    /// Of a stream that begins at `now`.
+    pub fn new(session: &Session, now: SteadyTime) -> StreamState {
+        StreamState {
+            progress: StreamProgress { packets: session.spec.packets(), ..StreamProgress::default() },
+            overlooked: 0,
+            history: History::new(),
+            origin: None,
+            clocks: ClockEstimate::new(session, None),
+            so_far: SoFar::new(Precision::STREAM),
+            far: None,
+            begun: now,
+            arrived: None,
+            latest: None,
+            analyzer: None,
+            session: session.clone(),
+        }
+    }
+
+    /// Whether it is one of round trips.
+    pub fn is_two_way(&self) -> bool {
+        self.session.two_way.is_some()
+    }
+
+    /// Whether its packets arrive at this host.
+    pub fn is_received(&self) -> bool {
+        self.is_two_way() || self.session.spec.direction() == Direction::Down
+    }
+
+    /// Its name.
+    pub fn label(&self) -> &'static str {
+        match (self.is_two_way(), self.session.spec.direction()) {
+            (true, _) => "round trip",
+            (false, Direction::Up) => "to server",
+            (false, Direction::Down) => "from server",
+        }
+    }
+
+    /// Where its figures come from.
+    pub fn known(&self) -> Known {
+        match (self.is_received() || self.so_far.received() > 0, &self.far) {
+            (true, _) => Known::Here,
+            (false, Some(_)) => Known::Told,
+            (false, None) if self.session.classic => Known::Classic,
+            (false, None) => Known::Untold,
+        }
+    }
+
+    /// Packets with the times known so far.
+    pub fn arrived(&mut self, records: &[PacketRecord], now: SteadyTime) {
+        if records.is_empty() {
+            return;
+        }
+        self.arrived = Some(now);
+        if self.analyzer.is_none() {
+            let options = Options { streaming: true, ..Options::default() };
+            self.analyzer = Some(Box::new(Analyzer::new(&self.analysed_session(), &options)));
+        }
+        for record in records {
+            match self.is_two_way() {
+                true => project(record, View::RoundTrip).iter().for_each(|record| self.packet(record)),
+                false => self.packet(record),
+            }
+        }
+    }
+
+    fn packet(&mut self, record: &PacketRecord) {
+        if let Some(analyzer) = &mut self.analyzer {
+            analyzer.push(record);
+        }
+        let Some((sent, delay)) = record.sent().zip(record.delay()) else { return };
+        let Some(arrival) = self.so_far.push(record, Some(delay)) else { return };
+        let period = if self.session.period_known { self.session.spec.period().0 } else { 0 };
+        let before = sent.0.saturating_sub(record.seq.saturating_mul(period));
+        let origin = *self.origin.get_or_insert(before);
+        let at = sent.0.saturating_sub(origin).max(0);
+        match arrival {
+            Arrival::New(skipped) => {
+                if !skipped.is_empty() {
+                    let (_, from) = self.latest.unwrap_or((0, 0));
+                    self.history.missing([from, at], skipped.end - skipped.start);
+                }
+                self.latest = Some((record.seq, at));
+            }
+            Arrival::Late => self.history.found(at),
+            Arrival::Other => return,
+        }
+        self.history.received(at, delay.0);
+    }
+
+    /// What the far host says at `now`.
+    pub fn far_received(&mut self, so_far: &ReceivedSoFar, now: SteadyTime) {
+        let (missing, since) = self.far.map_or((0, self.begun), |(far, at)| (far.missing, at));
+        let missing = u32::try_from(so_far.missing.saturating_sub(missing)).unwrap_or(u32::MAX);
+        let delays = so_far.latest.delays.map(|[low, middle, _, high]| [low, middle, high]);
+        let span = [since, now].map(|at| (at - self.begun).0.max(0));
+        self.history.summary(span, so_far.latest.received, delays, missing);
+        self.far = Some((*so_far, now));
+    }
+
+    /// The figures so far; `None` while nothing is known.
+    pub fn figures(&self) -> Option<ReceivedSoFar> {
+        match self.known() {
+            Known::Here => Some(self.so_far.figures()),
+            Known::Told => self.far.map(|(far, _)| far),
+            Known::Untold | Known::Classic => None,
+        }
+    }
+
+    /// Subtracted from delays where they are shown, ns: the offset of the clocks, if that leaves none negative.
+    pub fn shift(&self) -> i64 {
+        let shift = self.clocks.correction_ns.filter(|_| !self.is_two_way()).unwrap_or(0);
+        let fastest = self.figures().and_then(|figures| figures.fastest());
+        if fastest.is_some_and(|fastest| fastest >= shift) { shift } else { 0 }
+    }
+
+    /// The distribution of the delays: pairs of a delay, ns, and the share of the packets that took no longer.
+    pub fn cdf(&self) -> Function {
+        let shift = self.shift();
+        let place = |x: i64| x.saturating_sub(shift) as f64;
+        if self.known() == Known::Here {
+            let delays = self.so_far.delays();
+            let (all, mut so_far) = (delays.len().max(1) as f64, 0);
+            let quantiles = delays.quantiles();
+            let steps = quantiles.values().map(|(x, n)| {
+                so_far += n;
+                (place(x), so_far as f64 / all)
+            });
+            return steps.collect();
+        }
+        let Some(delays) = self.figures().and_then(|figures| figures.delays) else { return Vec::new() };
+        let shares = PERCENTAGES.iter().map(|p| f64::from(p.0) / 100_000.0);
+        let shares = [0.0].into_iter().chain(shares).chain([1.0]);
+        delays.into_iter().map(place).zip(shares).collect()
+    }
+
+    /// How long nothing has been received, in seconds, if that is long and something is still to come.
+    pub fn silence(&self, now: SteadyTime) -> Option<f64> {
+        let since = |at: SteadyTime| (now - at).0;
+        let silence = match (self.known(), &self.far) {
+            (Known::Here, _) => since(self.arrived.unwrap_or(self.begun)),
+            (Known::Told, Some((far, said))) => match far.silence {
+                Some(silence) => silence.0.saturating_add(since(*said)),
+                None => since(self.begun),
+            },
+            _ => return None,
+        };
+        let p = &self.progress;
+        let over = p.sent.max(p.received) >= p.packets;
+        let period = if self.session.period_known { self.session.spec.period().0 } else { 0 };
+        let usual = period.saturating_mul(QUIET_PERIODS).max(QUIET);
+        (silence >= usual && !over).then_some(silence as f64 / 1e9)
+    }
+
+    /// What [`summary`](StreamState::summary) needs, to be computed elsewhere.
+    pub fn analysis(&self) -> Option<(Box<Analyzer>, Session)> {
+        let analyzer = self.analyzer.clone()?;
+        let next = self.latest.map_or(0, |(seq, _)| seq + 1);
+        let sent = u32::try_from(next).ok();
+        let session = Session { sent, ending: Ending::Complete, ..self.analysed_session() };
+        Some((analyzer, session))
+    }
+
+    /// Round trips as a stream of one way: the analysis of both ways keeps every packet.
+    fn analysed_session(&self) -> Session {
+        Session { two_way: None, ..self.session.clone() }
+    }
+}
+
+/// Every figure of an analysis so far.
+pub fn summary((analyzer, session): (Box<Analyzer>, Session)) -> Summary {
+    analyzer.finish(&session)
+}

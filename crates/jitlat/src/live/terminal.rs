@@ -1,0 +1,269 @@
+//! [`View`]: the terminal, taken over and given back, and the thread that draws on it.
+
+use super::Board;
+use super::look::Look;
+use super::screen::{self, Shown};
+use super::state::Phase;
+use super::stream::{StreamState, summary};
+use super::viewing::{Tab, Viewing, Wish};
+use crate::console::log;
+use anyhow::{Context, Result};
+use jitlat_core::Summary;
+use jitlat_core::observer::{Event as TestEvent, Observer};
+use jitlat_instruments::Stop;
+use jitlat_net::clock::steady;
+use jitlat_net::pace;
+use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use std::io::{self, Stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time between two pictures, unless a key is pressed.
+const FRAME: Duration = Duration::from_millis(125);
+/// Time between two computations of every figure, which are made only while they are looked at.
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+/// Whether the terminal is taken over.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Gives the terminal back, if it was taken over. Whether it accepts that is nothing that anybody could be told.
+fn give_back() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// The terminal while it is taken over; given back when dropped, and when the program panics.
+struct TakenTerminal {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Lines of the log wait until the terminal is given back.
+    _held: log::Held,
+}
+
+impl TakenTerminal {
+    fn take() -> io::Result<TakenTerminal> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let usual = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                give_back();
+                usual(panic);
+            }));
+        });
+        let held = log::hold();
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        let taken = execute!(io::stdout(), EnterAlternateScreen, Hide).and_then(|()| {
+            let backend = CrosstermBackend::new(io::stdout());
+            Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fullscreen })
+        });
+        match taken {
+            Ok(terminal) => Ok(TakenTerminal { terminal, _held: held }),
+            Err(e) => {
+                give_back();
+                Err(e)
+            }
+        }
+    }
+}
+
+impl Drop for TakenTerminal {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// A view that is drawn until it is finished.
+pub struct View {
+    board: Arc<Mutex<Board>>,
+    over: Arc<AtomicBool>,
+    drawing: Option<JoinHandle<()>>,
+}
+
+fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl View {
+    /// Takes the terminal over and draws `board`; a key that ends the test requests `stop`.
+    ///
+    /// # Errors
+    /// If the terminal cannot be taken over.
+    pub fn start(board: Board, stop: &Stop) -> Result<View> {
+        let taken = TakenTerminal::take().context("--live: taking the terminal over")?;
+        let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
+        let drawer = Drawer::new(taken, board.clone(), over.clone(), stop.clone());
+        let drawing = thread::Builder::new().name("view".to_owned()).spawn(move || drawer.run());
+        let drawing = drawing.context("--live: starting a thread that draws")?;
+        Ok(View { board, over, drawing: Some(drawing) })
+    }
+
+    /// An observer of the test of a target.
+    pub fn follow(&self, target: usize) -> Followed {
+        Followed { board: self.board.clone(), target }
+    }
+
+    /// The test of a target failed.
+    pub fn failed(&self, target: usize, why: String) {
+        if let Some(state) = lock(&self.board).targets.get_mut(target) {
+            state.phase = Phase::Failed(why);
+        }
+    }
+
+    /// Waits until the person who watches leaves.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    /// Gives the terminal back.
+    pub fn finish(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(drawing) = self.drawing.take() {
+            drawing.thread().unpark();
+            // A panic there has given the terminal back and said so.
+            let _ = drawing.join();
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Copies what happens in a test into what is shown.
+pub struct Followed {
+    board: Arc<Mutex<Board>>,
+    target: usize,
+}
+
+impl Observer for Followed {
+    fn event(&mut self, event: &TestEvent<'_>) {
+        let now = steady();
+        if let Some(state) = lock(&self.board).targets.get_mut(self.target) {
+            state.event(event, now);
+        }
+    }
+}
+
+/// The thread that draws and reads keys.
+struct Drawer {
+    taken: TakenTerminal,
+    board: Arc<Mutex<Board>>,
+    over: Arc<AtomicBool>,
+    stop: Stop,
+    viewing: Viewing,
+    look: Look,
+    summaries: Vec<Option<Summary>>,
+    /// When these were computed, and of which target.
+    computed: Option<(Instant, usize)>,
+}
+
+impl Drawer {
+    fn new(taken: TakenTerminal, board: Arc<Mutex<Board>>, over: Arc<AtomicBool>, stop: Stop) -> Drawer {
+        let viewing = Viewing::new(lock(&board).targets.len());
+        let (look, summaries) = (Look::of_terminal(), Vec::new());
+        Drawer { taken, board, over, stop, viewing, look, summaries, computed: None }
+    }
+
+    fn run(mut self) {
+        // Packet threads come first.
+        pace::yield_to_others();
+        let saved = lock(&self.board).saved;
+        while !self.over.load(Ordering::Acquire) {
+            if saved && self.stop.is_requested() {
+                return;
+            }
+            self.compute_figures();
+            // The terminal is gone: the test goes on without it.
+            if self.draw().is_err() {
+                return;
+            }
+            match self.keys() {
+                Ok(None) => {}
+                Ok(Some(Wish::Redraw)) => drop(self.taken.terminal.clear()),
+                Ok(Some(Wish::End)) if saved => return,
+                Ok(Some(Wish::End)) => self.stop.request(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Draws one picture. What is known is locked while it becomes characters, and not while the terminal takes them.
+    fn draw(&mut self) -> io::Result<()> {
+        let size = self.taken.terminal.size()?;
+        let mut picture = Buffer::empty(Rect::new(0, 0, size.width, size.height));
+        {
+            let board = lock(&self.board);
+            let Drawer { viewing, look, summaries, .. } = self;
+            let shown = Shown { board: &board, viewing, look: *look, summaries, now: steady() };
+            screen::draw(&shown, &mut picture);
+        }
+        self.taken.terminal.draw(|frame| {
+            // It may have been resized since.
+            if frame.area() == picture.area {
+                *frame.buffer_mut() = picture;
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Takes keys until the next picture is due, or something changes.
+    fn keys(&mut self) -> io::Result<Option<Wish>> {
+        if !event::poll(FRAME)? {
+            return Ok(None);
+        }
+        let mut wish = None;
+        // Keys that are held down come faster than pictures are drawn.
+        for _ in 0..64 {
+            match event::read()? {
+                Event::Key(key) => {
+                    let board = lock(&self.board);
+                    wish = self.viewing.key(key, &board, steady()).or(wish);
+                }
+                Event::Resize(..) => wish = wish.or(Some(Wish::Redraw)),
+                _ => {}
+            }
+            if !event::poll(Duration::ZERO)? {
+                break;
+            }
+        }
+        Ok(wish)
+    }
+
+    /// Computes every figure, if they are looked at and it is time.
+    fn compute_figures(&mut self) {
+        let target = self.viewing.target;
+        let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_EVERY;
+        if self.viewing.tab != Tab::Figures || self.computed.is_some_and(fresh) {
+            return;
+        }
+        let (saved, analyses) = {
+            let board = lock(&self.board);
+            let streams = board.target(target).map(|state| &state.streams[..]).unwrap_or_default();
+            (board.saved, streams.iter().map(StreamState::analysis).collect::<Vec<_>>())
+        };
+        if saved && self.computed.is_some_and(|(_, of)| of == target) {
+            return;
+        }
+        self.summaries = analyses.into_iter().map(|analysis| analysis.map(summary)).collect();
+        self.computed = Some((Instant::now(), target));
+    }
+}

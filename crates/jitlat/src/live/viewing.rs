@@ -1,0 +1,205 @@
+//! [`Viewing`]: what the person who watches looks at, and what keys do. Pure.
+
+use super::Board;
+use super::screen::targets::COLUMNS;
+use jitlat_core::SteadyTime;
+use jitlat_core::figures::FIGURES;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// The pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Targets,
+    Overview,
+    Distribution,
+    Figures,
+    Hosts,
+}
+
+/// All pages with their names. The first one is there with several targets only.
+pub const TABS: [(Tab, &str); 5] = [
+    (Tab::Targets, "Targets"),
+    (Tab::Overview, "Overview"),
+    (Tab::Distribution, "Distribution"),
+    (Tab::Figures, "Figures"),
+    (Tab::Hosts, "Hosts"),
+];
+
+/// All keys and what they do, for the help.
+pub const KEYS: [(&str, &str); 12] = [
+    ("q, Ctrl-C", "end the test; what was measured is kept and reported"),
+    ("Tab, Shift-Tab", "next page, page before"),
+    ("1 to 5", "the page of this number"),
+    ("+, -", "zoom in and out"),
+    ("←, →", "back and forth in time; a running test goes on meanwhile"),
+    ("Home, End", "the beginning; the end, which a running test follows"),
+    ("0", "the whole test"),
+    (", .", "move the time cursor; Esc removes it"),
+    ("↑, ↓, PgUp, PgDn", "choose a figure, or a target"),
+    ("s, r", "targets: sort by the next column; turn the order"),
+    ("Enter", "targets: look at the chosen one"),
+    ("?", "this help"),
+];
+
+/// What is wished beyond looking at something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The test is to end, or the view of a saved one.
+    End,
+    /// The screen is to be drawn anew.
+    Redraw,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Viewing {
+    pub tab: Tab,
+    pub help: bool,
+    /// How much time is shown, ns; `None`: all.
+    pub span: Option<i64>,
+    /// The end of that time, ns since the beginning; `None`: now.
+    pub end: Option<i64>,
+    /// The time cursor, as a share of the time shown.
+    pub cursor: Option<f64>,
+    /// The chosen figure, in the list of those that apply.
+    pub figure: usize,
+    /// The chosen target.
+    pub target: usize,
+    /// The column that targets are sorted by, in [`COLUMNS`], and whether the largest come first.
+    pub sort: usize,
+    pub falling: bool,
+}
+
+/// The shortest time shown, ns.
+const SHORTEST: i64 = 100_000_000;
+
+impl Viewing {
+    /// The first look at so many targets.
+    pub fn new(targets: usize) -> Viewing {
+        Viewing {
+            tab: if targets > 1 { Tab::Targets } else { Tab::Overview },
+            help: false,
+            span: None,
+            end: None,
+            cursor: None,
+            figure: 0,
+            target: 0,
+            sort: 0,
+            falling: false,
+        }
+    }
+
+    /// The pages of a view of so many targets.
+    pub fn tabs(targets: usize) -> &'static [(Tab, &'static str)] {
+        if targets > 1 { &TABS } else { &TABS[1..] }
+    }
+
+    /// The time shown of `board`, ns since the beginning of the chosen test.
+    pub fn window(&self, board: &Board, now: SteadyTime) -> [i64; 2] {
+        let all = board.target(self.target).map_or(1_000_000_000, |state| state.end(now));
+        let span = self.span.unwrap_or(all).min(all);
+        let end = self.end.unwrap_or(all).clamp(span, all);
+        [end - span, end]
+    }
+
+    /// What the key does to the look at `board`.
+    pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<Wish> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Wish::End),
+                KeyCode::Char('l') => Some(Wish::Redraw),
+                _ => None,
+            };
+        }
+        let tabs = Viewing::tabs(board.targets.len());
+        match key.code {
+            KeyCode::Char('q') => return Some(Wish::End),
+            KeyCode::Char('?') | KeyCode::F(1) => self.help = !self.help,
+            KeyCode::Esc if self.help => self.help = false,
+            KeyCode::Esc => self.cursor = None,
+            _ if self.help => self.help = false,
+            KeyCode::Tab => self.turn(tabs, 1),
+            KeyCode::BackTab => self.turn(tabs, tabs.len() - 1),
+            KeyCode::Char('0') => (self.span, self.end) = (None, None),
+            KeyCode::Char(digit @ '1'..='9') => {
+                let k = digit as usize - '1' as usize;
+                self.tab = tabs.get(k).map_or(self.tab, |(tab, _)| *tab);
+            }
+            KeyCode::Char('+' | '=') => self.zoom(board, now, true),
+            KeyCode::Char('-') => self.zoom(board, now, false),
+            KeyCode::Left => self.pass(board, now, -1),
+            KeyCode::Right => self.pass(board, now, 1),
+            KeyCode::Home => self.end = Some(0),
+            KeyCode::End => self.end = None,
+            KeyCode::Char(',') => self.point(-1),
+            KeyCode::Char('.') => self.point(1),
+            KeyCode::Up => self.choose(board, -1),
+            KeyCode::Down => self.choose(board, 1),
+            KeyCode::PageUp => self.choose(board, -10),
+            KeyCode::PageDown => self.choose(board, 10),
+            KeyCode::Char('s') => self.sort = (self.sort + 1) % COLUMNS.len(),
+            KeyCode::Char('r') => self.falling = !self.falling,
+            KeyCode::Enter if self.tab == Tab::Targets => self.tab = Tab::Overview,
+            _ => {}
+        }
+        None
+    }
+
+    fn turn(&mut self, tabs: &[(Tab, &str)], by: usize) {
+        let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
+        self.tab = tabs[(at + by) % tabs.len()].0;
+    }
+
+    /// Around the cursor, if there is one, else around the end that is followed, else around the middle.
+    fn zoom(&mut self, board: &Board, now: SteadyTime, closer: bool) {
+        let [from, to] = self.window(board, now);
+        let span = to - from;
+        let all = board.target(self.target).map_or(span, |state| state.end(now));
+        let wanted = if closer { (span / 2).max(SHORTEST) } else { span.saturating_mul(2) };
+        if wanted >= all {
+            (self.span, self.end) = (None, None);
+            return;
+        }
+        self.span = Some(wanted);
+        let at = match (self.cursor, self.end) {
+            (Some(share), _) => share,
+            (None, None) => return,
+            (None, Some(_)) => 0.5,
+        };
+        let fixed = from + (span as f64 * at) as i64;
+        let end = fixed + (wanted as f64 * (1.0 - at)) as i64;
+        self.end = Some(end.clamp(wanted, all)).filter(|end| *end < all || self.end.is_some());
+    }
+
+    /// A quarter of what is shown.
+    fn pass(&mut self, board: &Board, now: SteadyTime, way: i64) {
+        let [from, to] = self.window(board, now);
+        let all = board.target(self.target).map_or(to, |state| state.end(now));
+        let end = to + way * ((to - from) / 4).max(1);
+        self.end = (end < all).then(|| end.max(to - from));
+    }
+
+    fn point(&mut self, way: i64) {
+        let at = self.cursor.map_or(if way < 0 { 1.0 } else { 0.0 }, |at| at + way as f64 / 100.0);
+        self.cursor = Some(at.clamp(0.0, 1.0));
+    }
+
+    fn choose(&mut self, board: &Board, by: i64) {
+        let (at, most) = match self.tab {
+            Tab::Targets => (&mut self.target, board.targets.len()),
+            _ => (&mut self.figure, FIGURES.len()),
+        };
+        if self.tab == Tab::Targets {
+            // In the order shown.
+            let order = board.order(self.sort, self.falling);
+            let place = order.iter().position(|k| *k == *at).unwrap_or(0) as i64;
+            let next = (place + by).clamp(0, most as i64 - 1);
+            *at = usize::try_from(next).ok().and_then(|k| order.get(k)).copied().unwrap_or(0);
+            return;
+        }
+        *at = (*at as i64 + by).clamp(0, most as i64 - 1) as usize;
+    }
+}

@@ -1,0 +1,142 @@
+//! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
+
+use crate::console::{self, progress::ProgressLine};
+use crate::exit::{Status, explain};
+use crate::interrupt;
+use crate::live::{self, Board, View};
+use crate::options::ping::PingArgs;
+use anyhow::{Error, Result, bail};
+use jitlat_core::Summary;
+use jitlat_core::figures::Figure;
+use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
+use std::thread;
+use std::time::Duration;
+use tracing::error;
+
+/// Time between two looks at a request to end.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// Most hosts: each takes a thread and a socket.
+const MOST: usize = 256;
+/// The figures of the table, by key.
+const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
+
+/// Measures and prints the table.
+pub fn run(args: &PingArgs) -> Result<Status> {
+    check(args)?;
+    let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
+    if hosts.len() > MOST {
+        bail!("{} hosts at once: {MOST} at most", hosts.len());
+    }
+    let tests = hosts.iter().map(|host| {
+        let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
+        args.settings()
+    });
+    let tests: Vec<Ping> = tests.collect::<Result<_>>()?;
+    let drawn = args.live.live && live::is_possible()?;
+    let stop = interrupt::stop()?;
+    let view = if drawn { Some(View::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
+    let found = measure(&tests, args, &stop, view.as_ref());
+    drop(view);
+    console::print(&table(&hosts, &found))?;
+    let mut status = Status::Measured;
+    for (host, found) in hosts.iter().zip(&found) {
+        if let Err(e) = found {
+            error!("{host}: {}", explain(e));
+            status = Status::NotMeasured;
+        }
+    }
+    Ok(status)
+}
+
+/// Refuses what is made for one test.
+fn check(args: &PingArgs) -> Result<()> {
+    args.protocol.check()?;
+    let refused = [
+        (args.output.is_some(), "-o"),
+        (!args.load.load.is_empty(), "--load"),
+        (args.doctor, "--doctor"),
+        (args.path, "--path"),
+        (!args.report.outputs.is_empty(), "an output option"),
+        (!args.report.fail_if.is_empty(), "--fail-if"),
+        (args.late.files().next().is_some(), "an output of LaTe's"),
+    ];
+    match refused.into_iter().find(|(given, _)| *given) {
+        Some((_, option)) => {
+            bail!("{option} is for one host: test several hosts without it, or one after the other")
+        }
+        None => Ok(()),
+    }
+}
+
+/// Runs all tests at once; what was found of each.
+fn measure(tests: &[Ping], args: &PingArgs, stop: &Stop, view: Option<&View>) -> Vec<Result<Summary>> {
+    let stops: Vec<Stop> = tests.iter().map(|_| Stop::new()).collect();
+    let mut line = if view.is_some() { ProgressLine::off() } else { ProgressLine::new() };
+    let found = thread::scope(|scope| {
+        let running: Vec<_> = tests
+            .iter()
+            .zip(&stops)
+            .enumerate()
+            .map(|(k, (test, stop))| {
+                let mut shown = view.map(|view| view.follow(k));
+                let options = args.report.options();
+                thread::Builder::new().name(format!("target {k}")).spawn_scoped(scope, move || {
+                    let mut analyses = Analyses::new(options);
+                    let outcome = test.run(stop, &mut [&mut analyses as &mut dyn Observer, &mut shown]);
+                    let found = outcome.map_err(Error::from).and_then(|_| {
+                        let analysed = analyses.finish().pop();
+                        analysed.map(|a| a.summary).ok_or_else(|| Error::msg("nothing was measured"))
+                    });
+                    if let (Err(e), Some(view)) = (&found, view) {
+                        view.failed(k, explain(e));
+                    }
+                    found
+                })
+            })
+            .collect();
+        let still = || running.iter().flatten().filter(|thread| !thread.is_finished()).count();
+        loop {
+            let left = still();
+            if left == 0 {
+                break;
+            }
+            line.show(&format!("{left} of {} hosts are being tested", tests.len()));
+            if stop.flag().swap(false, std::sync::atomic::Ordering::SeqCst) {
+                stops.iter().for_each(Stop::request);
+            }
+            thread::sleep(LOOK_AROUND);
+        }
+        let joined = running.into_iter().map(|thread| match thread {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(Error::msg("a thread of this program failed")))
+            }
+            Err(e) => Err(Error::from(e).context("starting a thread for the test")),
+        });
+        joined.collect()
+    });
+    line.clear();
+    found
+}
+
+/// A row for each host.
+fn table(hosts: &[&str], found: &[Result<Summary>]) -> String {
+    let figures: Vec<&Figure> = SHOWN.iter().filter_map(|key| Figure::named(key)).collect();
+    let names = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0).clamp(12, 40);
+    let mut text = format!("{:<names$}", "");
+    figures.iter().for_each(|figure| text += &format!(" {:>11}", figure.key));
+    text.push('\n');
+    for (host, found) in hosts.iter().zip(found) {
+        text += &format!("{host:<names$}");
+        match found {
+            Ok(summary) => {
+                for figure in &figures {
+                    let value = figure.of(summary).map_or_else(|| "-".to_owned(), |x| figure.show(x));
+                    text += &format!(" {value:>11}");
+                }
+            }
+            Err(_) => text += " not measured",
+        }
+        text.push('\n');
+    }
+    text
+}
