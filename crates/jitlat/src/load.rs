@@ -16,6 +16,7 @@ use jitlat_core::units::{bit_rate, eng3, eng4_f64};
 use jitlat_core::verdict::{self, Level};
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
+use jitlat_report::html::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
@@ -52,7 +53,9 @@ fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs
     let whole = args.outputs.write(&report, || match args.quiet {
         true => text::line(&report.runs),
         false if args.is_full() => page(&report.phases, &report.runs, instrument.quantity(), &options),
-        false => one_screen(&report.phases, &report.runs),
+        false => screen_of(&report.phases, &report.runs)
+            .followed_by(&screen::again(), screen::EVERYTHING)
+            .show(&screen::options()),
     });
     let [idle, loaded] = &report.runs;
     if !whole || idle.summary.counts.received + loaded.summary.counts.received == 0 {
@@ -69,6 +72,7 @@ struct PhasesReport {
     runs: [AnalysedStream; 2],
     quantity: &'static str,
     interval: Option<Span>,
+    section: Section,
 }
 
 impl PhasesReport {
@@ -89,7 +93,13 @@ impl PhasesReport {
                 file_ending: name.to_owned(),
             }
         });
-        PhasesReport { phases, runs, quantity, interval }
+        let section = Section {
+            title: format!("{quantity}, idle and under load"),
+            what: describe(&phases.streams).join("; "),
+            screen: Some(screen_of(&phases, &runs)),
+            ..Section::default()
+        };
+        PhasesReport { phases, runs, quantity, interval, section }
     }
 }
 
@@ -104,6 +114,10 @@ impl Report for PhasesReport {
 
     fn interval(&self) -> Option<Span> {
         self.interval
+    }
+
+    fn section(&self) -> Option<&Section> {
+        Some(&self.section)
     }
 }
 
@@ -164,14 +178,14 @@ impl<'a> PhasesDocument<'a> {
     }
 }
 
-/// Both phases, and what the load does, on one screen.
-fn one_screen(phases: &Phases, runs: &[AnalysedStream; 2]) -> String {
+/// Both phases, and what the load does.
+fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     let (level, text) = effect(&phases.comparison, runs);
     let mut screen = Screen::new(&screen::streams(runs), Relation::Load).led_by(level, &text);
     for line in describe(&phases.streams).iter().rev() {
         screen = screen.noting(&format!("load: {line}"));
     }
-    screen.followed_by(&screen::again(), screen::EVERYTHING).show(&screen::options())
+    screen
 }
 
 /// What the load does, in one sentence; it is as bad as the loaded path where that is worse than the idle one.

@@ -134,6 +134,7 @@ fn section(args: &SppArgs, runs: &[Followed<'_>]) -> Section {
     Section {
         title: "Round trips of several captures".into(),
         what: runs.iter().map(|run| run.label).collect::<Vec<_>>().join(", "),
+        screen: None,
         remarks: Vec::new(),
         columns: text::CAPTURE_COLUMNS.map(String::from).to_vec(),
         rows: runs.iter().map(|run| text::capture_row(run.label, &run.result).to_vec()).collect(),

@@ -58,6 +58,11 @@ pub fn show(
         }
     }
     let link = args.link.as_ref();
+    let judged = match &runs[..] {
+        [out, back] => Some([&out.summary, &back.summary]),
+        _ => None,
+    };
+    let content = Screen::of_captures(&result, judged, course, &notes);
     failures.extend(report.outputs.write_files(&PassiveReport {
         result: &result,
         ping,
@@ -69,7 +74,8 @@ pub fn show(
             let run = PassiveRun::of(trace, &result, link);
             let levels = levels_of_range.as_deref().unwrap_or(run.levels);
             let run = PassiveRun { periods: &args.figures.marks, levels, ..run };
-            html::passive_section(&result, ping, &notes, &run)
+            let section = html::passive_section(&result, ping, &notes, &run);
+            Section { screen: Some(content.clone()), ..section }
         }),
     }));
     if let Some(path) = &args.sizes_csv {
@@ -83,18 +89,12 @@ pub fn show(
             // What was asked for comes before the screen, which stays in sight.
             let tables = text::asked_tables(&result, &extras);
             let tables = if tables.is_empty() { tables } else { tables + "\n" };
-            let judged = match &runs[..] {
-                [out, back] => Some([&out.summary, &back.summary]),
-                _ => None,
-            };
             let logs: Vec<String> =
                 runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
             // Standard error may be no terminal where standard output is one.
             let style = if args.summary { console::style() } else { Style::Plain };
             let options = text::TextOptions { style, ..screen::options() };
-            let screen = Screen::of_captures(&result, judged, course, &notes)
-                .logged_to(&logs)
-                .followed_by(&screen::again(), screen::EVERYTHING);
+            let screen = content.logged_to(&logs).followed_by(&screen::again(), screen::EVERYTHING);
             tables + &screen.show(&options)
         }
     };

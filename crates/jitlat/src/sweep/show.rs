@@ -56,7 +56,9 @@ impl<'a> SweepReport<'a> {
         let section = section(state, &points, &laws);
         let complete = plan.runs().is_ok_and(|runs| runs.len() == state.outcomes().len());
         let answer = answer(&plan.grid, &points, complete);
-        SweepReport { state, points, laws, answer, section }
+        let mut report = SweepReport { state, points, laws, answer, section };
+        report.section.screen = Some(report.screen());
+        report
     }
 
     /// What changes along it, and where it is worst.
@@ -142,6 +144,7 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
     Section {
         title: format!("{} to {}, swept", plan.quantity(), plan.host),
         what: format!("{} combinations, {} runs made", points.len(), state.outcomes().len()),
+        screen: None,
         remarks: notes.iter().cloned().chain([mean]).collect(),
         columns,
         rows,

@@ -1,10 +1,12 @@
-//! The page of a comparison: first the verdicts, then the table, the figures, and what was compared.
+//! The page of a comparison: first what the console shows, then the figures, each comparison in detail, the table, and
+//! what was compared.
 
-use super::parts::{Group, Printed, data, micro, plots};
-use super::shell;
+use super::parts::{Group, Printed, data, folded, micro, plots};
 use super::tables::shown;
+use super::{first, list, shell};
 use crate::escape::escape;
 use crate::figure::{self, ComparedRun, Unit, value_label};
+use crate::text::screen::Screen;
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
 use jitlat_core::figures::{FIGURES, Figure, selectors};
 use jitlat_core::time::WallTime;
@@ -42,11 +44,14 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
                  direction. No clocks need to agree.",
         }
     );
+    let screen = Screen::of_comparison(grid);
+    first::write(&mut out, &screen, None);
+    plots(&mut out, &groups);
+    folded(&mut out, "belief", "How far to believe it", |out| list(out, screen.trust()));
     for row in &grid.rows {
         row.comparisons.iter().for_each(|c| verdict(&mut out, &row.name, c));
     }
     table(&mut out, grid);
-    plots(&mut out, &groups);
     compared(&mut out, grid);
     shell::footer(&mut out, None, program, written);
     out.push_str("</main>\n");

@@ -1,6 +1,6 @@
 //! The HTML report: one file that needs no network.
 //!
-//! First what the console shows on one screen, with delay over time as a figure; then the other figures (interactive with
+//! First what the console shows on one screen, with delay over time as a figure or the table of an instrument; then the other figures (interactive with
 //! scripts, static without them and in print); and folded away how far to believe it, every figure in tables, and
 //! everything needed to repeat the test and to judge it: parameters, hosts, clocks.
 
@@ -28,18 +28,20 @@ use jitlat_core::verdict::Opinion;
 use parts::{Group, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
 use std::fmt::Write;
 
-/// What an instrument adds to the figures of the parts: a table and figures of its own, shown first.
+/// What an instrument adds to the figures of the parts: an answer, a table and figures of its own, shown first.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// Its title, and that of the whole report.
     pub title: String,
     /// What was measured, in one line.
     pub what: String,
+    /// What the console shows of it. `None`: it has no answer of its own, that of the parts is shown.
+    pub screen: Option<Screen>,
     /// Remarks, one paragraph each.
     pub remarks: Vec<String>,
     /// Names of the columns; the first column names the rows.
     pub columns: Vec<String>,
-    /// The rows.
+    /// The rows; without any there is no table.
     pub rows: Vec<Vec<String>>,
     /// Its figures, shown below the table.
     pub figures: Vec<Figure>,
@@ -67,9 +69,14 @@ pub fn page(report: &Report<'_>) -> String {
     let alone = report.parts.len() == 1;
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
-    let screen = screen(report.parts, directions);
-    // An instrument has a figure over time of its own.
-    let course = if report.section.is_none() { course(report.parts) } else { None };
+    let screen = match report.section.and_then(|section| section.screen.clone()) {
+        None if report.parts.is_empty() => None,
+        None => Some(screen(report.parts, directions)),
+        own => own,
+    };
+    // An instrument with figures has one over time of its own.
+    let drawn = report.section.is_some_and(|section| !section.figures.is_empty());
+    let course = if drawn { None } else { course(report.parts) };
 
     let title = title(report);
     let mut out = String::with_capacity(1 << 18);
@@ -88,18 +95,22 @@ pub fn page(report: &Report<'_>) -> String {
         );
     }
     out.push_str("</header>\n<main>\n");
-    if let Some(section) = report.section {
-        write_section(&mut out, section);
+    if let Some(screen) = &screen {
+        first::write(&mut out, screen, course.as_ref());
     }
-    if !report.parts.is_empty() {
-        first::write(&mut out, &screen, course.as_ref());
-    }
+    // After an answer of its own an instrument's table is a detail.
+    let (detail, table): (Vec<_>, Vec<_>) =
+        report.section.into_iter().partition(|section| section.screen.is_some());
+    table.iter().for_each(|section| write_section(&mut out, section, &section.title));
     plots(&mut out, &groups);
-    if !report.parts.is_empty() {
+    detail.iter().for_each(|section| write_section(&mut out, section, "In numbers"));
+    if let Some(screen) = &screen {
         folded(&mut out, "belief", "How far to believe it", |out| {
             list(out, screen.trust());
             report.parts.iter().for_each(|part| belief(out, part, alone));
         });
+    }
+    if !report.parts.is_empty() {
         folded(&mut out, "meaning", "What the figures mean", |out| {
             report.parts.iter().for_each(|part| meaning(out, part, alone));
         });
@@ -189,8 +200,11 @@ fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
     groups
 }
 
-fn write_section(out: &mut String, s: &Section) {
-    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", escape(&s.title));
+fn write_section(out: &mut String, s: &Section, title: &str) {
+    if s.rows.is_empty() && s.remarks.is_empty() {
+        return;
+    }
+    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", escape(title));
     table(out, &s.columns, &s.rows);
     for r in &s.remarks {
         let _ = write!(out, "<p>{}</p>", escape(&micro(r)));
@@ -200,7 +214,7 @@ fn write_section(out: &mut String, s: &Section) {
 
 fn title(report: &Report<'_>) -> String {
     if let Some(section) = report.section {
-        return section.title.clone();
+        return sentence(&section.title);
     }
     let Some(first) = report.parts.first() else { return "jitlat report".into() };
     let info = &first.summary.session;

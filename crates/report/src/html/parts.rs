@@ -61,15 +61,17 @@ pub(super) fn is_passive(s: &Summary) -> bool {
 
 /// Texts are ASCII for the console; pages use proper symbols.
 pub(super) fn micro(text: &str) -> String {
+    let digits = |w: &str| w.starts_with(|c: char| c.is_ascii_digit());
     let word = |w: &str| match w {
         "-" => "−".to_owned(),
         _ if w.starts_with("us") && w[2..].chars().all(|c| c.is_ascii_punctuation()) => {
             format!("µs{}", &w[2..])
         }
-        _ if w.starts_with('-') && w[1..].starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("−{}", &w[1..])
-        }
-        _ => w.to_owned(),
+        _ => match (w.strip_prefix('-'), w.strip_prefix("(-")) {
+            (Some(number), _) if digits(number) => format!("−{number}"),
+            (_, Some(number)) if digits(number) => format!("(−{number}"),
+            _ => w.to_owned(),
+        },
     };
     text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 use super::Section;
 use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp};
 use crate::text::describe_band;
+use crate::text::screen::Screen;
 use jitlat_core::passive::tcp::{DirectionFigures, TcpResult, explain_delays};
 use jitlat_core::passive::verdict::list_prefixes;
 use jitlat_core::passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
@@ -37,6 +38,7 @@ pub fn passive_section(
             "{} synthetic packet pairs between {} (reference) and {} (monitor)",
             s.pairs, ends[0], ends[1]
         ),
+        screen: None,
         remarks: remarks(r, notes),
         columns: columns.map(String::from).to_vec(),
         rows,
@@ -106,8 +108,9 @@ pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&Passiv
         ]);
     }
     Some(Section {
-        title: "What TCP hides".into(),
+        title: "TCP connections of a capture".into(),
         what: format!("{} to {}, {} long", c.client, c.server, units::eng4(c.duration().0)),
+        screen: Some(Screen::of_connections(r)),
         remarks: explain_delays(c, between),
         columns: ["", "from client", "from server"].map(String::from).to_vec(),
         rows,
