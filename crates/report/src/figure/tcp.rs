@@ -18,6 +18,8 @@ pub struct TcpTrace {
     by_timestamp: Cloud,
     flight: Stretches<Most>,
     window: Stretches<Least>,
+    /// The latest time of bytes in flight, and how many.
+    latest: Option<(i64, i64)>,
     /// Time of each retransmission, and how long its data was delayed, in ns.
     again: Vec<(i64, i64)>,
     more: u64,
@@ -31,6 +33,7 @@ impl Default for TcpTrace {
             by_timestamp: Cloud::new(EXPECTED),
             flight: Stretches::new(10_000_000),
             window: Stretches::new(10_000_000),
+            latest: None,
             again: Vec::new(),
             more: 0,
         }
@@ -56,8 +59,14 @@ impl TcpTrace {
 
     /// Adds the bytes in flight, and the window, if known.
     pub fn flight(&mut self, at: i64, bytes: u64, window: Option<u64>) {
-        let x = self.x(at);
-        self.flight.add(x, bytes.min(i64::MAX as u64) as i64);
+        let (x, bytes) = (self.x(at), bytes.min(i64::MAX as u64) as i64);
+        if let Some((then, held)) = self.latest.replace((x, bytes)) {
+            // Nothing changed in between: the line is level there, and no ramp to the next value.
+            let width = self.flight.width();
+            let between = [then.saturating_add(width), x.saturating_sub(width)];
+            between.iter().filter(|at| (then..x).contains(*at)).for_each(|at| self.flight.add(*at, held));
+        }
+        self.flight.add(x, bytes);
         if let Some(w) = window {
             self.window.add(x, w.min(i64::MAX as u64) as i64);
         }
@@ -131,7 +140,8 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     for (x, w) in &t.again {
         (from, to, high) = (from.min(*x as f64), to.max(*x as f64), high.max(*w as f64));
     }
-    if !from.is_finite() || shown.is_empty() {
+    // A single value has no course.
+    if from >= to || shown.is_empty() {
         return None;
     }
     let mut series = Vec::new();
@@ -174,7 +184,7 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     let (flight, window) = (line(t.flight.values()), line(t.window.values()));
     let most = flight.iter().map(|p| p.1).fold(0.0, f64::max);
     let to = flight.last()?.0;
-    if flight.len() < 2 {
+    if flight.len() < 2 || most == 0.0 {
         return None;
     }
     let mut series =
@@ -229,5 +239,28 @@ mod tests {
         t.again(5_000_000_000, 400_000_000);
         let ids: Vec<_> = of_tcp(&t, "up", "from the client").into_iter().map(|f| f.id).collect();
         assert_eq!(ids, ["tcp-up-rtt", "tcp-up-flight"]);
+    }
+
+    /// The handshake alone, from which no data followed.
+    #[test]
+    fn one_value_is_no_figure() {
+        let mut t = TcpTrace::default();
+        t.by_ack(0, 20_000_000);
+        for i in 0..100 {
+            t.flight(i * 100_000_000, 0, Some(60_000));
+        }
+        assert!(of_tcp(&t, "down", "from the server").is_empty());
+    }
+
+    #[test]
+    fn idle_time_is_level() {
+        let mut t = TcpTrace::default();
+        for (at, bytes) in [(0, 5000), (1, 90_000), (50, 0), (9_000, 80_000), (9_040, 3000)] {
+            t.flight(at * 1_000_000, bytes, None);
+        }
+        let drawn = t.flight.values();
+        // Empty from just after the first burst to just before the second.
+        let idle: Vec<_> = drawn.iter().filter(|(_, bytes)| *bytes == 0).collect();
+        assert!(matches!(idle[..], [(from, _), (to, _)] if *from < 0.1e9 && *to > 8.9e9), "{drawn:?}");
     }
 }
