@@ -52,7 +52,7 @@ mutants FILE='':
 
 # Ratios against plain baselines measured in the same run (root for SCHED_FIFO)
 bench:
-    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers; do ./target/release/$b; done
+    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view; do ./target/release/$b; done
 
 # API documentation
 docs:

@@ -135,7 +135,6 @@ impl View {
 
     fn join(&mut self) {
         if let Some(drawing) = self.drawing.take() {
-            drawing.thread().unpark();
             // A panic there has given the terminal back and said so.
             let _ = drawing.join();
         }
