@@ -73,13 +73,8 @@ impl Spread {
 
     /// The values at 0, 1/n, 2/n … 1 of the distribution; empty of no values.
     pub fn percentiles(&self, n: u32) -> Vec<i64> {
-        let (Some(min), Some(max)) = (self.histogram.min(), self.histogram.max()) else { return Vec::new() };
         let quantiles = self.histogram.quantiles();
-        let at = |k: u32| match k {
-            0 => min,
-            _ => quantiles.edf(Percent(k * 100_000 / n)).unwrap_or(max),
-        };
-        (0..=n).map(at).collect()
+        (0..=n).filter_map(|k| quantiles.edf(Percent(k * 100_000 / n))).collect()
     }
 
     /// The figures; `None` without values. `from` is subtracted from every value: a smallest delay, or 0.

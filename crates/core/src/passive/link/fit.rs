@@ -32,6 +32,9 @@ pub struct Fit {
 /// A straight line that would leave so much more unexplained than steps less often than this is none.
 const CERTAIN: f64 = 1e-3;
 
+/// A sum of squares below this is rounding, in ns².
+const ROUNDING: f64 = 1e-9;
+
 /// How many times less must be left unexplained by ATM cells than by a straight line, as a sum of squares, for them to be
 /// assumed.
 const FAR_BETTER: f64 = 25.0;
@@ -71,7 +74,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
     let coarse = n < 8 || gaps[gaps.len() / 2] > CELL.0 / 2;
     let found = spanned >= 3 && chance(line[2], stairs[2], n) < CERTAIN;
     let assumed = (!found && coarse).then(|| cells(points, tunnel)).flatten();
-    let assumed = assumed.filter(|(_, stairs)| stairs[2] * FAR_BETTER < line[2]);
+    let assumed = assumed.filter(|(_, stairs)| stairs[2].max(ROUNDING) * FAR_BETTER < line[2]);
     let (step, h, stairs) = match assumed {
         Some((h, stairs)) => (CELL.0, h, stairs),
         None if found => (step, h, stairs),
@@ -128,8 +131,8 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
 /// How often points on a straight line leave so much more unexplained by it than by steps, as sums of squares of `n` sizes:
 /// the tail of F(2, ν) for two further parameters, which is closed; 1 or more where steps explain nothing more.
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
-    // (1 + 2F/ν)^(−ν/2) of F = (line − stairs)/2 : stairs/ν. Squares below 10⁻⁹ ns² are rounding.
-    (stairs.max(1e-9) / line.max(1e-9)).powf((n as f64 - 4.0) / 2.0)
+    // (1 + 2F/ν)^(−ν/2) of F = (line − stairs)/2 : stairs/ν.
+    (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)
 }
 
 /// Least squares: intercept, slope, sum of squared errors.

@@ -228,9 +228,20 @@ mod tests {
         m.release(&mut fates);
         // What was sent before the monitor listened is left out, what was sent later than it knows of waits.
         assert_eq!((m.waiting[0].len(), m.waiting[1].len()), (2, 0));
-        // The third had 20 ms to arrive, and those are over.
-        assert_eq!((fates.arrived, fates.lost), (1, 1));
-        assert_eq!(m.finish(&mut fates, |_| ())[0].seen_at_reference, 5);
+        assert_eq!((fates.arrived, m.finish(&mut fates, |_| ())[0].seen_at_reference), (1, 5));
+    }
+
+    #[test]
+    fn a_loss_is_known_when_its_time_is_over_without_another_packet() {
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]), Fates::default());
+        m.push(Point::Reference, sighting(60, 1, Way::Out));
+        for (until, lost) in [(70, 0), (200, 1)] {
+            m.covers(Point::Reference, ms(0), ms(until));
+            m.covers(Point::Monitor, ms(0), ms(until));
+            m.release(&mut fates);
+            assert_eq!(fates.lost, lost, "{until}");
+        }
     }
 
     #[test]

@@ -101,10 +101,17 @@ fn few_sizes_and_sizes_more_than_half_a_cell_apart_are_coarse() {
 
 #[test]
 fn what_is_found_is_not_assumed() {
-    // Sizes 50 bytes apart are coarse, and show cells all the same.
-    let f = fit(&cells_of((40..1000).step_by(50), 0), 0).unwrap();
+    // Sizes 52 bytes apart are coarse, and show cells all the same.
+    let f = fit(&cells_of((40..1000).step_by(52), 16), 0).unwrap();
     assert!(f.coarse && !f.cells_assumed, "{f:?}");
     assert_eq!(f.steps.map(|s| s.0), Some(48));
+}
+
+#[test]
+fn cells_are_not_assumed_where_a_line_leaves_nothing() {
+    // Of 50 bytes more each has one cell more.
+    let f = fit(&cells_of((40..1000).step_by(50), 16), 0).unwrap();
+    assert!(f.steps.is_none() && !f.cells_assumed && (f.slope_ns - 1.0 / 50.0).abs() < 1e-12, "{f:?}");
 }
 
 #[test]

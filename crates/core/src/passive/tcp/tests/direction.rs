@@ -170,11 +170,14 @@ fn only_data_fill_a_window_that_is_open() {
     cut(&mut t, 100, 0, 1000);
     t.raw(101, true, Segment { seq: 2000, ack: Some(5000), flags: ACK, window: 1000, ..Segment::default() });
     assert_eq!(t.up().window_full, 1);
-    // It waits until there is room, twice.
+    // It waits until there is room, twice; the end of the stream needs none.
     t.ack(150, 1000);
     cut(&mut t, 200, 1000, 1000);
     t.ack(230, 2000);
-    assert_eq!((t.up().window_full, t.up().window_full_ns), (2, Span(80 * MS)));
+    cut(&mut t, 300, 2000, 1000);
+    let fin = Segment { seq: 4000, ack: Some(5000), flags: ACK | FIN, window: 1000, ..Segment::default() };
+    t.raw(301, true, fin);
+    assert_eq!((t.up().window_full, t.up().window_full_ns), (3, Span(80 * MS)));
     // A byte into a closed window asks whether it is still closed.
     let mut t = Talk::new();
     t.data(100, 0);
@@ -211,6 +214,16 @@ fn an_acknowledgement_seen_before_its_data_is_no_duplicate_afterwards() {
     t.ack(99, 100);
     t.data(100, 0);
     t.ack(110, 100);
+    assert_eq!(t.analyzer.finish()[0].down.duplicate_acks, 0);
+}
+
+#[test]
+fn nothing_is_a_duplicate_once_the_connection_was_reset() {
+    let mut t = Talk::new();
+    (0..2).for_each(|i| t.data(100 + i, i as u32 * 100));
+    t.ack(150, 100);
+    t.raw(160, false, Segment { seq: 5000, flags: RST, ..Segment::default() });
+    t.ack(170, 100);
     assert_eq!(t.analyzer.finish()[0].down.duplicate_acks, 0);
 }
 
