@@ -22,6 +22,10 @@ e2e:
 hostile SECONDS='60':
     JITLAT_REQUIRE_PRIVILEGED=1 JITLAT_HOSTILE_SECONDS={{SECONDS}} cargo test -p jitlat --test hostile -- --nocapture
 
+# A program that adds to an archive, killed KILLS times: nothing torn, nothing twice
+archive-kills KILLS='200':
+    JITLAT_KILLS={{KILLS}} cargo test -p jitlat --test archive -- killed
+
 # The verdict on some 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture

@@ -21,6 +21,7 @@
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
+//! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`so_far`] – what a receiver knows of a stream that still runs
 //! * [`sweep`] – a test under many conditions, repeated
@@ -65,6 +66,7 @@ pub mod ntp;
 pub mod observer;
 pub mod passive;
 pub mod path;
+pub mod pool;
 pub mod priority;
 pub mod quantity;
 pub mod record;

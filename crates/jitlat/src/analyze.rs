@@ -1,6 +1,7 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
 
 use crate::exit::Status;
+use crate::input;
 use crate::label;
 use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
@@ -103,7 +104,7 @@ fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
         let state = State::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
         return Ok(Taken { state, readings: Vec::new(), log: None, label });
     }
-    let mut reader = LogReader::open(path)?;
+    let mut reader = input::open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
     read_rows(&mut reader, |record| analyzer.push(record))?;
     let state = State::of(reader.session().clone(), analyzer);
@@ -133,7 +134,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<Taken> {
             whole = merged(vec![whole, take(log, args)?])?;
             continue;
         }
-        let mut reader = LogReader::open(log)?;
+        let mut reader = input::open(log)?;
         let go_on = |state: &mut State, reader: &LogReader| {
             let how = state.resume(reader.session().clone());
             how.with_context(|| format!("going on with {label} after {}", first.display()))

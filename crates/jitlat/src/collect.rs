@@ -1,6 +1,7 @@
 //! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
 
 use crate::exit::Status;
+use crate::input;
 use crate::options::one_way::OneWayArgs;
 use crate::output::screen::Origin;
 use crate::test::{self, Followed};
@@ -8,7 +9,6 @@ use anyhow::{Result, bail};
 use jitlat_core::Direction;
 use jitlat_instruments::one_way::Interrupted;
 use jitlat_instruments::{OneWay, Stop};
-use jitlat_store::log::LogReader;
 use std::path::{Path, PathBuf};
 
 /// Fetches the results, saves them under a new name, and reports.
@@ -24,7 +24,7 @@ pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop
 }
 
 fn read(log: &Path) -> Result<Interrupted> {
-    let mut reader = LogReader::open(log)?;
+    let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if session.two_way.is_some() {
         bail!("{}: a two-way test leaves nothing at the far end", log.display());

@@ -25,8 +25,13 @@ use tracing::error;
 
 /// `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
-    if args.log.output.is_some() || args.stream.both || args.host_args.doctor || args.host_args.path {
-        bail!("{TWO_PHASES}: leave out -o, -b, --doctor and --path");
+    if args.log.output.is_some()
+        || args.log.archive.is_some()
+        || args.stream.both
+        || args.host_args.doctor
+        || args.host_args.path
+    {
+        bail!("{TWO_PHASES}: leave out -o, --archive, -b, --doctor and --path");
     }
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
     run(test, Basis::Pdv, &args.load.settings(&test.host, own)?, &args.report)
@@ -34,8 +39,8 @@ pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
 
 /// `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<Status> {
-    if args.output.is_some() || args.doctor || args.path {
-        bail!("{TWO_PHASES}: leave out -o, --doctor and --path");
+    if args.output.is_some() || args.archive.is_some() || args.doctor || args.path {
+        bail!("{TWO_PHASES}: leave out -o, --archive, --doctor and --path");
     }
     args.protocol.check()?;
     // Round trips are measured by one clock and can be compared directly.

@@ -4,7 +4,8 @@
 //! * [`root`] – the commands; [`options`] – groups of options that commands share, and the settings they make
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
-//! * [`analyze`], [`compare`] – saved tests; [`spp`], [`tcp`] – captured traffic
+//! * [`analyze`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
+//!   [`tcp`] – captured traffic
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
@@ -12,6 +13,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
+mod archive;
 mod capture;
 mod collect;
 mod compare;
@@ -20,6 +22,7 @@ mod console;
 mod demo;
 mod doctor;
 mod exit;
+mod input;
 mod interrupt;
 mod journal;
 mod label;
@@ -57,11 +60,15 @@ fn main() -> ExitCode {
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Path(args)) => path::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
-        Some(Command::Analyze(args)) => {
-            let shown = if args.live.live { live::saved::show_if_possible(&args.logs) } else { Ok(()) };
-            let together = Together { merge: args.merge, state: args.state.clone() };
-            shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
-        }
+        Some(Command::Archive(args)) => archive::run(&args),
+        Some(Command::Analyze(args)) => match &args.dataset.dataset {
+            Some(root) => archive::dataset::run(root, &args.dataset, &args.report.options()),
+            None => {
+                let shown = if args.live.live { live::saved::show_if_possible(&args.logs) } else { Ok(()) };
+                let together = Together { merge: args.merge, state: args.state.clone() };
+                shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
+            }
+        },
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

@@ -5,7 +5,7 @@ use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
-use crate::{compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
+use crate::{archive, compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
@@ -84,6 +84,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             args.report.quiet = args.quiet.quiet;
             return args.report.analysis.profile.resolve();
         }
+        Some(Command::Archive(args)) => return args.complete(),
         Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
         _ => return Ok(()),
     };
@@ -117,6 +118,7 @@ pub enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)
     Analyze(Box<AnalyzeArgs>),
+    Archive(Box<archive::ArchiveArgs>),
     /// Set saved tests side by side, with an honest verdict
     Compare(Box<compare::CompareArgs>),
     /// A server, a client and an impaired path on this machine, and the report at the end
@@ -145,8 +147,8 @@ fn two_way_tests() -> String {
 
 #[derive(Clone, Debug, Args)]
 pub struct AnalyzeArgs {
-    /// Logs to analyse, or states saved with --state; - is a log on standard input
-    #[arg(required = true, value_name = "LOG")]
+    /// Logs to analyse, states saved with --state, or tests of an archive (DIR/ID); - is a log on standard input
+    #[arg(required_unless_present = "dataset", value_name = "LOG")]
     pub logs: Vec<PathBuf>,
     /// Take all logs together: parts of one test as the whole, several tests of the same traffic as one after another
     #[arg(long)]
@@ -155,6 +157,8 @@ pub struct AnalyzeArgs {
     /// that were read
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    #[command(flatten)]
+    pub dataset: archive::dataset::DatasetArgs,
     #[command(flatten)]
     pub report: ReportArgs,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
+use crate::archive::{ListDocument, QueryDocument};
 use crate::compare::AlongDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
@@ -25,7 +26,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 9] = [
+const PUBLISHED: [Published; 11] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -41,6 +42,16 @@ const PUBLISHED: [Published; 9] = [
         name: "along",
         about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
         schema: schema_of::<AlongDocument<'_>>,
+    },
+    Published {
+        name: "archive-ls",
+        about: "What jitlat archive ls --json writes. See archive.md in the guide.",
+        schema: schema_of::<ListDocument<'_>>,
+    },
+    Published {
+        name: "archive-query",
+        about: "What jitlat archive query --json writes. See archive.md in the guide.",
+        schema: schema_of::<QueryDocument<'_>>,
     },
     Published {
         name: "doctor",

@@ -13,7 +13,7 @@ use crate::output::report::{Streams, file_ending};
 use crate::output::running::RunningWindows;
 use crate::output::screen::Origin;
 use crate::output::{AnalysedStream, Part, text};
-use crate::{analyze, collect, doctor, interrupt, load, path};
+use crate::{analyze, archive, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
@@ -113,7 +113,8 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     if let Some((output, _)) = rows {
         bail!("--{} takes its rows from the log: name one with -o LOG", output.name);
     }
-    args.report.check(streams, &others)
+    args.report.check(streams, &others)?;
+    archive::check(args.log.archive.as_deref(), args.report.beside_log)
 }
 
 /// The observers of a test.
@@ -200,7 +201,9 @@ impl Followed {
         {
             warn!("the test ended early: {reason}");
         }
-        let unsaved = closed.iter().any(|log| !log.troubles.is_empty());
+        let logs = closed.iter().filter_map(|log| log.log.as_deref());
+        let archived = archive::add_logs(args.log.archive.as_deref(), logs);
+        let unsaved = !archived || closed.iter().any(|log| !log.troubles.is_empty());
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
         if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {

@@ -5,11 +5,13 @@
 //!
 //! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
+//! * [`RowText`] turns single rows into records and back, byte for byte: for archives.
 //! * [`Naming`] selects a name that is not in use. No log is ever overwritten.
 
 mod compat;
 mod date;
 mod escape;
+mod exact;
 mod file;
 mod header;
 mod read;
@@ -20,6 +22,7 @@ mod write;
 
 pub use compat::Version;
 pub use date::parse_date;
+pub use exact::{Row, RowText};
 pub use file::{CreateError, LogFile, Naming, STDOUT};
 pub use read::{LogReader, ReadError, Reading};
 pub use write::{LogOutput, LogWriter, WriteError, Written};

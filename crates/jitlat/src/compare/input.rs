@@ -1,5 +1,6 @@
 //! Reads runs from files: logs of any version, and JSON summaries in any form that `--json` writes.
 
+use crate::input::archived_text;
 use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
@@ -85,6 +86,8 @@ fn open(path: &str) -> Result<Vec<LabelledRun>> {
     let name = if path == "-" { "standard input" } else { path };
     let input: Box<dyn Read + Send> = if path == "-" {
         Box::new(io::stdin())
+    } else if let Some(text) = archived_text(Path::new(path))? {
+        text
     } else {
         Box::new(File::open(path).with_context(|| format!("opening {path}"))?)
     };

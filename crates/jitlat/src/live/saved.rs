@@ -34,7 +34,7 @@ fn read(logs: &[PathBuf]) -> Result<LiveState> {
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let mut state = LiveState::new(names.join(" "));
     let now = SteadyTime(0);
-    let mut readers = logs.iter().map(|log| LogReader::open(log)).collect::<Result<Vec<_>, _>>()?;
+    let mut readers = logs.iter().map(|log| crate::input::open(log)).collect::<Result<Vec<_>, _>>()?;
     let sessions: Vec<_> = readers.iter().map(|reader| reader.session().clone()).collect();
     state.event(&Event::Started(&sessions), now);
     for (stream, (reader, log)) in readers.iter_mut().zip(logs).enumerate() {

@@ -265,6 +265,9 @@ pub struct LogArgs {
     /// Write no log: nothing is left of the test but its report
     #[arg(long, conflicts_with_all = ["output", "log_version"])]
     pub no_log: bool,
+    /// Put the log into this archive too, when the test has ended; it is made if there is none
+    #[arg(long, value_name = "DIR", conflicts_with = "no_log")]
+    pub archive: Option<PathBuf>,
     /// Log version to write: 1 and 2 for older scripts
     #[arg(long, value_name = "V", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub log_version: u8,

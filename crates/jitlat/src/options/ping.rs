@@ -94,6 +94,9 @@ pub struct PingArgs {
     /// standard output, and the report goes to standard error
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
+    /// Put the test into this archive, with a log or without; it is made if there is none
+    #[arg(long, value_name = "DIR")]
+    pub archive: Option<PathBuf>,
     /// A name for this test, kept in log and report
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

@@ -2,10 +2,10 @@
 
 use super::format::{Output, Part, Place, write_each, write_file};
 use super::report::AnalysedStream;
+use crate::input;
 use anyhow::{Context, Result};
 use jitlat_core::PacketRecord;
 use jitlat_store::csv;
-use jitlat_store::log::LogReader;
 use std::io::{self, Write};
 
 pub static OUTPUT: Output = Output {
@@ -39,13 +39,13 @@ pub(super) fn records(run: &AnalysedStream) -> Result<Vec<PacketRecord>> {
         return Ok(run.records.clone());
     };
     let mut failure = None;
-    let records = LogReader::open(log)?.records(&mut failure).collect();
+    let records = input::open(log)?.records(&mut failure).collect();
     failure.map_or(Ok(records), |e| Err(e.into()))
 }
 
 fn copy_from_log(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {
     let log = run.log.as_ref().context("the packets are read from the log, and there is none")?;
-    let mut reader = LogReader::open(log)?;
+    let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if !reader.has_tcp() {
         let mut rows = csv::Packets::new(out, &session, &run.summary)?;

@@ -13,7 +13,7 @@ use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::screen::Origin;
 use crate::output::{AnalysedStream, text};
-use crate::{doctor, interrupt, load, path};
+use crate::{archive, doctor, interrupt, load, path};
 use anyhow::{Result, bail};
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
@@ -39,10 +39,15 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     args.protocol.check()?;
     let others: Vec<&Path> = args.output.iter().chain(args.late.files()).map(PathBuf::as_path).collect();
     args.report.check(1, &others)?;
+    archive::check(args.archive.as_deref(), args.report.beside_log)?;
     Late::check(&args.late)?;
     let mut ping = args.settings()?;
     let drawn = args.live.live && live::is_possible()?;
-    let mut logs = match &args.output {
+    // An archive takes a log: without one of its own, the test has it in a folder that goes.
+    let scratch =
+        args.archive.as_ref().filter(|_| args.output.is_none()).map(|_| tempfile::tempdir()).transpose()?;
+    let output = args.output.clone().or_else(|| scratch.as_ref().map(|dir| dir.path().join("ping.log")));
+    let mut logs = match &output {
         Some(path) => {
             let naming = Naming::Given(path.clone());
             Some(Journals::new([if ping.client.protocol().transport == Transport::Tcp {
@@ -90,6 +95,8 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         }
     }
     let log = closed.as_ref().and_then(|l| l.log.clone());
+    let archived = archive::add_logs(args.archive.as_deref(), log.iter().map(PathBuf::as_path));
+    let log = log.filter(|_| scratch.is_none());
     let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
     let mut shown_windows = windows.written();
     let mut runs: Vec<AnalysedStream> = Vec::new();
@@ -122,7 +129,12 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));
     }
-    if requests == 0 || !troubles.is_empty() || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
+    if requests == 0
+        || !archived
+        || !troubles.is_empty()
+        || !whole
+        || runs.iter().any(AnalysedStream::is_cut_off)
+    {
         return Ok(Status::NotMeasured);
     }
     let status = text::status(&runs, &args.report.fail_if);

@@ -105,6 +105,9 @@ pub struct SppArgs {
     /// Write the packets of both ways as logs of version 3, LOG.up (OUT) and LOG.down (IN), for analyze and compare
     #[arg(long, value_name = "LOG")]
     pub log: Option<PathBuf>,
+    /// Put these logs into this archive too; it is made if there is none
+    #[arg(long, value_name = "DIR", requires = "log")]
+    pub archive: Option<PathBuf>,
     #[command(flatten)]
     pub report: ReportArgs,
 

@@ -10,6 +10,7 @@ mod ways;
 
 pub use args::SppArgs;
 
+use crate::archive;
 use crate::exit::Status;
 use crate::output::Part;
 use crate::{console, interrupt};
@@ -66,6 +67,10 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
     failures.extend(lines.finish());
     let recorded = ways.map(WayRecorder::finish).unwrap_or_default();
+    if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
+    {
+        failures.push(anyhow::anyhow!("not every log was archived"));
+    }
     show::show(args, outcome.result, recorded, (trace, course), failures)
 }
 

@@ -1,5 +1,6 @@
 //! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
+use super::exact::RowText;
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
 use super::unrecorded::Unrecorded;
@@ -190,6 +191,17 @@ impl LogReader {
         Ok(log)
     }
 
+    /// Reads a log from an input whose last bytes, `end`, are known beforehand, as they are of a file: what they say is
+    /// part of the session from the beginning. `end` begins with a whole line.
+    ///
+    /// # Errors
+    /// [`ReadError`], see [`LogReader::open`].
+    pub fn with_end(name: &str, input: Box<dyn Read + Send>, end: &[u8]) -> Result<LogReader, ReadError> {
+        let mut log = LogReader::from_reader(name, input)?;
+        log.take_the_end(end);
+        Ok(log)
+    }
+
     /// The session of the records.
     pub fn session(&self) -> &Session {
         &self.session
@@ -198,6 +210,11 @@ impl LogReader {
     /// What was found so far. Its warnings are complete once the iterator has ended.
     pub fn reading(&self) -> &Reading {
         &self.reading
+    }
+
+    /// What reads and writes single rows in the columns of this log.
+    pub fn row_text(&self) -> RowText {
+        RowText::new(self.header.layout)
     }
 
     /// Whether the rows contain the kernel's TCP_INFO.
@@ -292,10 +309,14 @@ impl LogReader {
         let header = self.base + self.start as u64;
         let from = size.saturating_sub(TAIL).max(header.min(size));
         let mut tail = vec![0; (size - from) as usize];
-        if read_exact_at(file, &mut tail, from).is_err() {
-            return;
+        if read_exact_at(file, &mut tail, from).is_ok() {
+            self.take_the_end(&tail);
         }
-        let Ok(text) = core::str::from_utf8(&tail) else { return };
+    }
+
+    /// Parses the lines after the rows, with which `tail` ends.
+    fn take_the_end(&mut self, tail: &[u8]) {
+        let Ok(text) = core::str::from_utf8(tail) else { return };
         // Only complete lines after the last row count.
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
         let lines: Vec<&str> =

@@ -1,0 +1,208 @@
+//! The catalogue: everything of an archive but its packets, in SQLite.
+//!
+//! [`STEPS`] are the versions of its schema, each made from the one before; a step that was released is never changed. Columns of figures
+//! are no part of them: they follow the list of figures, and are added when the archive is opened for writing.
+
+use crate::error::Error;
+use jitlat_core::figures::selectors;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// The file.
+pub const CATALOGUE: &str = "catalogue.sqlite";
+/// How long one writer waits for another.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Most bytes of a value: an archive may come from somebody else.
+const MOST_BYTES: i32 = 1 << 28;
+
+/// What makes version k + 1 of version k. Released steps stay as they are.
+const STEPS: [&str; 1] = ["
+CREATE TABLE files(
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    bytes INTEGER NOT NULL,
+    footer_start INTEGER NOT NULL,
+    footer_bytes INTEGER NOT NULL,
+    footer_sum TEXT NOT NULL
+);
+CREATE TABLE row_groups(
+    file INTEGER NOT NULL REFERENCES files ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    sum TEXT NOT NULL,
+    PRIMARY KEY(file, number)
+) WITHOUT ROWID;
+CREATE TABLE hosts(
+    id INTEGER PRIMARY KEY,
+    address TEXT NOT NULL UNIQUE,
+    name TEXT
+);
+CREATE TABLE streams(
+    id INTEGER PRIMARY KEY,
+    src INTEGER NOT NULL REFERENCES hosts,
+    dst INTEGER NOT NULL REFERENCES hosts,
+    protocol TEXT NOT NULL,
+    direction TEXT NOT NULL,
+    payload INTEGER NOT NULL,
+    period_ns INTEGER NOT NULL,
+    dscp INTEGER NOT NULL,
+    UNIQUE(src, dst, protocol, direction, payload, period_ns, dscp)
+);
+CREATE TABLE tests(
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL,
+    stream INTEGER NOT NULL REFERENCES streams,
+    started_ns INTEGER NOT NULL,
+    name TEXT,
+    source TEXT NOT NULL,
+    added_ns INTEGER NOT NULL,
+    packets INTEGER NOT NULL,
+    log_bytes INTEGER NOT NULL,
+    file INTEGER REFERENCES files,
+    row_group INTEGER NOT NULL,
+    first_row INTEGER NOT NULL,
+    severity TEXT NOT NULL,
+    headline TEXT NOT NULL,
+    rest BLOB NOT NULL,
+    session BLOB NOT NULL,
+    pool BLOB NOT NULL
+);
+CREATE INDEX tests_of_stream ON tests(stream, started_ns);
+CREATE INDEX tests_by_time ON tests(started_ns);
+CREATE INDEX tests_of_file ON tests(file);
+CREATE TABLE tags(
+    test INTEGER NOT NULL REFERENCES tests ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY(test, key)
+) WITHOUT ROWID;
+CREATE TABLE figures(test INTEGER PRIMARY KEY REFERENCES tests ON DELETE CASCADE);
+CREATE TABLE rollups(
+    stream INTEGER NOT NULL REFERENCES streams,
+    unit TEXT NOT NULL,
+    start_ns INTEGER NOT NULL,
+    tests INTEGER NOT NULL,
+    pool BLOB NOT NULL,
+    PRIMARY KEY(stream, unit, start_ns)
+) WITHOUT ROWID;
+CREATE TABLE kept(
+    stream INTEGER NOT NULL REFERENCES streams,
+    hour_ns INTEGER NOT NULL,
+    pool BLOB NOT NULL,
+    PRIMARY KEY(stream, hour_ns)
+) WITHOUT ROWID;
+CREATE TABLE gone(
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL
+);
+"];
+
+/// The newest version.
+pub const VERSION: i64 = STEPS.len() as i64;
+
+/// What the catalogue is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+    /// To be made if it is not there.
+    Making,
+    /// Writing, whatever its version.
+    Migrating,
+}
+
+/// Opens the catalogue of `archive`.
+pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
+    let path = archive.join(CATALOGUE);
+    let failed = |source| Error::Catalogue { doing: "opening", archive: archive.to_owned(), source };
+    if purpose != For::Making && !path.is_file() {
+        return Err(Error::NotAnArchive(archive.to_owned()));
+    }
+    let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    flags |= match purpose {
+        For::Reading if is_read_only(archive) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        For::Making => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        _ => OpenFlags::SQLITE_OPEN_READ_WRITE,
+    };
+    let mut db = match Connection::open_with_flags(&path, flags) {
+        // Where nobody can write, nobody does, and no lock is needed.
+        Ok(db)
+            if flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY)
+                && db.execute_batch("SELECT 1 FROM sqlite_schema").is_err() =>
+        {
+            let text: String = path.to_string_lossy().chars().flat_map(escaped).collect();
+            Connection::open_with_flags(format!("file:{text}?immutable=1"), flags)
+        }
+        opened => opened,
+    }
+    .map_err(failed)?;
+    db.busy_timeout(PATIENCE).map_err(failed)?;
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_BYTES).map_err(failed)?;
+    let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
+    db.execute_batch(set).map_err(failed)?;
+    if purpose == For::Making {
+        db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+    }
+    let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    if found > VERSION {
+        return Err(Error::TooNew { archive: archive.to_owned(), found, known: VERSION });
+    }
+    if found < VERSION {
+        if !matches!(purpose, For::Making | For::Migrating) {
+            return Err(Error::TooOld { archive: archive.to_owned(), found, known: VERSION });
+        }
+        migrate(&mut db).map_err(failed)?;
+    }
+    if purpose != For::Reading {
+        add_figures(&mut db).map_err(failed)?;
+    }
+    Ok(db)
+}
+
+/// Of a URI's path, the characters that mean something else there.
+fn escaped(c: char) -> Vec<char> {
+    match c {
+        '%' | '?' | '#' => format!("%{:02X}", c as u32).chars().collect(),
+        c => vec![c],
+    }
+}
+
+fn is_read_only(archive: &Path) -> bool {
+    tempfile::tempfile_in(archive).is_err()
+}
+
+/// Applies the steps that are missing, all or none.
+fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found: i64 = all.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        all.execute_batch(step)?;
+    }
+    all.pragma_update(None, "user_version", VERSION)?;
+    all.commit()
+}
+
+/// Adds the columns of figures that are new.
+fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
+    let there = figure_columns(db)?;
+    if selectors().all(|s| there.contains(&s.to_string())) {
+        return Ok(());
+    }
+    let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let there = figure_columns(&all)?;
+    for selector in selectors().map(|s| s.to_string()).filter(|s| !there.contains(s)) {
+        all.execute_batch(&format!("ALTER TABLE figures ADD COLUMN \"{selector}\" REAL"))?;
+    }
+    all.commit()
+}
+
+/// The figures that have a column.
+pub(crate) fn figure_columns(db: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let mut columns = db.prepare("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test'")?;
+    columns.query_map([], |row| row.get(0))?.collect()
+}

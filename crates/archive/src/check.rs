@@ -1,0 +1,228 @@
+//! [`Archive::check`]: is everything as it was written? What a crash left behind is put in order on the way.
+
+use crate::add::{self, Entry, enter};
+use crate::error::Error;
+use crate::packets::{StoredFile, StoredTest, stored_test};
+use crate::{Archive, TestId, text};
+use jitlat_store::log::LogReader;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Finding {
+    /// The file, below the archive; of a log its test.
+    pub what: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Checked {
+    /// Tests in the catalogue.
+    pub tests: u64,
+    /// Files of packets.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were not finished when their writer ended, removed.
+    pub unfinished: u64,
+    /// Files whose tests were all known elsewhere, removed.
+    pub superfluous: u64,
+    /// Tests of finished files that had not been entered, entered.
+    pub entered: u64,
+    /// What cannot be put in order.
+    pub damaged: Vec<Finding>,
+}
+
+impl Archive {
+    /// Compares every byte of the packets with its checksum; with `logs`, puts each log together again and compares it with that
+    /// which was added. Removes what a crash left unfinished, and enters files that were finished but not entered.
+    ///
+    /// # Errors
+    /// [`Error`] if the archive cannot be checked; damage is no error, but in [`Checked::damaged`].
+    pub fn check(&self, logs: bool) -> Result<Checked, Error> {
+        let _writing = self.lock()?;
+        let mut found = Checked::default();
+        self.check_catalogue(&mut found)?;
+        let tmp = self.root.join("tmp");
+        for file in files_in(&tmp)? {
+            fs::remove_file(&file).map_err(Error::io("removing", &file))?;
+            found.unfinished += 1;
+        }
+        let known = self.ids("SELECT id FROM files ORDER BY name", [])?;
+        let mut names = BTreeSet::new();
+        for id in known {
+            let stored = match self.stored(id) {
+                Ok(stored) => stored,
+                Err(e) => {
+                    found.damaged.push(Finding { what: crate::CATALOGUE.to_owned(), problem: e.to_string() });
+                    continue;
+                }
+            };
+            found.files += 1;
+            found.bytes += stored.path.metadata().map_or(0, |m| m.len());
+            if let Err(e) = stored.verify() {
+                found.damaged.push(self.finding(&stored.path, &e));
+            }
+            names.insert(stored.path);
+        }
+        for path in files_in(&self.root.join("packets"))? {
+            if names.contains(&path) {
+                continue;
+            }
+            match self.adopt(&path) {
+                Ok(0) => found.superfluous += 1,
+                Ok(entered) => {
+                    found.entered += entered;
+                    found.files += 1;
+                }
+                Err(e) => found.damaged.push(self.finding(&path, &e)),
+            }
+        }
+        let tests = self.ids("SELECT id FROM tests ORDER BY started_ns, id", [])?;
+        found.tests = tests.len() as u64;
+        if logs {
+            for id in tests.into_iter().map(TestId) {
+                match self.check_log(id) {
+                    Ok(()) | Err(Error::Pruned(_)) => {}
+                    Err(e) => found.damaged.push(Finding { what: id.to_string(), problem: e.to_string() }),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn finding(&self, path: &Path, error: &Error) -> Finding {
+        let what = path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
+        let problem = match error {
+            Error::Damaged { problem, .. } => problem.clone(),
+            Error::Io { source, .. } => source.to_string(),
+            e => e.to_string(),
+        };
+        Finding { what, problem }
+    }
+
+    fn check_catalogue(&self, found: &mut Checked) -> Result<(), Error> {
+        let run = || {
+            let mut check = self.db.prepare("PRAGMA quick_check(10)")?;
+            let lines = check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+            let mut check = self.db.prepare("PRAGMA foreign_key_check")?;
+            let table = |row: &rusqlite::Row<'_>| {
+                Ok(format!("a row of {} belongs to nothing", row.get::<_, String>(0)?))
+            };
+            let loose = check.query_map([], table)?.collect::<rusqlite::Result<Vec<String>>>()?;
+            Ok(lines.into_iter().filter(|line| line != "ok").chain(loose).collect::<Vec<_>>())
+        };
+        let problems = run().map_err(self.sql("checking"))?;
+        let finding = |problem| Finding { what: crate::CATALOGUE.to_owned(), problem };
+        found.damaged.extend(problems.into_iter().map(finding));
+        Ok(())
+    }
+
+    fn check_log(&self, id: TestId) -> Result<(), Error> {
+        let (hash, bytes): (String, i64) = self
+            .db
+            .query_row("SELECT hash, log_bytes FROM tests WHERE id = ?", [id.0], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .map_err(self.sql("reading"))?;
+        let (sum, len) = sum_of(self.log(id)?)?;
+        if format!("{sum:032x}") != hash || len != bytes as u64 {
+            return Err(Error::Impossible("its packets do not give the log that was added".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Enters the tests of a finished file that are not known, or removes the file if all are. Returns how many were entered.
+    fn adopt(&self, path: &Path) -> Result<u64, Error> {
+        let (stored, tests, len) = StoredFile::inspect(path)?;
+        let known = |test: &StoredTest| {
+            let query = "SELECT 1 FROM tests WHERE id = ?1 UNION SELECT 1 FROM gone WHERE id = ?1";
+            self.ids(query, [test.id]).map(|found| !found.is_empty())
+        };
+        let mut new = Vec::new();
+        for test in tests.tests {
+            if !known(&test)? {
+                new.push(test);
+            }
+        }
+        if new.is_empty() {
+            fs::remove_file(path).map_err(Error::io("removing", path))?;
+            return Ok(0);
+        }
+        let entries =
+            new.into_iter().map(|test| entry_of(&stored, test)).collect::<Result<Vec<Entry>, Error>>()?;
+        let name = path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned();
+        self.transaction(|all| {
+            let file = add::file(all, &add::published(&name, len, &stored))?;
+            entries.iter().try_for_each(|entry| enter(all, entry, file))
+        })?;
+        Ok(entries.len() as u64)
+    }
+}
+
+/// A test of a file, analysed again; an error if its log is not the one that was added.
+fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<Entry, Error> {
+    let rows = || stored.rows(test.id, test.row_group, test.first_row, test.rows);
+    let (sum, len) = sum_of(text::text(rows()?, test.rest.clone())?)?;
+    if format!("{sum:032x}") != test.hash {
+        return Err(Error::Damaged {
+            file: stored.path.clone(),
+            problem: format!("the packets of test {} do not give its log", TestId(test.id)),
+        });
+    }
+    let reader: LogReader = text::reader(&test.source, rows()?, test.rest.clone())?;
+    let entry = Entry::of(reader, sum, len, &test.source, &test.tags)?;
+    let entry = Entry {
+        rows: test.rows,
+        row_group: test.row_group,
+        first_row: test.first_row,
+        rest: test.rest,
+        ..entry
+    };
+    debug_assert_eq!(stored_test(&entry).id, test.id);
+    Ok(entry)
+}
+
+fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), Error> {
+    let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 17], 0u64);
+    loop {
+        let n = log.read(&mut block).map_err(|e| Error::Impossible(e.to_string()))?;
+        if n == 0 {
+            return Ok((sum.digest128(), len));
+        }
+        sum.update(&block[..n]);
+        len += n as u64;
+    }
+}
+
+/// All files below a folder, without following links.
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(Error::io("reading", &folder)(e)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(Error::io("reading", &folder))?;
+            let kind = entry.file_type().map_err(Error::io("reading", &folder))?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,236 @@
+//! [`Filter`]: which tests; [`Archive::list`]: what the catalogue says of them.
+
+use crate::error::Error;
+use crate::rows::unsigned;
+use crate::{Archive, TestId};
+use core::str::FromStr;
+use jitlat_core::WallTime;
+use jitlat_core::figures::Selector;
+use rusqlite::types::Value;
+use rusqlite::{Row as SqlRow, params_from_iter};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Two hosts, from sender to receiver: `A:B`. Either may be empty: any host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoints(String);
+
+impl FromStr for Endpoints {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Endpoints, Error> {
+        if text.contains(':') && text.len() < 600 {
+            return Ok(Endpoints(text.to_owned()));
+        }
+        Err(Error::Usage(format!(
+            "'{text}' is no path: write A:B, two addresses or names of hosts; either may be left out"
+        )))
+    }
+}
+
+/// A moment: `2026-11-23`, `2026-11-23T10:00:00Z`, or how long ago: `90m`, `36h`, `7d`, `8w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct When(pub WallTime);
+
+impl When {
+    /// Reads `text`, where it says how long ago, from `now`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn parse(text: &str, now: WallTime) -> Result<When, Error> {
+        let second = 1_000_000_000i64;
+        let unit = match text.as_bytes().last() {
+            Some(b's') => second,
+            Some(b'm') => 60 * second,
+            Some(b'h') => 3600 * second,
+            Some(b'd') => 86_400 * second,
+            Some(b'w') => 7 * 86_400 * second,
+            _ => 0,
+        };
+        let ago = text.get(..text.len().saturating_sub(1)).and_then(|n| n.parse::<u32>().ok());
+        if let Some(ago) = ago.filter(|_| unit > 0) {
+            return Ok(When(WallTime(now.0.saturating_sub(i64::from(ago).saturating_mul(unit)))));
+        }
+        let day = |date: jiff::civil::Date| date.to_zoned(jiff::tz::TimeZone::UTC).map(|z| z.timestamp());
+        let at = text.parse::<jiff::Timestamp>().or_else(|e| text.parse().and_then(day).map_err(|_| e));
+        let at = at.ok().and_then(|at| i64::try_from(at.as_nanosecond()).ok());
+        at.map(|ns| When(WallTime(ns))).ok_or_else(|| {
+            Error::Usage(format!(
+                "'{text}' is no time: write 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as in 36h or 7d"
+            ))
+        })
+    }
+}
+
+/// Which tests. Empty: all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Between these hosts.
+    pub path: Option<Endpoints>,
+    /// Begun at this time or later.
+    pub since: Option<When>,
+    /// Begun before this time.
+    pub before: Option<When>,
+    /// With these tags.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A test as the catalogue has it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Listed {
+    /// 16 hexadecimal digits.
+    pub id: String,
+    /// When it began, ns since 1970.
+    pub started_ns: i64,
+    /// The user's name for it.
+    pub name: Option<String>,
+    /// Name of the log when it was added.
+    pub source: String,
+    /// The sender's address; `-` if unknown.
+    pub src: String,
+    /// The receiver's address; `-` if unknown.
+    pub dst: String,
+    /// `udp` or `tcp` of one-way tests, otherwise the protocol of the round trips.
+    pub protocol: String,
+    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    pub direction: String,
+    /// Rows of the log.
+    pub packets: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Whether the packets are still there.
+    pub has_packets: bool,
+    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    pub severity: String,
+    /// The answer in a line.
+    pub headline: String,
+    /// Tags of the test and of the archive.
+    pub tags: BTreeMap<String, String>,
+    /// Figures asked for, in their units.
+    pub figures: BTreeMap<String, Option<f64>>,
+}
+
+impl Filter {
+    /// As a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
+    fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), Error> {
+        let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
+        if let Some(Endpoints(text)) = &self.path {
+            // Addresses may have colons: the hosts that there are decide where the two meet.
+            let cut = |k: usize| (text[..k].to_owned(), text[k + 1..].to_owned());
+            let cuts = text.char_indices().filter(|(_, c)| *c == ':').map(|(k, _)| cut(k));
+            let known = |host: &str| {
+                let query = "SELECT count(*) FROM hosts WHERE ?1 = '' OR address = ?1 OR name = ?1";
+                archive.db.query_row(query, [host], |row| row.get::<_, i64>(0)).map(|n| n > 0)
+            };
+            let plain = |host: &str| host.trim_matches(['[', ']']).to_owned();
+            let mut found = None;
+            for (a, b) in cuts.map(|(a, b)| (plain(&a), plain(&b))) {
+                if known(&a).and_then(|there| Ok(there && known(&b)?)).map_err(archive.sql("reading"))? {
+                    found = Some((a, b));
+                    break;
+                }
+            }
+            let (a, b) = found.ok_or_else(|| {
+                Error::Usage(format!(
+                    "the archive has no tests of the path {text}: `jitlat archive ls` shows those it has"
+                ))
+            })?;
+            for (table, host) in [("a", a), ("b", b)].into_iter().filter(|(_, host)| !host.is_empty()) {
+                all.push(format!("({table}.address = ? OR {table}.name = ?)"));
+                values.extend([Value::Text(host.clone()), Value::Text(host)]);
+            }
+        }
+        for (sign, when) in [(">=", self.since), ("<", self.before)] {
+            if let Some(When(at)) = when {
+                all.push(format!("t.started_ns {sign} ?"));
+                values.push(Value::Integer(at.0));
+            }
+        }
+        for (key, value) in &self.tags {
+            all.push("EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = ? AND value = ?)".to_owned());
+            values.extend([Value::Text(key.clone()), Value::Text(value.clone())]);
+        }
+        Ok((all.join(" AND "), values))
+    }
+}
+
+const TABLES: &str =
+    "tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst";
+
+impl Archive {
+    /// The tests that `filter` lets through, in the order they began, with `figures`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<Listed>, Error> {
+        let (condition, values) = filter.condition(self)?;
+        let there = crate::catalogue::figure_columns(&self.db).map_err(self.sql("reading"))?;
+        let columns: String = figures
+            .iter()
+            .map(ToString::to_string)
+            .map(|key| if there.contains(&key) { format!(", f.\"{key}\"") } else { ", NULL".to_owned() })
+            .collect();
+        let query = format!(
+            "SELECT t.id, t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, t.log_bytes, \
+             t.file IS NOT NULL, t.severity, t.headline{columns} FROM {TABLES} JOIN figures f ON f.test = t.id WHERE {condition} \
+             ORDER BY t.started_ns, t.id"
+        );
+        let run = || {
+            let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
+            let mut tests = self.db.prepare(&query)?;
+            let take = |row: &SqlRow<'_>| {
+                let id: i64 = row.get(0)?;
+                let tags = tags.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let value = |(k, s): (usize, &Selector)| Ok((s.to_string(), row.get(13 + k)?));
+                Ok(Listed {
+                    id: TestId(id).to_string(),
+                    started_ns: row.get(1)?,
+                    name: row.get(2)?,
+                    source: row.get(3)?,
+                    src: row.get(4)?,
+                    dst: row.get(5)?,
+                    protocol: row.get(6)?,
+                    direction: row.get(7)?,
+                    packets: unsigned(row, 8)?,
+                    log_bytes: unsigned(row, 9)?,
+                    has_packets: row.get(10)?,
+                    severity: row.get(11)?,
+                    headline: row.get(12)?,
+                    tags: tags.collect::<rusqlite::Result<_>>()?,
+                    figures: figures.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?,
+                })
+            };
+            tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// The streams that have tests, or had before they were pruned, between the hosts of `filter`.
+    pub(crate) fn streams_of(&self, filter: &Filter) -> Result<Vec<(i64, crate::Stream)>, Error> {
+        let only = Filter { path: filter.path.clone(), ..Filter::default() };
+        let (condition, values) = only.condition(self)?;
+        let query = format!(
+            "SELECT s.id, a.address, b.address, s.protocol, s.direction, s.payload, s.period_ns, s.dscp FROM streams s \
+             JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst WHERE {condition} ORDER BY s.id"
+        );
+        let run = || {
+            let mut streams = self.db.prepare(&query)?;
+            let known = |x: i64| (x >= 0).then_some(x);
+            let take = |row: &SqlRow<'_>| {
+                let stream = crate::Stream {
+                    src: row.get(1)?,
+                    dst: row.get(2)?,
+                    protocol: row.get(3)?,
+                    direction: row.get(4)?,
+                    payload_bytes: known(row.get(5)?),
+                    period_ns: known(row.get(6)?),
+                    dscp: row.get(7)?,
+                };
+                Ok((row.get(0)?, stream))
+            };
+            streams.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+}

@@ -1,0 +1,174 @@
+//! An archive: years of tests in a folder.
+//!
+//! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, and what roll-ups are made of
+//! * `packets/day=YYYY-MM-DD/*.parquet` – the packets, whole tests in files that are never changed
+//! * `tmp/` – files that are being written; `lock` – held by the one that writes
+//!
+//! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
+//! [`Archive::check`] finds. A log comes back byte for byte.
+//!
+//! ```
+//! use jitlat_archive::{Added, Archive};
+//! # use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+//! # use jitlat_store::log::{LogWriter, Version};
+//! # let folder = tempfile::tempdir()?;
+//! # let log = folder.path().join("a.log");
+//! # let mut out = LogWriter::new(std::fs::File::create(&log)?, Version::V3);
+//! # out.begin(&Session::new(TestSpec::default()));
+//! # (0..100).for_each(|i| out.record(&PacketRecord::one_way(i, WallTime(i * 1000), WallTime(i * 1000 + 700))));
+//! # out.finish(&Session::new(TestSpec::default()));
+//! # out.close().1?;
+//! let archive = Archive::make(&folder.path().join("archive"))?;
+//! let Added::New(id) = archive.add(&log, &[])? else { panic!("it is new") };
+//! assert!(matches!(archive.add(&log, &[])?, Added::Known(known) if known == id));
+//! assert_eq!(archive.reader(id, "a.log")?.count(), 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod add;
+mod catalogue;
+mod check;
+mod error;
+mod find;
+mod packets;
+mod rollup;
+mod rows;
+mod text;
+mod tidy;
+
+pub use add::Added;
+pub use catalogue::{CATALOGUE, VERSION};
+pub use check::{Checked, Finding};
+pub use error::Error;
+pub use find::{Endpoints, Filter, Listed, When};
+pub use packets::VERSION as PACKETS_VERSION;
+pub use rollup::{Period, Point, Stream, utc};
+pub use rows::Packets;
+pub use tidy::{Compacted, Keep, Pruned};
+
+use catalogue::For;
+use rusqlite::Connection;
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TestId(pub i64);
+
+impl fmt::Display for TestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// An archive.
+#[derive(Debug)]
+pub struct Archive {
+    root: PathBuf,
+    db: Connection,
+}
+
+/// The right to write, until it is dropped.
+pub(crate) struct Writing {
+    _lock: File,
+}
+
+impl Archive {
+    /// Opens the archive in the folder `root` for reading.
+    ///
+    /// # Errors
+    /// [`Error`], as where there is none, or it is of another version.
+    pub fn open(root: &Path) -> Result<Archive, Error> {
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Reading)? })
+    }
+
+    /// Opens the archive in the folder `root` for writing.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_to_write(root: &Path) -> Result<Archive, Error> {
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Writing)? })
+    }
+
+    /// Opens the archive in the folder `root` for writing, and makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`Archive::open`]; or the folder cannot be made.
+    pub fn make(root: &Path) -> Result<Archive, Error> {
+        for folder in ["packets", "tmp"].map(|name| root.join(name)) {
+            fs::create_dir_all(&folder).map_err(Error::io("creating", &folder))?;
+        }
+        let _writing = lock(root)?;
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)? })
+    }
+
+    /// Brings the archive in the folder `root` to the newest version; returns the version it had.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn migrate(root: &Path) -> Result<i64, Error> {
+        let before = Connection::open(root.join(CATALOGUE))
+            .and_then(|db| db.query_row("PRAGMA user_version", [], |r| r.get(0)));
+        if !is_archive(root) {
+            return Err(Error::NotAnArchive(root.to_owned()));
+        }
+        let _writing = lock(root)?;
+        let doing = "reading";
+        let before = before.map_err(|source| Error::Catalogue { doing, archive: root.to_owned(), source })?;
+        catalogue::open(root, For::Migrating)?;
+        Ok(before)
+    }
+
+    /// Its folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What a failure of the catalogue becomes.
+    fn sql(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> Error + '_ {
+        move |source| match source {
+            rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DatabaseBusy => {
+                Error::Busy { archive: self.root.clone(), waited: catalogue::PATIENCE }
+            }
+            rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DiskFull => Error::Io {
+                doing: "writing",
+                path: self.root.join(CATALOGUE),
+                source: std::io::ErrorKind::StorageFull.into(),
+            },
+            source => Error::Catalogue { doing, archive: self.root.clone(), source },
+        }
+    }
+
+    fn lock(&self) -> Result<Writing, Error> {
+        lock(&self.root)
+    }
+}
+
+/// Whether there is an archive in the folder `root`.
+pub fn is_archive(root: &Path) -> bool {
+    root.join(CATALOGUE).is_file()
+}
+
+/// Waits until no other writes.
+fn lock(root: &Path) -> Result<Writing, Error> {
+    const STEP: Duration = Duration::from_millis(20);
+    let path = root.join("lock");
+    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let lock = opened.map_err(Error::io("opening", &path))?;
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(Writing { _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) if begun.elapsed() < catalogue::PATIENCE => {
+                std::thread::sleep(STEP);
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(Error::Busy { archive: root.to_owned(), waited: catalogue::PATIENCE });
+            }
+            Err(fs::TryLockError::Error(e)) => return Err(Error::io("locking", &path)(e)),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! [`COLUMNS`]: the columns of packets, in one list.
+
+use jitlat_core::record::Moment;
+use jitlat_core::time::Source;
+use jitlat_core::twoway::TcpSample;
+use jitlat_core::{Flags, PacketRecord, Span, Stamp, WallTime};
+use jitlat_store::log::Row;
+
+/// How a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// INT64.
+    Wide,
+    /// INT32.
+    Narrow,
+    /// INT32 that is known to fit 16 bits.
+    Short,
+}
+
+/// A column: its name, type, and how it is taken from a row and put into one.
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub width: Width,
+    /// Whether each row has it.
+    pub required: bool,
+    /// Whether it has few different values.
+    pub few: bool,
+    pub take: fn(&Row) -> Option<i64>,
+    pub put: fn(&mut Row, i64) -> Option<()>,
+}
+
+const fn column(
+    name: &'static str,
+    width: Width,
+    take: fn(&Row) -> Option<i64>,
+    put: fn(&mut Row, i64) -> Option<()>,
+) -> Column {
+    Column { name, width, required: false, few: false, take, put }
+}
+
+impl Column {
+    const fn always(self) -> Column {
+        Column { required: true, ..self }
+    }
+
+    const fn few(self) -> Column {
+        Column { few: true, ..self }
+    }
+}
+
+const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
+
+/// After `test_id`. What needs another column (times their sources, the queue the lag) comes after it.
+pub(crate) static COLUMNS: [Column; 18] = {
+    use Width::{Narrow, Short, Wide};
+    [
+        column("rx_index", Wide, |r| Some(r.index as i64), put_index).always(),
+        column("seq", Wide, |r| Some(r.record.seq), put_seq).always(),
+        column("stamps", Short, |r| Some(stamps(&r.record)), put_stamps).always().few(),
+        column("sent_ns", Wide, |r| time(r, Moment::Sent), |r, x| put_time(r, Moment::Sent, x)),
+        column("arrived_ns", Wide, |r| time(r, Moment::Arrived), |r, x| put_time(r, Moment::Arrived, x)),
+        column("answered_ns", Wide, |r| time(r, Moment::Answered), |r, x| put_time(r, Moment::Answered, x)),
+        column("returned_ns", Wide, |r| time(r, Moment::Returned), |r, x| put_time(r, Moment::Returned, x)),
+        column("flags", Narrow, |r| Some(r.record.flags.0.into()), put_flags).always().few(),
+        column("size", Narrow, |r| r.record.size().map(i64::from), put_size).few(),
+        column("ttl", Short, |r| r.record.ttl().map(i64::from), put_ttl).few(),
+        column("tos", Short, |r| r.record.traffic_class().map(i64::from), put_tos).few(),
+        column("send_lag_ns", Wide, |r| r.record.send_lag().map(|s| s.0), put_send_lag),
+        column("receive_lag_ns", Narrow, |r| r.record.receive_lag().map(|s| s.0), put_receive_lag),
+        column("local_queue_ns", Wide, local_queue, put_local_queue),
+        column(
+            "tcp_retransmissions",
+            Wide,
+            |r| tcp(r, |t| t.retransmissions),
+            |r, x| put_tcp(r, x, |t| &mut t.retransmissions),
+        )
+        .few(),
+        column("tcp_srtt_us", Wide, |r| tcp(r, |t| t.srtt_us), |r, x| put_tcp(r, x, |t| &mut t.srtt_us)),
+        column("tcp_cwnd", Wide, |r| tcp(r, |t| t.cwnd), |r, x| put_tcp(r, x, |t| &mut t.cwnd)).few(),
+        column("tcp_mss", Wide, |r| tcp(r, |t| t.mss), |r, x| put_tcp(r, x, |t| &mut t.mss)).few(),
+    ]
+};
+
+fn time(row: &Row, moment: Moment) -> Option<i64> {
+    row.record.time(moment).map(|t| t.0)
+}
+
+/// Two bits a moment: 0 user, 1 kernel, 2 hardware, 3 wire; 0 where there is no time.
+fn stamps(record: &PacketRecord) -> i64 {
+    let of = |m: Moment| record.stamp(m).map_or(0, |s| i64::from(s.source as u8) << (2 * m as u8));
+    MOMENTS.into_iter().map(of).sum()
+}
+
+fn local_queue(row: &Row) -> Option<i64> {
+    row.record.local_queue().filter(|(_, source)| *source == Source::Kernel).map(|(time, _)| time.0)
+}
+
+fn tcp(row: &Row, of: fn(&TcpSample) -> u32) -> Option<i64> {
+    row.tcp.as_ref().map(|sample| of(sample).into())
+}
+
+fn put_index(row: &mut Row, x: i64) -> Option<()> {
+    row.index = x.try_into().ok()?;
+    Some(())
+}
+
+fn put_seq(row: &mut Row, x: i64) -> Option<()> {
+    row.record.seq = x;
+    Some(())
+}
+
+fn put_stamps(row: &mut Row, x: i64) -> Option<()> {
+    let bits = u8::try_from(x).ok()?;
+    for moment in MOMENTS {
+        let source = Source::ALL[usize::from(bits >> (2 * moment as u8) & 3)];
+        // The time follows from its own column; without it there is no stamp.
+        row.record.set(moment, Stamp { at: WallTime(0), source });
+        row.record.clear(moment);
+    }
+    Some(())
+}
+
+fn put_time(row: &mut Row, moment: Moment, x: i64) -> Option<()> {
+    let source = row.record.source(moment);
+    row.record.set(moment, Stamp { at: WallTime(x), source });
+    Some(())
+}
+
+fn put_flags(row: &mut Row, x: i64) -> Option<()> {
+    row.record.flags = Flags(x.try_into().ok()?);
+    Some(())
+}
+
+fn put_size(row: &mut Row, x: i64) -> Option<()> {
+    row.record.set_size(Some(x.try_into().ok()?));
+    Some(())
+}
+
+fn put_ttl(row: &mut Row, x: i64) -> Option<()> {
+    row.record.set_ttl(Some(x.try_into().ok()?));
+    Some(())
+}
+
+fn put_tos(row: &mut Row, x: i64) -> Option<()> {
+    row.record.set_traffic_class(Some(x.try_into().ok()?));
+    Some(())
+}
+
+fn put_send_lag(row: &mut Row, x: i64) -> Option<()> {
+    row.record.set_send_lag(Some(Span(x)));
+    Some(())
+}
+
+fn put_receive_lag(row: &mut Row, x: i64) -> Option<()> {
+    row.record.set_receive_lag(Some(Span(x)));
+    Some(())
+}
+
+fn put_local_queue(row: &mut Row, x: i64) -> Option<()> {
+    let entered = row.record.send_lag()?.0.checked_sub(x)?;
+    row.record.set_entry_lag(Some(Span(entered)));
+    Some(())
+}
+
+fn put_tcp(row: &mut Row, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Option<()> {
+    let sample = row.tcp.get_or_insert(TcpSample { mss: 0, srtt_us: 0, cwnd: 0, retransmissions: 0 });
+    *of(sample) = x.try_into().ok()?;
+    Some(())
+}
+
+/// Rows in columns.
+#[derive(Default)]
+pub(crate) struct Block {
+    rows: usize,
+    /// Of each column the values that are there.
+    pub values: [Vec<i64>; COLUMNS.len()],
+    /// Of each column 1 where there is a value, 0 where there is none.
+    pub present: [Vec<i16>; COLUMNS.len()],
+    /// The tests in it: id, and rows.
+    pub tests: Vec<(i64, usize)>,
+}
+
+impl Block {
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Begins the rows of another test.
+    pub fn begin(&mut self, test: i64) {
+        self.tests.push((test, 0));
+    }
+
+    pub fn push(&mut self, row: &Row) {
+        for ((column, values), present) in COLUMNS.iter().zip(&mut self.values).zip(&mut self.present) {
+            let value = (column.take)(row);
+            values.extend(value);
+            if !column.required {
+                present.push(value.is_some().into());
+            }
+        }
+        self.rows += 1;
+        if let Some((_, rows)) = self.tests.last_mut() {
+            *rows += 1;
+        }
+    }
+
+    /// Removes all rows; the last test goes on.
+    pub fn clear(&mut self) {
+        let last = self.tests.last().map(|(test, _)| (*test, 0));
+        self.values.iter_mut().for_each(Vec::clear);
+        self.present.iter_mut().for_each(Vec::clear);
+        self.rows = 0;
+        self.tests = last.into_iter().collect();
+    }
+}

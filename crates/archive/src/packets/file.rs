@@ -1,0 +1,230 @@
+//! [`Writer`]: a file of packets, published when it is whole.
+
+use super::columns::{Block, COLUMNS, Width};
+use super::{TESTS_KEY, Tests, VERSION, VERSION_KEY};
+use crate::error::Error;
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::column::writer::ColumnWriter;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A part of a file with the checksum of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub start: u64,
+    pub bytes: u64,
+    /// Rows of the row group; 0 of a footer.
+    pub rows: u64,
+    /// XXH3-128.
+    pub sum: u128,
+}
+
+/// A file that has its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    /// Below the archive.
+    pub name: String,
+    pub bytes: u64,
+    pub row_groups: Vec<Piece>,
+    pub footer: Piece,
+}
+
+/// A file that is being written; removed if it is dropped before [`Writer::publish`].
+pub(crate) struct Writer {
+    path: PathBuf,
+    parquet: Option<SerializedFileWriter<Summed>>,
+    row_groups: Vec<Piece>,
+}
+
+/// Output that knows the checksum of what was written since it was last asked.
+struct Summed {
+    file: BufWriter<File>,
+    sum: Xxh3,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all(bytes)?;
+        self.sum.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Summed {
+    fn take(&mut self) -> u128 {
+        let sum = self.sum.digest128();
+        self.sum.reset();
+        sum
+    }
+}
+
+/// The schema of a file.
+fn schema() -> Result<TypePtr, ParquetError> {
+    let field = |name, width, required| {
+        let (physical, logical) = match width {
+            Width::Wide => (Physical::INT64, None),
+            Width::Narrow => (Physical::INT32, None),
+            Width::Short => (Physical::INT32, Some(LogicalType::integer(16, true))),
+        };
+        let repetition = if required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
+        let built = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+        built.with_logical_type(logical).build().map(Arc::new)
+    };
+    let mut fields = vec![field("test_id", Width::Wide, true)?];
+    for column in &COLUMNS {
+        fields.push(field(column.name, column.width, column.required)?);
+    }
+    Ok(Arc::new(Type::group_type_builder("packets").with_fields(fields).build()?))
+}
+
+fn properties() -> WriterPropertiesPtr {
+    let mut built = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_created_by(concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).unwrap_or_default()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_dictionary_enabled(false)
+        .set_offset_index_disabled(true)
+        .set_max_row_group_row_count(None)
+        .set_encoding(Encoding::DELTA_BINARY_PACKED);
+    for column in COLUMNS.iter().filter(|c| c.few) {
+        let path = ColumnPath::from(column.name);
+        built = built.set_column_dictionary_enabled(path.clone(), true);
+        built = built.set_column_encoding(path, Encoding::PLAIN);
+    }
+    Arc::new(built.build())
+}
+
+impl Writer {
+    /// Begins a file at `path`, which nobody else uses.
+    pub fn create(path: &Path) -> Result<Writer, Error> {
+        let file = File::create(path).map_err(Error::io("creating", path))?;
+        let out = Summed { file: BufWriter::with_capacity(1 << 18, file), sum: Xxh3::new() };
+        let made = schema().and_then(|schema| SerializedFileWriter::new(out, schema, properties()));
+        let mut writer = Writer { path: path.to_owned(), parquet: None, row_groups: Vec::new() };
+        writer.parquet = Some(made.map_err(|e| failed(path, e))?);
+        Ok(writer)
+    }
+
+    fn parquet(&mut self) -> Result<&mut SerializedFileWriter<Summed>, Error> {
+        let gone = || Error::Impossible("a file that was published is written to".to_owned());
+        self.parquet.as_mut().ok_or_else(gone)
+    }
+
+    /// Writes `block` as a row group.
+    pub fn write(&mut self, block: &Block) -> Result<(), Error> {
+        if block.len() == 0 {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let parquet = self.parquet()?;
+        // What precedes a row group is not part of it: the four bytes that every file begins with.
+        let write = |e| Error::io("writing", &path)(e);
+        parquet.flush().map_err(write)?;
+        parquet.inner_mut().take();
+        let start = parquet.bytes_written() as u64;
+        write_group(parquet, block).map_err(|e| failed(&path, e))?;
+        parquet.flush().map_err(write)?;
+        let bytes = parquet.bytes_written() as u64 - start;
+        let sum = parquet.inner_mut().take();
+        self.row_groups.push(Piece { start, bytes, rows: block.len() as u64, sum });
+        Ok(())
+    }
+
+    /// Ends the file with what is no row, puts it on the disk and names it `name` below `archive`.
+    pub fn publish(mut self, archive: &Path, name: &str, tests: &Tests) -> Result<Published, Error> {
+        let path = self.path.clone();
+        let text = tests.to_text();
+        let mut parquet = self.parquet.take().ok_or_else(|| Error::Impossible("written twice".to_owned()))?;
+        parquet.flush().map_err(Error::io("writing", &path))?;
+        parquet.inner_mut().take();
+        let start = parquet.bytes_written() as u64;
+        parquet.append_key_value_metadata(KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_string()));
+        parquet.append_key_value_metadata(KeyValue::new(TESTS_KEY.to_owned(), text));
+        parquet.finish().map_err(|e| failed(&path, e))?;
+        let bytes = parquet.bytes_written() as u64;
+        parquet.flush().map_err(Error::io("writing", &path))?;
+        let inner = parquet.inner_mut();
+        let sum = inner.take();
+        inner.file.get_ref().sync_all().map_err(Error::io("writing", &path))?;
+        let target = archive.join(name);
+        let folder = target.parent().unwrap_or(archive);
+        fs::create_dir_all(folder).map_err(Error::io("creating", folder))?;
+        fs::rename(&path, &target).map_err(Error::io("naming", &target))?;
+        for folder in [folder, folder.parent().unwrap_or(archive)] {
+            sync_folder(folder).map_err(Error::io("writing", folder))?;
+        }
+        let footer = Piece { start, bytes: bytes - start, rows: 0, sum };
+        let row_groups = std::mem::take(&mut self.row_groups);
+        // It has another name now: nothing to remove.
+        self.path = PathBuf::new();
+        Ok(Published { name: name.to_owned(), bytes, row_groups, footer })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            // Nobody knows of it; if it cannot be removed, fsck does.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Puts the names in a folder on the disk.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn failed(path: &Path, error: ParquetError) -> Error {
+    let source = match error {
+        ParquetError::External(e) => match e.downcast::<io::Error>() {
+            Ok(e) => *e,
+            Err(e) => io::Error::other(e.to_string()),
+        },
+        e => io::Error::other(e.to_string()),
+    };
+    Error::Io { doing: "writing", path: path.to_owned(), source }
+}
+
+fn write_group(parquet: &mut SerializedFileWriter<Summed>, block: &Block) -> Result<(), ParquetError> {
+    let mut group = parquet.next_row_group()?;
+    let mut number = 0;
+    while let Some(mut chunk) = group.next_column()? {
+        match (number, chunk.untyped()) {
+            (0, ColumnWriter::Int64ColumnWriter(out)) => {
+                for &(test, rows) in &block.tests {
+                    out.write_batch(&vec![test; rows], None, None)?;
+                }
+            }
+            (k, ColumnWriter::Int64ColumnWriter(out)) => {
+                out.write_batch(&block.values[k - 1], levels(block, k - 1), None)?;
+            }
+            (k, ColumnWriter::Int32ColumnWriter(out)) => {
+                let values: Vec<i32> = block.values[k - 1].iter().map(|x| *x as i32).collect();
+                out.write_batch(&values, levels(block, k - 1), None)?;
+            }
+            _ => return Err(ParquetError::General("a column of another type".to_owned())),
+        }
+        chunk.close()?;
+        number += 1;
+    }
+    group.close()?;
+    Ok(())
+}
+
+fn levels(block: &Block, column: usize) -> Option<&[i16]> {
+    (!COLUMNS[column].required).then_some(&block.present[column])
+}

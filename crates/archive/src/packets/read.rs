@@ -1,0 +1,439 @@
+//! [`StoredFile`]: a file of packets, whose bytes are compared with their checksums before they are decoded.
+
+use super::columns::{COLUMNS, Width};
+use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY};
+use crate::add::Entry;
+use crate::error::Error;
+use crate::text::Rest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use jitlat_core::PacketRecord;
+use jitlat_store::log::Row;
+use parquet::column::reader::ColumnReader;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::properties::ReaderProperties;
+use parquet::file::reader::{ChunkReader, Length, RowGroupReader};
+use parquet::file::serialized_reader::SerializedRowGroupReader;
+use parquet::file::statistics::Statistics;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Most bytes of a row group or a footer: the largest that is written has some hundred megabytes.
+const MOST_BYTES: u64 = 1 << 30;
+/// Most bytes of the text of all tests of a file.
+const MOST_TEXT: usize = 1 << 28;
+
+/// What a file says of each of its tests beside the packets.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Tests {
+    pub tests: Vec<StoredTest>,
+}
+
+/// One test of a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoredTest {
+    pub id: i64,
+    /// XXH3-128 of the log, 32 hexadecimal digits.
+    pub hash: String,
+    /// The first row group that has packets of it, and how many rows precede them there.
+    pub row_group: u64,
+    pub first_row: u64,
+    pub rows: u64,
+    /// Name of the log when it was added.
+    pub source: String,
+    /// Tags given to the archive.
+    pub tags: Vec<(String, String)>,
+    pub rest: Rest,
+}
+
+/// What a file says of the test `entry`.
+pub(crate) fn stored_test(entry: &Entry) -> StoredTest {
+    StoredTest {
+        id: entry.id,
+        hash: entry.hash.clone(),
+        row_group: entry.row_group,
+        first_row: entry.first_row,
+        rows: entry.rows,
+        source: entry.source.clone(),
+        tags: entry.tags.clone(),
+        rest: entry.rest.clone(),
+    }
+}
+
+impl Tests {
+    /// MessagePack, compressed, in Base64: metadata of Parquet is text.
+    pub fn to_text(&self) -> String {
+        let bytes = rmp_serde::to_vec_named(self).unwrap_or_default();
+        STANDARD.encode(zstd::bulk::compress(&bytes, 9).unwrap_or_default())
+    }
+
+    fn from_text(text: &str) -> Option<Tests> {
+        let bytes = zstd::bulk::decompress(&STANDARD.decode(text).ok()?, MOST_TEXT).ok()?;
+        rmp_serde::from_slice(&bytes).ok()
+    }
+}
+
+/// A file of packets with what the catalogue knows of it.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredFile {
+    pub path: PathBuf,
+    pub row_groups: Vec<Piece>,
+    pub footer: Piece,
+}
+
+/// The bytes of a row group, at their place in the file.
+#[derive(Clone)]
+struct Loaded {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Length for Loaded {
+    fn len(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl ChunkReader for Loaded {
+    type T = Cursor<Bytes>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        let rest = start.checked_sub(self.start).filter(|from| *from <= self.bytes.len() as u64);
+        let rest = rest.ok_or_else(|| ParquetError::EOF("beyond the row group".to_owned()))?;
+        Ok(Cursor::new(self.bytes.slice(rest as usize..)))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        let from = start.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
+        let range = from.and_then(|from| Some(from..from.checked_add(length)?));
+        let range = range.filter(|range| range.end <= self.bytes.len());
+        Ok(self.bytes.slice(range.ok_or_else(|| ParquetError::EOF("beyond the row group".to_owned()))?))
+    }
+}
+
+/// Calls the Parquet library, of which damaged input that its checks miss can panic (indices into dictionaries, lengths of runs). All
+/// it uses is lost with the call, so that nothing half changed is seen again.
+fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T, Error> {
+    let damaged = Error::damaged(file);
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|e| damaged(e.to_string())),
+        Err(_) => Err(damaged("its pages cannot be decoded".to_owned())),
+    }
+}
+
+/// Reads `piece` and compares it with its checksum.
+fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, Error> {
+    let damaged = Error::damaged(path);
+    if piece.bytes > MOST_BYTES {
+        return Err(damaged(format!("a part of it has {} bytes", piece.bytes)));
+    }
+    let mut bytes = Vec::new();
+    let read =
+        file.seek(SeekFrom::Start(piece.start)).and_then(|_| file.take(piece.bytes).read_to_end(&mut bytes));
+    read.map_err(Error::io("reading", path))?;
+    if bytes.len() as u64 != piece.bytes {
+        return Err(damaged("it is shorter than it was".to_owned()));
+    }
+    if xxh3_128(&bytes) != piece.sum {
+        return Err(damaged(format!("the bytes from {} on are not those that were written", piece.start)));
+    }
+    Ok(bytes.into())
+}
+
+impl StoredFile {
+    fn open(&self) -> Result<File, Error> {
+        File::open(&self.path).map_err(Error::io("opening", &self.path))
+    }
+
+    /// A file that no catalogue knows: its parts as it names them itself, and its tests. It may be anything.
+    pub fn inspect(path: &Path) -> Result<(StoredFile, Tests, u64), Error> {
+        let damaged = Error::damaged(path);
+        let mut file = File::open(path).map_err(Error::io("opening", path))?;
+        let len = file.metadata().map_err(Error::io("opening", path))?.len();
+        let mut end = [0; 8];
+        let footer = len.checked_sub(8).filter(|from| {
+            file.seek(SeekFrom::Start(*from)).is_ok()
+                && file.read_exact(&mut end).is_ok()
+                && &end[4..] == b"PAR1"
+        });
+        let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]])) + 8;
+        let start =
+            footer.and_then(|_| len.checked_sub(size)).ok_or_else(|| damaged("it has no end".to_owned()))?;
+        let mut read = |start: u64, bytes: u64, rows| {
+            if bytes > MOST_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
+                return Err(damaged(format!("a part of it has {bytes} bytes")));
+            }
+            let mut all = Vec::new();
+            let whole =
+                file.seek(SeekFrom::Start(start)).and_then(|_| (&file).take(bytes).read_to_end(&mut all));
+            whole.map_err(Error::io("reading", path))?;
+            Ok((Piece { start, bytes, rows, sum: xxh3_128(&all) }, all))
+        };
+        let (footer, bytes) = read(start, size, 0)?;
+        let metadata = decode(path, &bytes)?;
+        let tests = tests_of(path, &metadata)?;
+        let mut row_groups = Vec::new();
+        for group in metadata.row_groups() {
+            let ranges = group.columns().iter().map(|c| guarded(path, || Ok(c.byte_range())));
+            let ranges = ranges.collect::<Result<Vec<_>, Error>>()?;
+            let from = ranges.iter().map(|(start, _)| *start).min().unwrap_or(0);
+            let to = ranges.iter().map(|(start, len)| start.saturating_add(*len)).max().unwrap_or(0);
+            let rows = u64::try_from(group.num_rows()).map_err(|e| damaged(e.to_string()))?;
+            row_groups.push(read(from, to.saturating_sub(from), rows)?.0);
+        }
+        let stored = StoredFile { path: path.to_owned(), row_groups, footer };
+        Ok((stored, tests, len))
+    }
+
+    /// Compares every byte with its checksum.
+    pub fn verify(&self) -> Result<(), Error> {
+        let mut file = self.open()?;
+        load(&mut file, &self.path, &self.footer)?;
+        self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
+    }
+
+    /// The rows of a test: `rows` from `first_row` of `row_group` on.
+    pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<Rows, Error> {
+        let mut file = self.open()?;
+        let footer = load(&mut file, &self.path, &self.footer)?;
+        let metadata = decode(&self.path, &footer)?;
+        Ok(Rows {
+            id,
+            stored: self.clone(),
+            file,
+            metadata: Arc::new(metadata),
+            group: usize::try_from(row_group).unwrap_or(usize::MAX),
+            skip: first_row,
+            left: rows,
+            open: None,
+            batch: Vec::new(),
+            at: 0,
+        })
+    }
+}
+
+fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, Error> {
+    let metadata = footer.len().checked_sub(8).map(|end| &footer[..end]).unwrap_or_default();
+    let metadata = guarded(path, || ParquetMetaDataReader::decode_metadata(metadata))?;
+    let damaged = Error::damaged(path);
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let theirs = columns
+        .iter()
+        .map(|c| (c.name().to_owned(), c.physical_type(), c.max_def_level(), c.max_rep_level()));
+    let mine = std::iter::once(("test_id", Width::Wide, true))
+        .chain(COLUMNS.iter().map(|c| (c.name, c.width, c.required)));
+    let mine = mine.map(|(name, width, required)| {
+        let physical = match width {
+            Width::Wide => parquet::basic::Type::INT64,
+            Width::Narrow | Width::Short => parquet::basic::Type::INT32,
+        };
+        (name.to_owned(), physical, i16::from(!required), 0)
+    });
+    if !theirs.eq(mine) {
+        return Err(damaged("it has other columns than packets have".to_owned()));
+    }
+    Ok(metadata)
+}
+
+fn tests_of(path: &Path, metadata: &ParquetMetaData) -> Result<Tests, Error> {
+    let damaged = Error::damaged(path);
+    let pairs = metadata.file_metadata().key_value_metadata().map(Vec::as_slice).unwrap_or_default();
+    let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
+    let version = value(VERSION_KEY).ok_or_else(|| damaged("it is no file of an archive".to_owned()))?;
+    if version != VERSION.to_string() {
+        return Err(damaged(format!(
+            "its columns are of version {version}; this program reads version {VERSION}"
+        )));
+    }
+    let tests = value(TESTS_KEY).and_then(|text| Tests::from_text(&text));
+    tests.ok_or_else(|| damaged("what it says of its tests cannot be read".to_owned()))
+}
+
+/// The rows of a test, in the order of the log.
+pub(crate) struct Rows {
+    id: i64,
+    stored: StoredFile,
+    file: File,
+    metadata: Arc<ParquetMetaData>,
+    /// The next row group to open.
+    group: usize,
+    /// Rows before the first, in that row group.
+    skip: u64,
+    left: u64,
+    open: Option<OpenGroup>,
+    batch: Vec<Row>,
+    at: usize,
+}
+
+/// The columns of a row group that are being read.
+struct OpenGroup {
+    rows: u64,
+    ids: ColumnReader,
+    /// `None` where the row group has no value of a column.
+    columns: Vec<Option<ColumnReader>>,
+    values: Values,
+}
+
+#[derive(Default)]
+struct Values {
+    wide: Vec<i64>,
+    narrow: Vec<i32>,
+    present: Vec<i16>,
+}
+
+impl Values {
+    /// Reads `n` rows; returns how many there were.
+    fn read(&mut self, column: &mut ColumnReader, required: bool, n: usize) -> ParquetResult<usize> {
+        self.wide.clear();
+        self.narrow.clear();
+        self.present.clear();
+        let present = (!required).then_some(&mut self.present);
+        let (rows, _, _) = match column {
+            ColumnReader::Int64ColumnReader(c) => c.read_records(n, present, None, &mut self.wide)?,
+            ColumnReader::Int32ColumnReader(c) => {
+                let read = c.read_records(n, present, None, &mut self.narrow)?;
+                self.wide.extend(self.narrow.iter().map(|x| i64::from(*x)));
+                read
+            }
+            _ => return Err(ParquetError::General("a column of another type".to_owned())),
+        };
+        Ok(rows)
+    }
+}
+
+fn skip(column: &mut ColumnReader, rows: usize) -> ParquetResult<usize> {
+    match column {
+        ColumnReader::Int64ColumnReader(c) => c.skip_records(rows),
+        ColumnReader::Int32ColumnReader(c) => c.skip_records(rows),
+        _ => Err(ParquetError::General("a column of another type".to_owned())),
+    }
+}
+
+impl Rows {
+    fn damaged(&self, problem: &str) -> Error {
+        Error::Damaged { file: self.stored.path.clone(), problem: problem.to_owned() }
+    }
+
+    fn open_group(&mut self) -> Result<(), Error> {
+        let number = self.group;
+        let piece = self.stored.row_groups.get(number).copied();
+        let metadata = self.metadata.clone();
+        let known = piece.filter(|_| number < metadata.num_row_groups());
+        let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue says"))?;
+        let bytes = load(&mut self.file, &self.stored.path, &piece)?;
+        let group = metadata.row_group(number);
+        let before = usize::try_from(self.skip).map_err(|_| self.damaged("a test begins beyond its end"))?;
+        let opened = guarded(&self.stored.path, || {
+            let loaded = Arc::new(Loaded { start: piece.start, bytes });
+            let properties = Arc::new(ReaderProperties::builder().build());
+            let reader = SerializedRowGroupReader::new(
+                loaded,
+                group,
+                metadata.page_index_for_row_group(number),
+                properties,
+            )?;
+            let open = |k: usize| {
+                let mut column = reader.get_column_reader(k)?;
+                let skipped = if before > 0 { skip(&mut column, before)? } else { 0 };
+                if skipped != before {
+                    return Err(ParquetError::EOF("fewer rows than the catalogue says".to_owned()));
+                }
+                Ok(column)
+            };
+            let empty = |k: usize| {
+                let chunk = group.column(k);
+                let nulls = chunk.statistics().and_then(Statistics::null_count_opt);
+                nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(chunk.num_values()))
+            };
+            let columns = (0..COLUMNS.len()).map(|k| (!empty(k + 1)).then(|| open(k + 1)).transpose());
+            let columns = columns.collect::<ParquetResult<Vec<_>>>()?;
+            Ok(OpenGroup { rows: 0, ids: open(0)?, columns, values: Values::default() })
+        })?;
+        let rows = piece.rows.saturating_sub(self.skip).min(self.left);
+        if rows == 0 {
+            return Err(self.damaged("a row group has no packets of the test"));
+        }
+        self.open = Some(OpenGroup { rows, ..opened });
+        (self.group, self.skip) = (number + 1, 0);
+        Ok(())
+    }
+
+    /// Reads the next rows; `false` after the last.
+    fn fill(&mut self) -> Result<bool, Error> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if self.open.as_ref().is_none_or(|open| open.rows == 0) {
+            self.open_group()?;
+        }
+        let Some(open) = &mut self.open else { return Ok(false) };
+        let n = open.rows.min(BATCH as u64) as usize;
+        let (id, batch) = (self.id, &mut self.batch);
+        let short = || ParquetError::EOF("fewer rows than the catalogue says".to_owned());
+        let impossible = |name: &str| ParquetError::General(format!("a value of {name} that no packet has"));
+        batch.clear();
+        batch.resize(n, Row { index: 0, record: PacketRecord::new(0), tcp: None });
+        self.at = 0;
+        guarded(&self.stored.path, || {
+            if open.values.read(&mut open.ids, true, n)? != n {
+                return Err(short());
+            }
+            if open.values.wide.iter().any(|x| *x != id) {
+                return Err(ParquetError::General("packets of another test".to_owned()));
+            }
+            for (column, reader) in COLUMNS.iter().zip(&mut open.columns) {
+                let Some(reader) = reader else { continue };
+                if open.values.read(reader, column.required, n)? != n {
+                    return Err(short());
+                }
+                let values = &open.values;
+                if values.wide.len() == n {
+                    for (row, value) in batch.iter_mut().zip(&values.wide) {
+                        (column.put)(row, *value).ok_or_else(|| impossible(column.name))?;
+                    }
+                    continue;
+                }
+                let there = batch.iter_mut().zip(&values.present).filter(|(_, level)| **level == 1);
+                for ((row, _), value) in there.zip(&values.wide) {
+                    (column.put)(row, *value).ok_or_else(|| impossible(column.name))?;
+                }
+            }
+            Ok(())
+        })
+        .inspect_err(|_| batch.clear())?;
+        open.rows -= n as u64;
+        self.left -= n as u64;
+        Ok(true)
+    }
+
+    /// Rows that were not read from the file yet.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The next row; `None` after the last.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<&Row>, Error> {
+        if self.at == self.batch.len() && !self.fill()? {
+            return Ok(None);
+        }
+        self.at += 1;
+        Ok(self.batch.get(self.at - 1))
+    }
+
+    /// The next rows, some thousand at a time; empty after the last.
+    pub fn next_batch(&mut self) -> Result<&[Row], Error> {
+        if self.at == self.batch.len() && !self.fill()? {
+            return Ok(&[]);
+        }
+        let from = std::mem::replace(&mut self.at, self.batch.len());
+        Ok(&self.batch[from..])
+    }
+}

@@ -1,0 +1,436 @@
+//! Roll-ups: the pool of all tests of a stream within an hour, a day, a month.
+//!
+//! An hour is pooled from its tests, a day from its hours, a month from its days; a pool depends on neither order nor groups, so each equals
+//! that of the packets themselves. Adding a test forgets the three that it belongs to; the next query makes them again.
+
+use crate::error::Error;
+use crate::find::{Filter, When};
+use crate::rows::{pack, unpack};
+use crate::{Archive, TestId};
+use core::str::FromStr;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use jitlat_core::figures::Figure;
+use jitlat_core::pool::{self, Pool};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::Serialize;
+
+/// The length of what is pooled. All are of UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Period {
+    /// Each test.
+    Test,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+    /// A month.
+    Month,
+    /// A year.
+    Year,
+    /// All there is.
+    All,
+}
+
+impl Period {
+    /// All, with their names.
+    pub const NAMES: [(&str, Period); 6] = [
+        ("test", Period::Test),
+        ("hour", Period::Hour),
+        ("day", Period::Day),
+        ("month", Period::Month),
+        ("year", Period::Year),
+        ("all", Period::All),
+    ];
+
+    fn name(self) -> &'static str {
+        Period::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
+    }
+
+    /// The beginning of the period that `at` lies in, and of the next.
+    fn around(self, at: i64) -> (i64, i64) {
+        const HOUR: i64 = 3_600_000_000_000;
+        let whole = |length: i64| {
+            let start = at.div_euclid(length).saturating_mul(length);
+            (start, start.saturating_add(length))
+        };
+        let date = date(at);
+        let between = |first: Option<Date>, next: fn(Date) -> Option<Date>| {
+            let first = first?;
+            Some((start(first)?, start(next(first)?)?))
+        };
+        match self {
+            Period::Test => (at, at.saturating_add(1)),
+            Period::Hour => whole(HOUR),
+            Period::Day => whole(24 * HOUR),
+            Period::Month => between(Some(date.first_of_month()), |d| d.checked_add(1.month()).ok())
+                .unwrap_or((at, i64::MAX)),
+            Period::Year => between(Some(date.first_of_year()), |d| d.checked_add(1.year()).ok())
+                .unwrap_or((at, i64::MAX)),
+            Period::All => (i64::MIN, i64::MAX),
+        }
+    }
+
+    /// What its pools are pooled from.
+    fn part(self) -> Period {
+        match self {
+            Period::Test | Period::Hour => Period::Test,
+            Period::Day => Period::Hour,
+            Period::Month => Period::Day,
+            Period::Year | Period::All => Period::Month,
+        }
+    }
+
+    fn is_stored(self) -> bool {
+        matches!(self, Period::Hour | Period::Day | Period::Month)
+    }
+}
+
+impl FromStr for Period {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Period, Error> {
+        let found = Period::NAMES.iter().find(|(name, _)| *name == text);
+        let all = Period::NAMES.map(|(name, _)| name).join(", ");
+        found
+            .map(|(_, p)| *p)
+            .ok_or_else(|| Error::Usage(format!("'{text}' is no period: choose one of {all}")))
+    }
+}
+
+fn date(at: i64) -> Date {
+    let at = Timestamp::from_nanosecond(at.into()).unwrap_or_default();
+    at.to_zoned(TimeZone::UTC).date()
+}
+
+fn start(date: Date) -> Option<i64> {
+    i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
+}
+
+/// A time as `2026-11-23 10:00:00`, UTC.
+pub fn utc(at: i64) -> String {
+    let at = Timestamp::from_nanosecond(at.into()).unwrap_or_default();
+    at.to_zoned(TimeZone::UTC).datetime().to_string().replace('T', " ").chars().take(19).collect()
+}
+
+/// The day of a time, as in names of folders.
+pub(crate) fn day_name(at: i64) -> String {
+    date(at).to_string()
+}
+
+/// Tests of the same traffic between two hosts, which can be pooled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stream {
+    /// The sender's address; `-` if unknown.
+    pub src: String,
+    /// The receiver's address; `-` if unknown.
+    pub dst: String,
+    /// `udp` or `tcp` of one-way tests, otherwise the protocol of the round trips.
+    pub protocol: String,
+    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    pub direction: String,
+    /// Bytes of a packet's payload; null if unknown.
+    pub payload_bytes: Option<i64>,
+    /// Time between packets; null if unknown.
+    pub period_ns: Option<i64>,
+    /// Class of service.
+    pub dscp: i64,
+}
+
+/// A figure of a period.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Point {
+    /// Beginning of the period, ns since 1970; of all there is, of the first test.
+    pub start_ns: i64,
+    /// The test; null for longer periods.
+    pub test: Option<String>,
+    /// Tests pooled.
+    pub tests: u64,
+    /// Packets sent in them.
+    pub sent: u64,
+    /// The figure, in its unit; null where it is undefined.
+    pub value: Option<f64>,
+}
+
+/// Forgets the roll-ups that a test belongs to.
+pub(crate) fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
+    for period in [Period::Hour, Period::Day, Period::Month] {
+        let (start, _) = period.around(at);
+        let delete = "DELETE FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
+        all.execute(delete, params![stream, period.name(), start])?;
+    }
+    Ok(())
+}
+
+/// An error of the catalogue, or of a pool in it.
+enum Failure {
+    Sql(rusqlite::Error),
+    Other(Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(e: rusqlite::Error) -> Failure {
+        Failure::Sql(e)
+    }
+}
+
+pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
+    let pool: Pool = unpack(bytes, "a pool")?;
+    if pool.is_possible() {
+        Ok(pool)
+    } else {
+        Err(Error::Impossible("a pool can be that of no packets".to_owned()))
+    }
+}
+
+/// The pool of a stream from `start` up to `end`, from roll-ups where there are, which are stored if `store`.
+fn pool_of(
+    db: &Connection,
+    stream: i64,
+    period: Period,
+    start: i64,
+    end: i64,
+    store: bool,
+) -> Result<Pool, Failure> {
+    let read = |bytes: &[u8]| read_pool(bytes).map_err(Failure::Other);
+    if period.is_stored() {
+        let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
+        let mut stored = db.prepare_cached(query)?;
+        let found: Option<Vec<u8>> =
+            stored.query_row(params![stream, period.name(), start], |row| row.get(0)).optional()?;
+        if let Some(bytes) = found {
+            return read(&bytes);
+        }
+    }
+    let mut pool = Pool::default();
+    if period.part() == Period::Test {
+        let query = "SELECT pool FROM tests WHERE stream = ?1 AND started_ns >= ?2 AND started_ns < ?3 \
+                     UNION ALL SELECT pool FROM kept WHERE stream = ?1 AND hour_ns >= ?2 AND hour_ns < ?3";
+        let mut tests = db.prepare_cached(query)?;
+        let mut rows = tests.query(params![stream, start, end])?;
+        while let Some(row) = rows.next()? {
+            pool.merge(&read(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?)?);
+        }
+    } else {
+        for (from, to) in parts(db, stream, period.part(), start, end)? {
+            pool.merge(&pool_of(db, stream, period.part(), from, to, store)?);
+        }
+    }
+    if store && period.is_stored() && pool.tests > 0 {
+        let insert =
+            "INSERT OR REPLACE INTO rollups(stream, unit, start_ns, tests, pool) VALUES (?, ?, ?, ?, ?)";
+        db.prepare_cached(insert)?.execute(params![
+            stream,
+            period.name(),
+            start,
+            pool.tests as i64,
+            pack(&pool)
+        ])?;
+    }
+    Ok(pool)
+}
+
+/// The periods from `start` up to `end` in which a stream has tests.
+fn parts(
+    db: &Connection,
+    stream: i64,
+    period: Period,
+    start: i64,
+    end: i64,
+) -> rusqlite::Result<Vec<(i64, i64)>> {
+    // The next test or kept hour from a time on.
+    let query = "SELECT min(at) FROM (SELECT min(started_ns) AS at FROM tests WHERE stream = ?1 AND started_ns >= ?2 \
+                 UNION ALL SELECT min(hour_ns) FROM kept WHERE stream = ?1 AND hour_ns >= ?2)";
+    let mut next = db.prepare_cached(query)?;
+    let (mut all, mut at) = (Vec::new(), start);
+    while let Some(found) = next.query_row(params![stream, at], |row| row.get::<_, Option<i64>>(0))? {
+        if found >= end {
+            break;
+        }
+        let (from, to) = period.around(found);
+        all.push((from, to));
+        if to <= at || to == i64::MAX {
+            break;
+        }
+        at = to;
+    }
+    Ok(all)
+}
+
+impl Archive {
+    /// `figure` of each stream that `filter` lets through, by `period`. Tags cannot be asked for: roll-ups do not know them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a figure that tests cannot be pooled for; or another.
+    pub fn query(
+        &self,
+        filter: &Filter,
+        figure: &Figure,
+        period: Period,
+    ) -> Result<Vec<(Stream, Vec<Point>)>, Error> {
+        if !pool::has(figure) {
+            let pooled = jitlat_core::figures::FIGURES.iter().filter(|f| pool::has(f)).map(|f| f.key);
+            return Err(Error::Usage(format!(
+                "{} is a figure of one test and of no period: `jitlat archive ls --figure {}` shows that of each test; of a \
+                 period there are {}",
+                figure.key,
+                figure.key,
+                pooled.collect::<Vec<_>>().join(", ")
+            )));
+        }
+        let from = filter.since.map_or(i64::MIN, |When(at)| at.0);
+        let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
+        let mut all = Vec::new();
+        for (id, stream) in self.streams_of(filter)? {
+            let points = if period == Period::Test {
+                self.tests_of(id, figure, from, to)?
+            } else {
+                let spans = parts(&self.db, id, period, from, to).map_err(self.sql("reading"))?;
+                let point = |(start, end): (i64, i64)| {
+                    let pool = self.pool(id, period, start.max(from), end.min(to))?;
+                    let start_ns = if period == Period::All { self.first(id, from)? } else { start };
+                    Ok(Point {
+                        start_ns,
+                        test: None,
+                        tests: pool.tests,
+                        sent: pool.sent,
+                        value: pool.figure(figure),
+                    })
+                };
+                spans.into_iter().map(point).collect::<Result<Vec<_>, Error>>()?
+            };
+            if !points.is_empty() {
+                all.push((stream, points));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The pool of the tests of each stream that `filter` lets through, of all time that it allows.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn pools(&self, filter: &Filter) -> Result<Vec<(Stream, Pool)>, Error> {
+        let from = filter.since.map_or(i64::MIN, |When(at)| at.0);
+        let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
+        let streams = self.streams_of(filter)?;
+        let pools =
+            streams.into_iter().map(|(id, stream)| Ok((stream, self.pool(id, Period::All, from, to)?)));
+        pools.collect()
+    }
+
+    fn first(&self, stream: i64, from: i64) -> Result<i64, Error> {
+        let query = "SELECT coalesce(min(started_ns), 0) FROM tests WHERE stream = ? AND started_ns >= ?";
+        self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
+    }
+
+    fn tests_of(&self, stream: i64, figure: &Figure, from: i64, to: i64) -> Result<Vec<Point>, Error> {
+        let run = || -> Result<Vec<Point>, Failure> {
+            let query = "SELECT id, started_ns, pool FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 2, 1";
+            let mut tests = self.db.prepare_cached(query)?;
+            let mut rows = tests.query(params![stream, from, to])?;
+            let mut points = Vec::new();
+            while let Some(row) = rows.next()? {
+                let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+                let pool = read_pool(bytes).map_err(Failure::Other)?;
+                points.push(Point {
+                    start_ns: row.get(1)?,
+                    test: Some(TestId(row.get(0)?).to_string()),
+                    tests: pool.tests,
+                    sent: pool.sent,
+                    value: pool.figure(figure),
+                });
+            }
+            Ok(points)
+        };
+        self.known_failure(run())
+    }
+
+    fn known_failure<T>(&self, result: Result<T, Failure>) -> Result<T, Error> {
+        result.map_err(|failure| match failure {
+            Failure::Sql(e) => self.sql("reading")(e),
+            Failure::Other(e) => e,
+        })
+    }
+
+    /// The pool of a stream from `start` up to `end`: what is whole from roll-ups, the rest from smaller ones.
+    pub(crate) fn pool(&self, stream: i64, period: Period, start: i64, end: i64) -> Result<Pool, Error> {
+        // The largest periods that lie within.
+        let mut pool = Pool::default();
+        let mut spans = vec![(period, start, end)];
+        while let Some((period, start, end)) = spans.pop() {
+            let whole = period.is_stored() && period.around(start) == (start, end);
+            if whole || period == Period::Test {
+                pool.merge(&self.stored_pool(stream, period, start, end)?);
+                continue;
+            }
+            if period == Period::Hour {
+                spans.push((Period::Test, start, end));
+                continue;
+            }
+            for (from, to) in
+                parts(&self.db, stream, period.part(), start, end).map_err(self.sql("reading"))?
+            {
+                spans.push((period.part(), from.max(start), to.min(end)));
+            }
+        }
+        Ok(pool)
+    }
+
+    /// A pool, stored for the next query where that is possible.
+    fn stored_pool(&self, stream: i64, period: Period, start: i64, end: i64) -> Result<Pool, Error> {
+        if !period.is_stored() {
+            return self.known_failure(pool_of(&self.db, stream, Period::Test, start, end, false));
+        }
+        let query = "SELECT 1 FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
+        let there =
+            self.db.prepare_cached(query).and_then(|mut q| q.exists(params![stream, period.name(), start]));
+        if !there.map_err(self.sql("reading"))? && !self.db.is_readonly("main").unwrap_or(true) {
+            // In one transaction, so that no test is added between its making and its storing.
+            let mut failed = None;
+            let stored = self.transaction(|all| match pool_of(all, stream, period, start, end, true) {
+                Ok(pool) => Ok(Some(pool)),
+                Err(Failure::Sql(e)) => Err(e),
+                Err(Failure::Other(e)) => {
+                    failed = Some(e);
+                    Ok(None)
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            if let Ok(Some(pool)) = stored {
+                return Ok(pool);
+            }
+        }
+        self.known_failure(pool_of(&self.db, stream, period, start, end, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_begin_where_the_calendar_says() {
+        let at = 1_763_900_000_000_000_000; // 2025-11-23 12:13:20 UTC
+        let of = |period: Period| {
+            let (from, to) = period.around(at);
+            let text = |ns: i64| Timestamp::from_nanosecond(ns.into()).unwrap().to_string();
+            (text(from), text(to))
+        };
+        assert_eq!(of(Period::Hour), ("2025-11-23T12:00:00Z".into(), "2025-11-23T13:00:00Z".into()));
+        assert_eq!(of(Period::Day), ("2025-11-23T00:00:00Z".into(), "2025-11-24T00:00:00Z".into()));
+        assert_eq!(of(Period::Month), ("2025-11-01T00:00:00Z".into(), "2025-12-01T00:00:00Z".into()));
+        assert_eq!(of(Period::Year), ("2025-01-01T00:00:00Z".into(), "2026-01-01T00:00:00Z".into()));
+        for period in [Period::Hour, Period::Day, Period::Month, Period::Year] {
+            for at in [i64::MIN, -1, 0, i64::MAX] {
+                let (from, to) = period.around(at);
+                assert!(from <= at && at <= to, "{period:?} {at}");
+            }
+        }
+    }
+}

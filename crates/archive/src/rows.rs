@@ -1,0 +1,204 @@
+//! Tests by their number: the log again, its records, and what the catalogue keeps as bytes.
+
+use crate::error::Error;
+use crate::packets::{Piece, Rows, StoredFile};
+use crate::text::{self, Rest};
+use crate::{Archive, TestId};
+use jitlat_core::{PacketRecord, Session};
+use jitlat_store::log::LogReader;
+use rusqlite::{OptionalExtension, Row as SqlRow};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+
+/// Most bytes of a value that was packed, before it was.
+const MOST_UNPACKED: usize = 1 << 27;
+/// How often a test is looked up again whose file was replaced meanwhile.
+const TRIES: usize = 3;
+
+/// A value as bytes: MessagePack, compressed.
+pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
+    zstd::bulk::compress(&rmp_serde::to_vec_named(value).unwrap_or_default(), 3).unwrap_or_default()
+}
+
+pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
+    let impossible = || Error::Impossible(format!("{what} cannot be read"));
+    let bytes = zstd::bulk::decompress(bytes, MOST_UNPACKED).map_err(|_| impossible())?;
+    rmp_serde::from_slice(&bytes).map_err(|_| impossible())
+}
+
+pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+/// A checksum as it is written.
+fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
+    let text: String = row.get(column)?;
+    let invalid =
+        |e| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e));
+    u128::from_str_radix(&text, 16).map_err(invalid)
+}
+
+/// Where the packets of a test are.
+struct Place {
+    file: Option<i64>,
+    row_group: u64,
+    first_row: u64,
+    rows: u64,
+}
+
+/// The packets of a test, in order of arrival.
+pub struct Packets {
+    rows: Rows,
+}
+
+impl Packets {
+    /// The next packets, some thousand at a time, handed to `push`; `false` after the last.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn next(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<bool, Error> {
+        let batch = self.rows.next_batch()?;
+        batch.iter().for_each(|row| push(&row.record));
+        Ok(!batch.is_empty())
+    }
+}
+
+impl Archive {
+    /// The test whose number begins with the hexadecimal digits `text`, or whose name it is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTest`], [`Error::Ambiguous`].
+    pub fn find(&self, text: &str) -> Result<TestId, Error> {
+        let none = || Error::NoSuchTest { archive: self.root.clone(), id: text.to_owned() };
+        let digits = text.len() <= 16 && text.len() >= 4 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let found: Vec<i64> = if digits {
+            let padded =
+                |with: &str| i64::from_str_radix(&format!("{text}{}", with.repeat(16 - text.len())), 16);
+            let (from, to) = (padded("0").map_err(|_| none())?, padded("f").unwrap_or(i64::MAX));
+            self.ids("SELECT id FROM tests WHERE id BETWEEN ? AND ? LIMIT 1000", [from, to])?
+        } else {
+            self.ids("SELECT id FROM tests WHERE name = ? LIMIT 1000", [text])?
+        };
+        match found[..] {
+            [] => Err(none()),
+            [id] => Ok(TestId(id)),
+            _ => Err(Error::Ambiguous { id: text.to_owned(), count: found.len() }),
+        }
+    }
+
+    pub(crate) fn ids(&self, query: &str, with: impl rusqlite::Params) -> Result<Vec<i64>, Error> {
+        let run = || self.db.prepare_cached(query)?.query_map(with, |row| row.get(0))?.collect();
+        let found: rusqlite::Result<Vec<i64>> = run();
+        found.map_err(self.sql("reading"))
+    }
+
+    fn place(&self, id: TestId) -> Result<Place, Error> {
+        let query = "SELECT file, row_group, first_row, packets FROM tests WHERE id = ?";
+        let take = |row: &SqlRow<'_>| {
+            Ok(Place {
+                file: row.get(0)?,
+                row_group: unsigned(row, 1)?,
+                first_row: unsigned(row, 2)?,
+                rows: unsigned(row, 3)?,
+            })
+        };
+        let place = self.db.query_row(query, [id.0], take).optional().map_err(self.sql("reading"))?;
+        place.ok_or_else(|| Error::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
+    }
+
+    /// A file as the catalogue knows it.
+    pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, Error> {
+        let run = || {
+            let query = "SELECT name, footer_start, footer_bytes, footer_sum FROM files WHERE id = ?";
+            let (name, footer) = self.db.query_row(query, [file], |row| {
+                let name: String = row.get(0)?;
+                Ok((
+                    name,
+                    Piece { start: unsigned(row, 1)?, bytes: unsigned(row, 2)?, rows: 0, sum: sum(row, 3)? },
+                ))
+            })?;
+            let query = "SELECT start, bytes, rows, sum FROM row_groups WHERE file = ? ORDER BY number";
+            let mut groups = self.db.prepare_cached(query)?;
+            let piece = |row: &SqlRow<'_>| {
+                Ok(Piece {
+                    start: unsigned(row, 0)?,
+                    bytes: unsigned(row, 1)?,
+                    rows: unsigned(row, 2)?,
+                    sum: sum(row, 3)?,
+                })
+            };
+            let row_groups = groups.query_map([file], piece)?.collect::<rusqlite::Result<_>>()?;
+            Ok((name, StoredFile { path: Default::default(), row_groups, footer }))
+        };
+        let (name, stored) = run().map_err(self.sql("reading"))?;
+        // An archive may come from somebody else, and is not to name files elsewhere.
+        let inside = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
+        if !inside || !name.starts_with("packets/") {
+            return Err(Error::Impossible(format!("it names the file {name}")));
+        }
+        Ok(StoredFile { path: self.root.join(name), ..stored })
+    }
+
+    pub(crate) fn rows(&self, id: TestId) -> Result<Rows, Error> {
+        let mut tries = 0;
+        loop {
+            let place = self.place(id)?;
+            let stored = self.stored(place.file.ok_or(Error::Pruned(id))?)?;
+            match stored.rows(id.0, place.row_group, place.first_row, place.rows) {
+                // Its packets were put into another file since it was looked up.
+                Err(Error::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && tries < TRIES =>
+                {
+                    tries += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn rest(&self, id: TestId) -> Result<Rest, Error> {
+        let query = "SELECT rest FROM tests WHERE id = ?";
+        let bytes: Vec<u8> =
+            self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
+        Rest::from_bytes(&bytes)
+            .ok_or_else(|| Error::Impossible(format!("the header of test {id} cannot be read")))
+    }
+
+    /// The log of a test, as a reader of its file would be; `name` is used in errors.
+    ///
+    /// # Errors
+    /// [`Error`]; damage that is found later is an error of the reader.
+    pub fn reader(&self, id: TestId, name: &str) -> Result<LogReader, Error> {
+        text::reader(name, self.rows(id)?, self.rest(id)?)
+    }
+
+    /// The log of a test, byte for byte.
+    ///
+    /// # Errors
+    /// As [`Archive::reader`].
+    pub fn log(&self, id: TestId) -> Result<Box<dyn Read + Send>, Error> {
+        text::text(self.rows(id)?, self.rest(id)?)
+    }
+
+    /// The packets of a test without the rest of its log: the quickest way to analyse many.
+    ///
+    /// # Errors
+    /// As [`Archive::reader`].
+    pub fn packets(&self, id: TestId) -> Result<Packets, Error> {
+        Ok(Packets { rows: self.rows(id)? })
+    }
+
+    /// Everything known about a test except its packets.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn session(&self, id: TestId) -> Result<Session, Error> {
+        let query = "SELECT session FROM tests WHERE id = ?";
+        let bytes: Vec<u8> =
+            self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
+        unpack(&bytes, "the session of a test")
+    }
+}

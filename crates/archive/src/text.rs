@@ -1,0 +1,159 @@
+//! [`Rest`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
+
+use crate::error::Error;
+use crate::packets::Rows;
+use jitlat_store::log::{LogReader, ReadError, RowText};
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use std::io::{self, Cursor, Read};
+
+/// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
+pub(crate) const MOST_REST: usize = 1 << 26;
+/// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
+pub(crate) const TAIL: usize = 64 * 1024;
+
+/// Bytes that are written as such, and not as a list of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Blob(pub Vec<u8>);
+
+impl Serialize for Blob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Blob, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Blob;
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("bytes")
+            }
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Blob, E> {
+                Ok(Blob(bytes.to_vec()))
+            }
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Blob, E> {
+                Ok(Blob(bytes))
+            }
+        }
+        from.deserialize_byte_buf(Bytes)
+    }
+}
+
+/// The lines that are no rows as this program writes them: header, closing lines, and damaged lines between. Each part with the
+/// number of rows before it, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rest {
+    pub lines: Vec<(u64, Blob)>,
+    /// Whether the last 64 KiB are no text: then a reader of the file does not see its closing lines before its rows.
+    pub opaque_end: bool,
+}
+
+impl Rest {
+    /// Adds `line` behind `rows` rows.
+    pub fn push(&mut self, rows: u64, line: &[u8]) {
+        match self.lines.last_mut() {
+            Some((before, part)) if *before == rows => part.0.extend_from_slice(line),
+            _ => self.lines.push((rows, Blob(line.to_vec()))),
+        }
+    }
+
+    /// As bytes for [`Rest::from_bytes`].
+    pub fn to_bytes(&self) -> Vec<u8> {
+        zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
+    }
+
+    /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
+        rmp_serde::from_slice(&zstd::bulk::decompress(bytes, 2 * MOST_REST).ok()?).ok()
+    }
+}
+
+/// The text of a log: rows between the other lines.
+struct LogText {
+    rows: Rows,
+    text: RowText,
+    rest: std::iter::Peekable<std::vec::IntoIter<(u64, Blob)>>,
+    /// Rows written.
+    written: u64,
+    out: Vec<u8>,
+    at: usize,
+}
+
+/// Bytes made at a time, about.
+const CHUNK: usize = 128 * 1024;
+
+impl LogText {
+    fn fill(&mut self) -> Result<(), Error> {
+        self.out.clear();
+        self.at = 0;
+        while self.out.len() < CHUNK {
+            if let Some((_, part)) = self.rest.next_if(|(before, _)| *before <= self.written) {
+                self.out.extend_from_slice(&part.0);
+                continue;
+            }
+            match self.rows.next()? {
+                Some(row) => {
+                    if !self.text.write(&mut self.out, row) {
+                        return Err(Error::Impossible(
+                            "a packet without its two times in a log that needs them".to_owned(),
+                        ));
+                    }
+                    self.written += 1;
+                }
+                None if self.rest.peek().is_none() => break,
+                None => return Err(Error::Impossible("lines after more packets than there are".to_owned())),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for LogText {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.out.len() {
+            self.fill().map_err(io::Error::other)?;
+        }
+        let n = into.len().min(self.out.len() - self.at);
+        into[..n].copy_from_slice(&self.out[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+fn header_reader(rest: &Rest) -> Result<LogReader, ReadError> {
+    let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
+    LogReader::from_reader("the archive", Box::new(Cursor::new(header.unwrap_or_default())))
+}
+
+/// The text of a log, from its rows and its other lines.
+pub(crate) fn text(rows: Rows, rest: Rest) -> Result<Box<dyn Read + Send>, Error> {
+    let text = header_reader(&rest)?.row_text();
+    let rest = rest.lines.into_iter().peekable();
+    Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
+}
+
+/// A reader of the log, as [`LogReader::open`] makes one of the file.
+pub(crate) fn reader(name: &str, rows: Rows, rest: Rest) -> Result<LogReader, Error> {
+    let end = match &rest.lines[..] {
+        _ if rest.opaque_end => Vec::new(),
+        [] => Vec::new(),
+        [.., (before, _)] if *before < rows.left() => Vec::new(),
+        // The header is no part of the end.
+        [(_, only)] => only.0[header_of(&only.0)..].to_vec(),
+        [.., (_, last)] => last.0.clone(),
+    };
+    let text = text(rows, rest)?;
+    let from = end.len().saturating_sub(TAIL);
+    Ok(LogReader::with_end(name, text, &end[from..])?)
+}
+
+/// Bytes of the lines that a log begins with and that are no rows.
+pub(crate) fn header_of(text: &[u8]) -> usize {
+    let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
+        let line = line.trim_ascii_start();
+        line.is_empty() || line[0] == b'#'
+    });
+    header.map(<[u8]>::len).sum()
+}

@@ -1,0 +1,282 @@
+//! [`Archive::compact`]: many small files into few; [`Archive::prune`]: what is old goes.
+
+use crate::add;
+use crate::error::Error;
+use crate::packets::{Block, StoredTest, Tests, Writer};
+use crate::rollup::read_pool;
+use crate::rows::pack;
+use crate::text::Rest;
+use crate::{Archive, TestId};
+use core::str::FromStr;
+use jitlat_core::WallTime;
+use jitlat_core::pool::Pool;
+use rusqlite::{OptionalExtension, params};
+use serde::Serialize;
+use std::fs;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Files up to this size are put together.
+const SMALL: u64 = 32 << 20;
+/// Most bytes put into one file, about.
+const FULL: u64 = 128 << 20;
+/// Rows after which small tests begin another row group: what is read for one of them.
+const SHARED_ROWS: usize = 1 << 18;
+/// Most tests in a file: their headers are read with it.
+const MOST_TESTS: usize = 20_000;
+
+/// What [`Archive::compact`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Compacted {
+    /// Files that were put together.
+    pub before: u64,
+    /// Files they are in now.
+    pub after: u64,
+    /// Bytes of the first.
+    pub bytes_before: u64,
+    /// Bytes of the second.
+    pub bytes_after: u64,
+    /// Files that could not be read, and stay as they are.
+    pub damaged: u64,
+}
+
+/// What is kept, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Packets of tests begun within this time; figures stay.
+    Packets {
+        /// Days.
+        days: u32,
+    },
+    /// Tests begun within this time; their part in roll-ups stays.
+    Tests {
+        /// Days.
+        days: u32,
+    },
+}
+
+impl FromStr for Keep {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Keep, Error> {
+        let days = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());
+        let keep = match text.split_once('=') {
+            Some(("packets", age)) => days(age).map(|days| Keep::Packets { days }),
+            Some(("tests", age)) => days(age).map(|days| Keep::Tests { days }),
+            _ => None,
+        };
+        keep.ok_or_else(|| {
+            Error::Usage(format!("'{text}' does not say what to keep: packets=90d, or tests=400d"))
+        })
+    }
+}
+
+/// What [`Archive::prune`] removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// Tests whose packets were removed.
+    pub packets_of: u64,
+    /// Tests that were removed.
+    pub tests: u64,
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A file, and where it is.
+struct Small {
+    id: i64,
+    name: String,
+    bytes: u64,
+}
+
+impl Archive {
+    /// Puts small files of the same day together. Tests stay whole; a log comes back byte for byte as before.
+    ///
+    /// # Errors
+    /// [`Error`]; then no packet is lost.
+    pub fn compact(&self) -> Result<Compacted, Error> {
+        let _writing = self.lock()?;
+        let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
+        let small = || {
+            let mut files = self.db.prepare(query)?;
+            let take = |row: &rusqlite::Row<'_>| {
+                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::rows::unsigned(row, 2)? })
+            };
+            files.query_map([SMALL as i64], take)?.collect::<rusqlite::Result<Vec<Small>>>()
+        };
+        let files = small().map_err(self.sql("reading"))?;
+        let mut done = Compacted::default();
+        let folder = |small: &Small| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        for day in files.chunk_by(|a, b| folder(a) == folder(b)) {
+            let mut group: Vec<&Small> = Vec::new();
+            for file in day {
+                group.push(file);
+                if group.iter().map(|f| f.bytes).sum::<u64>() >= FULL || group.len() >= MOST_TESTS {
+                    self.put_together(&std::mem::take(&mut group), &mut done)?;
+                }
+            }
+            self.put_together(&group, &mut done)?;
+        }
+        Ok(done)
+    }
+
+    fn put_together(&self, files: &[&Small], done: &mut Compacted) -> Result<(), Error> {
+        // What cannot be read stays where it is, and everything else goes on.
+        let whole = |file: &&&Small| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
+        let (files, damaged): (Vec<&&Small>, Vec<&&Small>) = files.iter().partition(|f| whole(f));
+        done.damaged += damaged.len() as u64;
+        if files.len() < 2 {
+            return Ok(());
+        }
+        let (mut moved, mut block) = (Vec::new(), Block::default());
+        let names: String = files.iter().map(|f| f.name.as_str()).collect();
+        let name = format!("{:016x}.parquet", xxh3_64(names.as_bytes()));
+        let mut writer = Writer::create(&self.root.join("tmp").join(&name))?;
+        let mut group = 0u64;
+        for file in &files {
+            let ids = self.ids("SELECT id FROM tests WHERE file = ? ORDER BY started_ns, id", [file.id])?;
+            for id in ids.into_iter().map(TestId) {
+                let mut rows = self.rows(id)?;
+                let (first_row, row_group) = (block.len() as u64, group);
+                block.begin(id.0);
+                let mut count = 0;
+                loop {
+                    let batch = rows.next_batch()?;
+                    if batch.is_empty() {
+                        break;
+                    }
+                    batch.iter().for_each(|row| block.push(row));
+                    count += batch.len() as u64;
+                }
+                moved.push(self.moved(id, row_group, first_row, count)?);
+                if block.len() >= SHARED_ROWS {
+                    writer.write(&block)?;
+                    block = Block::default();
+                    group += 1;
+                }
+            }
+        }
+        writer.write(&block)?;
+        let folder = files[0].name.rsplit_once('/').map_or("packets", |(folder, _)| folder);
+        let published =
+            writer.publish(&self.root, &format!("{folder}/{name}"), &Tests { tests: moved.clone() })?;
+        let entered = self.transaction(|all| {
+            let file = add::file(all, &published)?;
+            let mut update =
+                all.prepare("UPDATE tests SET file = ?, row_group = ?, first_row = ? WHERE id = ?")?;
+            for test in &moved {
+                update.execute(params![file, test.row_group as i64, test.first_row as i64, test.id])?;
+            }
+            files.iter().try_for_each(|f| all.execute("DELETE FROM files WHERE id = ?", [f.id]).map(drop))
+        });
+        if let Err(e) = entered {
+            let _ = fs::remove_file(self.root.join(&published.name));
+            return Err(e);
+        }
+        for file in &files {
+            let path = self.root.join(&file.name);
+            fs::remove_file(&path).map_err(Error::io("removing", &path))?;
+            done.bytes_before += file.bytes;
+        }
+        done.before += files.len() as u64;
+        done.after += 1;
+        done.bytes_after += published.bytes;
+        Ok(())
+    }
+
+    /// What the new file says of a test.
+    fn moved(&self, id: TestId, row_group: u64, first_row: u64, rows: u64) -> Result<StoredTest, Error> {
+        let run = || {
+            let query = "SELECT hash, source, rest FROM tests WHERE id = ?";
+            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?));
+            let (hash, source, rest) = self.db.query_row(query, [id.0], take)?;
+            let mut tags =
+                self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key")?;
+            let tags = tags
+                .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            Ok((hash, source, rest, tags))
+        };
+        let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
+        let rest = Rest::from_bytes(&rest);
+        let rest =
+            rest.ok_or_else(|| Error::Impossible(format!("the header of test {id} cannot be read")))?;
+        Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
+    }
+
+    /// Removes what is older than `keep` says, by whole days, seen from `now`. Figures of periods stay as they are.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, Error> {
+        let _writing = self.lock()?;
+        let (Keep::Packets { days } | Keep::Tests { days }) = keep;
+        const DAY: i64 = 86_400_000_000_000;
+        let until =
+            now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY);
+        let mut done = Pruned::default();
+        let mut failed = None;
+        let files = self.transaction(|all| {
+            // A file goes if all of its tests do.
+            let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
+                         (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
+            let mut files = all.prepare(query)?;
+            let take = |row: &rusqlite::Row<'_>| {
+                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::rows::unsigned(row, 2)? })
+            };
+            let files: Vec<Small> = files.query_map([until], take)?.collect::<rusqlite::Result<_>>()?;
+            for file in &files {
+                done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
+                all.execute("DELETE FROM files WHERE id = ?", [file.id])?;
+            }
+            if let Keep::Tests { .. } = keep {
+                let mut old = all.prepare("SELECT id, stream, started_ns, pool, hash FROM tests WHERE started_ns < ? AND file IS NULL")?;
+                let mut rows = old.query([until])?;
+                while let Some(row) = rows.next()? {
+                    let (id, stream, at, hash): (i64, i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+                    let pool: Vec<u8> = row.get(3)?;
+                    let hour = at.div_euclid(DAY / 24).saturating_mul(DAY / 24);
+                    let query = "SELECT pool FROM kept WHERE (stream, hour_ns) = (?, ?)";
+                    let kept: Option<Vec<u8>> = all.query_row(query, params![stream, hour], |r| r.get(0)).optional()?;
+                    let both = kept.as_deref().map_or(Ok(Pool::default()), read_pool).and_then(|mut both| {
+                        both.merge(&read_pool(&pool)?);
+                        Ok(both)
+                    });
+                    match both {
+                        Ok(both) => all.execute(
+                            "INSERT OR REPLACE INTO kept(stream, hour_ns, pool) VALUES (?, ?, ?)",
+                            params![stream, hour, pack(&both)],
+                        )?,
+                        Err(e) => {
+                            failed = Some(e);
+                            return Ok(Vec::new());
+                        }
+                    };
+                    all.execute("INSERT OR IGNORE INTO gone(id, hash) VALUES (?, ?)", params![id, hash])?;
+                    all.execute("DELETE FROM figures WHERE test = ?", [id])?;
+                    all.execute("DELETE FROM tests WHERE id = ?", [id])?;
+                    done.tests += 1;
+                }
+            }
+            Ok(files)
+        })?;
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        for file in files {
+            let path = self.root.join(&file.name);
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("removing", &path)(e));
+                }
+                _ => {}
+            }
+            done.files += 1;
+            done.bytes += file.bytes;
+            // The folder of a day, if nothing is left in it.
+            let _ = path.parent().map(fs::remove_dir);
+        }
+        Ok(done)
+    }
+}

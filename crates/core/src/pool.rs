@@ -1,0 +1,278 @@
+//! [`Pool`]: what many tests of the same traffic have together, without their packets.
+//!
+//! A [`State`](crate::state::State) unites tests as if one had followed the other, and keeps their packets for it. A pool
+//! keeps counts, sums and distributions only: of integers, so that pools give the same figures in whatever order and groups they
+//! are merged, and the figures of pooled packets, never averages of figures. Delay variation is that of each test, from its own
+//! smallest delay (PDV) and from packet to packet (IPDV).
+//!
+//! ```
+//! use jitlat_core::figures::Figure;
+//! use jitlat_core::pool::Pool;
+//! use jitlat_core::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
+//!
+//! let session = Session::new(TestSpec::default());
+//! let mut pool = Pool::default();
+//! for test in 0..3 {
+//!     let mut analyzer = Analyzer::new(&session, &Options::default());
+//!     (0..1000).for_each(|i| analyzer.push(&PacketRecord::one_way(i, WallTime(i * 1000), WallTime(i * 1000 + 700 + test))));
+//!     let (summary, samples) = analyzer.finish_with_samples(&session);
+//!     pool.merge(&Pool::of(&summary, &samples));
+//! }
+//! assert_eq!(pool.figure(Figure::named("received").unwrap()), Some(3000.0));
+//! assert_eq!(pool.figure(Figure::named("latency-max").unwrap()), Some(702.0));
+//! assert_eq!(pool.figure(Figure::named("mos").unwrap()), None);
+//! ```
+
+use crate::analysis::Samples;
+use crate::distribution::log_histogram::{LogHistogram, Precision};
+use crate::distribution::percentile::{Method, Percent};
+use crate::figures::Figure;
+use crate::metrics::ipdv;
+use crate::summary::Summary;
+use serde::{Deserialize, Serialize};
+
+/// The pooled packets of tests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Tests.
+    pub tests: u64,
+    /// Packets sent, as far as their fate is known.
+    pub sent: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// First clean copies.
+    pub unique: u64,
+    /// Further copies.
+    pub duplicate: u64,
+    /// Invalid rows.
+    pub invalid: u64,
+    /// Sent, not accepted.
+    pub lost: u64,
+    /// Overtaken.
+    pub out_of_sequence: u64,
+    /// Runs of consecutive losses.
+    pub loss_runs: u64,
+    /// Packets of the longest run.
+    pub longest_loss_run: u64,
+    /// Delays, as measured.
+    delay: Pooled,
+    /// Delays less the smallest of their test.
+    pdv: Pooled,
+    /// Differences of consecutive packets' delays.
+    ipdv: Pooled,
+}
+
+/// Values, in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Pooled {
+    /// Around 0: a percentile is at most 1/1024 of itself too high, and exact up to 1024 values.
+    values: LogHistogram,
+    /// High and low half of the sum.
+    sum: (i64, u64),
+    /// Of the values without their signs.
+    sum_of_sizes: (i64, u64),
+}
+
+impl Default for Pooled {
+    fn default() -> Pooled {
+        Pooled { values: LogHistogram::around(0, Precision::STREAM), sum: (0, 0), sum_of_sizes: (0, 0) }
+    }
+}
+
+fn whole((high, low): (i64, u64)) -> i128 {
+    i128::from(high) << 64 | i128::from(low)
+}
+
+fn halves(sum: i128) -> (i64, u64) {
+    ((sum >> 64) as i64, sum as u64)
+}
+
+impl Pooled {
+    fn of(all: impl Iterator<Item = i64>) -> Pooled {
+        let mut pooled = Pooled::default();
+        let (mut sum, mut sizes) = (0i128, 0i128);
+        for x in all {
+            pooled.values.add(x);
+            sum += i128::from(x);
+            sizes += i128::from(x.unsigned_abs());
+        }
+        (pooled.sum, pooled.sum_of_sizes) = (halves(sum), halves(sizes));
+        pooled
+    }
+
+    fn merge(&mut self, other: &Pooled) {
+        self.values.merge(&other.values);
+        self.sum = halves(whole(self.sum).wrapping_add(whole(other.sum)));
+        self.sum_of_sizes = halves(whole(self.sum_of_sizes).wrapping_add(whole(other.sum_of_sizes)));
+    }
+
+    /// One of its figures, by the part of the key after the name of the distribution.
+    fn figure(&self, what: &str) -> Option<f64> {
+        let n = self.values.len();
+        let mean = |sum| (n > 0).then(|| whole(sum) as f64 / n as f64);
+        let at = |p| self.values.quantiles().percentile(p, Method::Edf).map(|x| x as f64);
+        match what {
+            "min" => self.values.min().map(|x| x as f64),
+            "max" => self.values.max().map(|x| x as f64),
+            "mean" => mean(self.sum),
+            "mean-abs" => mean(self.sum_of_sizes),
+            "median" => at(Percent(50_000)),
+            _ => at(what.strip_prefix('p')?.parse().ok()?),
+        }
+    }
+}
+
+/// Whether a pool has this figure where it has packets: counts, ratios of counts, and order statistics and means of delays and
+/// their variation. All others are of one test only.
+pub fn has(figure: &Figure) -> bool {
+    let key = figure.key;
+    let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
+    let percentile = |what: &str| what.strip_prefix('p').is_some_and(|p| p.parse::<Percent>().is_ok());
+    COUNTED.iter().any(|(name, _)| *name == key)
+        || of_delays.is_some_and(|what| ["min", "max", "mean", "median"].contains(&what) || percentile(what))
+        || key == "ipdv-mean-abs"
+}
+
+type Counted = (&'static str, fn(&Pool) -> Option<f64>);
+
+/// Figures from counts, by key.
+const COUNTED: [Counted; 14] = [
+    ("sent", |p| Some(p.sent as f64)),
+    ("received", |p| Some(p.received as f64)),
+    ("unique-valid", |p| Some(p.unique as f64)),
+    ("duplicate", |p| Some(p.duplicate as f64)),
+    ("invalid", |p| Some(p.invalid as f64)),
+    ("lost", |p| Some(p.lost as f64)),
+    ("out-of-sequence", |p| Some(p.out_of_sequence as f64)),
+    ("loss", |p| ratio(p.lost, p.sent)),
+    ("duplicates", |p| ratio(p.duplicate, p.received)),
+    ("invalid-ratio", |p| ratio(p.invalid, p.received)),
+    ("reordered", |p| ratio(p.out_of_sequence, p.unique)),
+    ("loss-runs", |p| Some(p.loss_runs as f64)),
+    ("loss-run-longest", |p| (p.loss_runs > 0).then_some(p.longest_loss_run as f64)),
+    ("loss-run-mean", |p| ratio(p.lost, p.loss_runs)),
+];
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl Pool {
+    /// One test, with the accepted packets of its analysis.
+    pub fn of(summary: &Summary, samples: &Samples) -> Pool {
+        let counts = &summary.counts;
+        let figure = |key| Figure::named(key).and_then(|f| f.of(summary)).map_or(0, |n| n.as_f64() as u64);
+        let smallest = samples.delay.iter().copied().min().unwrap_or(0);
+        Pool {
+            tests: 1,
+            sent: counts.sent,
+            received: counts.received,
+            unique: counts.unique_valid,
+            duplicate: counts.duplicate,
+            invalid: counts.invalid,
+            lost: counts.lost,
+            out_of_sequence: counts.out_of_sequence,
+            loss_runs: figure("loss-runs"),
+            longest_loss_run: figure("loss-run-longest"),
+            delay: Pooled::of(samples.delay.iter().copied()),
+            pdv: Pooled::of(samples.delay.iter().map(|d| d.saturating_sub(smallest))),
+            ipdv: Pooled::of(ipdv::steps(samples).into_iter()),
+        }
+    }
+
+    /// Adds all tests of `other`, which the caller knows to be others.
+    pub fn merge(&mut self, other: &Pool) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.tests, other.tests);
+        add(&mut self.sent, other.sent);
+        add(&mut self.received, other.received);
+        add(&mut self.unique, other.unique);
+        add(&mut self.duplicate, other.duplicate);
+        add(&mut self.invalid, other.invalid);
+        add(&mut self.lost, other.lost);
+        add(&mut self.out_of_sequence, other.out_of_sequence);
+        add(&mut self.loss_runs, other.loss_runs);
+        self.longest_loss_run = self.longest_loss_run.max(other.longest_loss_run);
+        self.delay.merge(&other.delay);
+        self.pdv.merge(&other.pdv);
+        self.ipdv.merge(&other.ipdv);
+    }
+
+    /// A figure of all packets together, in the figure's unit; `None` if it is undefined, or [not a pool's](has).
+    pub fn figure(&self, figure: &Figure) -> Option<f64> {
+        if !has(figure) {
+            return None;
+        }
+        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == figure.key) {
+            return of(self);
+        }
+        let (family, what) = figure.key.split_once('-')?;
+        match family {
+            "latency" => self.delay.figure(what),
+            "pdv" => self.pdv.figure(what),
+            _ => self.ipdv.figure(what),
+        }
+    }
+
+    /// Whether it can be one, as far as computing relies on it.
+    pub fn is_possible(&self) -> bool {
+        [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{FIGURES, Number};
+    use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
+    use proptest::prelude::*;
+
+    /// The delays of a test, of which every seventh packet is lost and some are overtaken.
+    fn analysed(delays: &[i64]) -> (Summary, Samples) {
+        let spec = TestSpec::default().with_packets(delays.len().max(1) as u64).unwrap();
+        let session = Session { sent: Some(delays.len() as u32), ..Session::new(spec) };
+        let mut analyzer = Analyzer::new(&session, &Options::default());
+        for (k, delay) in (0i64..).zip(delays).filter(|(k, _)| k % 7 != 3) {
+            analyzer.push(&PacketRecord::one_way(k ^ 1, WallTime(k * 1000), WallTime(k * 1000 + delay)));
+        }
+        analyzer.finish_with_samples(&session)
+    }
+
+    fn figures(pool: &Pool) -> Vec<Option<f64>> {
+        FIGURES.iter().map(|f| pool.figure(f)).collect()
+    }
+
+    #[test]
+    fn the_pool_of_one_test_has_the_figures_of_the_test() {
+        let delays: Vec<i64> = (0..900).map(|k| 1_000_000 + (k * 7919) % 4001).collect();
+        let (summary, samples) = analysed(&delays);
+        let pool = Pool::of(&summary, &samples);
+        for figure in FIGURES.iter().filter(|f| has(f)) {
+            let (theirs, mine) = (figure.of(&summary).map(Number::as_f64), pool.figure(figure));
+            let near = theirs.zip(mine).is_some_and(|(a, b)| (a - b).abs() <= a.abs() * 1e-9 + 1.0);
+            assert!(theirs == mine || near, "{}: {theirs:?} and {mine:?}", figure.key);
+        }
+        assert!(FIGURES.iter().filter(|f| has(f)).count() > 30, "most are there");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn any_order_and_any_groups_give_the_same(
+            tests in prop::collection::vec(prop::collection::vec(-1_000_000i64..1_000_000_000, 1..1500), 2..6),
+            by in 0usize..6,
+        ) {
+            let pools: Vec<Pool> = tests.iter().map(|t| analysed(t)).map(|(s, p)| Pool::of(&s, &p)).collect();
+            let all = |pools: &mut dyn Iterator<Item = &Pool>| {
+                let mut pool = Pool::default();
+                pools.for_each(|p| pool.merge(p));
+                pool
+            };
+            let one_by_one = all(&mut pools.iter());
+            let (first, second) = pools.split_at(by % pools.len());
+            let grouped = all(&mut [all(&mut second.iter().rev()), all(&mut first.iter())].iter());
+            prop_assert_eq!(figures(&one_by_one), figures(&grouped));
+            prop_assert!(grouped.is_possible());
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! `jitlat archive VERB DIR`: years of tests in a folder.
+//!
+//! * [`show`] – lists and answers as text, CSV and JSON
+//! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
+
+pub mod dataset;
+mod show;
+
+use crate::console;
+use crate::exit::Status;
+use crate::options::report::{QuietArgs, ReportArgs};
+use crate::{analyze, interrupt};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
+use jitlat_core::figures::{FIGURES, Selector};
+use jitlat_core::{WallTime, pool, quantity};
+use jitlat_store::output as file;
+#[cfg(test)]
+pub use show::{ListDocument, QueryDocument};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tracing::{error, info};
+
+/// Keep tests in a folder for years, and ask what a path was like
+#[derive(Clone, Debug, Args)]
+pub struct ArchiveArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Verb {
+    /// Put logs into the archive, which is made if there is none
+    Add(AddArgs),
+    /// List tests
+    Ls(LsArgs),
+    /// The report of a test
+    Show(ShowArgs),
+    /// A figure of a path by hour, day, month or year, of all packets of each
+    Query(QueryArgs),
+    /// A path before a time and after it
+    Compare(CompareArgs),
+    /// Write logs again as they were added
+    Export(ExportArgs),
+    /// Put small files of packets together
+    Compact(WhereArgs),
+    /// Remove what is old; figures of periods stay
+    Prune(PruneArgs),
+    /// Compare everything with its checksums, and put in order what a crash left behind
+    Fsck(FsckArgs),
+    /// Bring an archive of an older version to the newest
+    Migrate(WhereArgs),
+}
+
+/// Which archive.
+#[derive(Clone, Debug, Args)]
+struct WhereArgs {
+    /// The archive's folder
+    #[arg(value_name = "DIR")]
+    archive: PathBuf,
+}
+
+#[derive(Clone, Debug, Args)]
+struct AddArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Logs of any version and instrument
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// A tag for these tests beside their own, key=value; may be repeated
+    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
+    tags: Vec<(String, String)>,
+}
+
+/// Which tests.
+#[derive(Clone, Debug, Args)]
+struct FilterArgs {
+    /// From host A to host B, by address or name; either may be left out
+    #[arg(long, value_name = "A:B")]
+    path: Option<Endpoints>,
+    /// Begun at this time or later: 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as 36h or 7d
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    since: Option<When>,
+    /// Begun before this time
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    before: Option<When>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct LsArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// With this tag, key=value; may be repeated
+    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
+    tags: Vec<(String, String)>,
+    /// A figure of each test, as --fail-if names them; may be repeated (default: loss, pdv-p99)
+    #[arg(long = "figure", value_name = "FIGURE")]
+    figures: Vec<Selector>,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// In which format; text by default.
+#[derive(Clone, Copy, Debug, Args)]
+struct FormArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Print CSV
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ShowArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// The test: the first digits of its number, at least four, or its name
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    report: ReportArgs,
+    #[command(flatten)]
+    quiet: QuietArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+struct QueryArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// The figure: counts, loss, and percentiles, means and extremes of latency, pdv and ipdv
+    #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
+    figure: Selector,
+    /// The length of what is pooled, in UTC: test, hour, day, month, year or all
+    #[arg(long, value_name = "PERIOD", default_value = "day")]
+    by: Period,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+struct CompareArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// From host A to host B, by address or name; either may be left out
+    #[arg(long, value_name = "A:B")]
+    path: Option<Endpoints>,
+    /// The time that separates both: 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as 36h or 7d
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    before: When,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ExportArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// The folder for the logs, which is made where it is missing
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// The tests, by number or name (default: all that the other options let through)
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// With this tag, key=value; may be repeated
+    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
+    tags: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct PruneArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// packets=90d: packets of older tests go, their figures stay; tests=400d: older tests go, their part in the figures of
+    /// periods stays. May be repeated
+    #[arg(long, required = true, value_name = "WHAT")]
+    keep: Vec<Keep>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct FsckArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Also put each log together again, and compare it with the one that was added
+    #[arg(long)]
+    logs: bool,
+}
+
+impl ArchiveArgs {
+    /// Completes options with others.
+    pub fn complete(&mut self) -> Result<()> {
+        let Verb::Show(args) = &mut self.verb else { return Ok(()) };
+        args.report.quiet = args.quiet.quiet;
+        args.report.analysis.profile.resolve()
+    }
+}
+
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+fn when(text: &str) -> Result<When, jitlat_archive::Error> {
+    When::parse(text, now())
+}
+
+impl FilterArgs {
+    fn filter(&self, tags: &[(String, String)]) -> Filter {
+        Filter { path: self.path.clone(), since: self.since, before: self.before, tags: tags.to_vec() }
+    }
+}
+
+/// Does what the verb says.
+pub fn run(args: &ArchiveArgs) -> Result<Status> {
+    match &args.verb {
+        Verb::Add(args) => add(args),
+        Verb::Ls(args) => {
+            let archive = Archive::open(&args.place.archive)?;
+            let default =
+                ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
+            let figures = if args.figures.is_empty() { &default } else { &args.figures };
+            let tests = archive.list(&args.filter.filter(&args.tags), figures)?;
+            show::list(&tests, figures, args.form.json, args.form.csv)
+        }
+        Verb::Show(args) => analyze::run(
+            &[test_path(&args.place.archive, &args.id)?],
+            &analyze::Together::default(),
+            &args.report,
+        ),
+        Verb::Query(args) => query(args),
+        Verb::Compare(args) => compare(args),
+        Verb::Export(args) => export(args),
+        Verb::Compact(args) => {
+            let done = Archive::open_to_write(&args.archive)?.compact()?;
+            console::print(&show::compacted(&done))?;
+            Ok(if done.damaged == 0 { Status::Measured } else { Status::NotMeasured })
+        }
+        Verb::Prune(args) => {
+            let archive = Archive::open_to_write(&args.place.archive)?;
+            for keep in &args.keep {
+                console::print(&show::pruned(&archive.prune(*keep, now())?))?;
+            }
+            Ok(Status::Measured)
+        }
+        Verb::Fsck(args) => {
+            let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
+            console::print(&show::checked(&checked))?;
+            Ok(if checked.damaged.is_empty() { Status::Measured } else { Status::NotMeasured })
+        }
+        Verb::Migrate(args) => {
+            let before = Archive::migrate(&args.archive)?;
+            let text = match before {
+                VERSION => format!("schema version {VERSION}: nothing to do\n"),
+                _ => format!("schema version {before} is now {VERSION}\n"),
+            };
+            console::print(&text)?;
+            Ok(Status::Measured)
+        }
+    }
+}
+
+/// A test as a path, which every command takes.
+fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
+    let found = Archive::open(archive)?.find(id)?;
+    Ok(archive.join(found.to_string()))
+}
+
+fn add(args: &AddArgs) -> Result<Status> {
+    let stop = interrupt::stop()?;
+    let archive = Archive::make(&args.place.archive)?;
+    let mut failed = 0;
+    for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
+        let name = log.display();
+        match archive.add(log, &args.tags) {
+            Ok(Added::New(id)) => console::print(&format!("{id}  {name}\n"))?,
+            Ok(Added::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
+            Err(e) => {
+                error!("{name}: {e}");
+                failed += 1;
+            }
+        }
+    }
+    if stop.is_requested() {
+        bail!("interrupted: what is listed above was added, and nothing else");
+    }
+    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+}
+
+/// Puts the logs of a test that has just ended into `archive`. A failure is reported, and costs nothing else.
+pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
+    let Some(root) = archive else { return true };
+    let mut whole = true;
+    for log in logs {
+        match Archive::make(root).and_then(|archive| archive.add(log, &[])) {
+            Ok(Added::New(id) | Added::Known(id)) => {
+                info!("archived as {}", root.join(id.to_string()).display())
+            }
+            Err(e) => {
+                error!("--archive {}: {e}", root.display());
+                whole = false;
+            }
+        }
+    }
+    whole
+}
+
+/// Rejects, before a measurement, an archive that could not take it.
+pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
+    let Some(root) = archive else { return Ok(()) };
+    if log_to_stdout {
+        bail!("--archive takes the log of the test, which -o - writes to standard output: name a file");
+    }
+    if is_archive(root) {
+        Archive::open_to_write(root).map(drop)?;
+    } else {
+        Archive::make(root).context("--archive").map(drop)?;
+    }
+    Ok(())
+}
+
+fn query(args: &QueryArgs) -> Result<Status> {
+    let archive = Archive::open(&args.place.archive)?;
+    if let Some(way) = args.figure.way {
+        bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
+    }
+    let found = archive.query(&args.filter.filter(&[]), args.figure.figure, args.by)?;
+    show::points(args.figure.figure, args.by, &found, args.form.json, args.form.csv)
+}
+
+fn compare(args: &CompareArgs) -> Result<Status> {
+    let archive = Archive::open(&args.place.archive)?;
+    let earlier = Filter { path: args.path.clone(), before: Some(args.before), ..Filter::default() };
+    let later = Filter { path: args.path.clone(), since: Some(args.before), ..Filter::default() };
+    let (before, after) = (archive.pools(&earlier)?, archive.pools(&later)?);
+    let both: Vec<_> = before
+        .into_iter()
+        .zip(after)
+        .filter(|((_, a), (_, b))| a.tests > 0 && b.tests > 0)
+        .map(|((stream, a), (_, b))| (stream, a, b))
+        .collect();
+    if both.is_empty() {
+        bail!("no stream of this path has tests both before that time and after it");
+    }
+    let figures =
+        FIGURES.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
+    show::comparison(&both, &figures.collect::<Vec<_>>())
+}
+
+fn export(args: &ExportArgs) -> Result<Status> {
+    let archive = Archive::open(&args.place.archive)?;
+    let ids: Vec<TestId> = if args.ids.is_empty() {
+        let tests = archive.list(&args.filter.filter(&args.tags), &[])?;
+        let ids = tests.iter().filter(|t| t.has_packets).map(|t| archive.find(&t.id));
+        ids.collect::<Result<_, _>>()?
+    } else {
+        args.ids.iter().map(|id| archive.find(id)).collect::<Result<_, _>>()?
+    };
+    let folder = &args.folder;
+    fs::create_dir_all(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
+    let mut failed = 0;
+    for id in ids {
+        let path = folder.join(format!("{id}.log"));
+        if let Err(e) = write_log(&archive, id, &path) {
+            error!("{id}: {}", crate::exit::explain(&e));
+            failed += 1;
+            continue;
+        }
+        console::print(&format!("{}\n", path.display()))?;
+    }
+    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+}
+
+fn write_log(archive: &Archive, id: TestId, path: &Path) -> Result<()> {
+    if File::open(path).is_ok() {
+        bail!("will not write over {}", path.display());
+    }
+    let mut log = archive.log(id)?;
+    file::write(path, |out| io::copy(&mut log, out).map(drop))?;
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! What an archive answers, as text, CSV and JSON.
+
+use crate::console;
+use crate::exit::Status;
+use anyhow::Result;
+use jitlat_archive::{Checked, Compacted, Listed, Period, Point, Pruned, Stream, utc};
+use jitlat_core::figures::{Figure, Number, Selector};
+use jitlat_core::pool::Pool;
+use jitlat_core::units;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What `archive ls --json` writes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ListDocument<'a> {
+    /// Tests, in the order they began.
+    pub tests: &'a [Listed],
+}
+
+/// What `archive query --json` writes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct QueryDocument<'a> {
+    /// Key of the figure.
+    pub figure: &'static str,
+    /// Its definition.
+    pub about: &'static str,
+    /// Length of what is pooled: test, hour, day, month, year or all.
+    pub by: &'static str,
+    /// Streams of packets that can be pooled.
+    pub streams: Vec<StreamPoints<'a>>,
+}
+
+/// A stream of packets, and the figure in each period.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct StreamPoints<'a> {
+    /// Which packets.
+    pub stream: &'a Stream,
+    /// In the order of time; periods without tests are left out.
+    pub points: &'a [Point],
+}
+
+/// Columns, aligned; the last may be of any length.
+fn table(rows: &[Vec<String>], left: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |k: usize| rows.iter().filter_map(|r| r.get(k)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(k, cell)| {
+            let width = widths[k];
+            if k < left || k + 1 == columns { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn json<T: Serialize>(document: &T) -> Result<Status> {
+    console::print(&(serde_json::to_string_pretty(document)? + "\n"))?;
+    Ok(Status::Measured)
+}
+
+/// A time as `2026-11-23 10:00:00`, UTC, as long as the period needs.
+pub(super) fn time(ns: i64, by: Period) -> String {
+    let text = utc(ns);
+    let length = match by {
+        Period::Test | Period::All => 19,
+        Period::Hour => 16,
+        Period::Day => 10,
+        Period::Month => 7,
+        Period::Year => 4,
+    };
+    text.chars().take(length).collect()
+}
+
+fn shown(figure: &Figure, value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |x| figure.show(Number::Real(x)))
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |x| x.to_string())
+}
+
+/// A field of CSV.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Text from a log without what would control a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Prints tests.
+pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool) -> Result<Status> {
+    if as_json {
+        return json(&ListDocument { tests });
+    }
+    let names: Vec<String> = figures.iter().map(ToString::to_string).collect();
+    if as_csv {
+        let columns: String = figures.iter().map(|f| format!(",{}", f.column())).collect();
+        let mut text =
+            format!("id,started_ns,src,dst,protocol,direction,name,source,packets,severity{columns}\n");
+        for t in tests {
+            let values: String =
+                names.iter().map(|n| format!(",{}", cell(t.figures.get(n).copied().flatten()))).collect();
+            let name = field(t.name.as_deref().unwrap_or(""));
+            text += &format!(
+                "{},{},{},{},{},{},{name},{},{},{}{values}\n",
+                t.id,
+                t.started_ns,
+                t.src,
+                t.dst,
+                t.protocol,
+                t.direction,
+                field(&t.source),
+                t.packets,
+                t.severity
+            );
+        }
+        console::print(&text)?;
+        return Ok(Status::Measured);
+    }
+    let heading = ["ID", "began (UTC)", "path", "", "answer"].map(str::to_owned).into_iter();
+    let mut rows = vec![heading.chain(names.iter().cloned()).chain(["test".to_owned()]).collect::<Vec<_>>()];
+    for t in tests {
+        let mut row = vec![
+            t.id.clone(),
+            time(t.started_ns, Period::Test),
+            format!("{} > {}", t.src, t.dst),
+            format!("{} {}", t.protocol, t.direction),
+            t.severity.clone(),
+        ];
+        row.extend(
+            figures.iter().zip(&names).map(|(f, n)| shown(f.figure, t.figures.get(n).copied().flatten())),
+        );
+        let mut name = plain(t.name.as_deref().unwrap_or(&t.source));
+        if !t.has_packets {
+            name += " (packets pruned)";
+        }
+        row.push(name);
+        rows.push(row);
+    }
+    console::print(&if tests.is_empty() { "no such tests\n".to_owned() } else { table(&rows, 5) })?;
+    Ok(Status::Measured)
+}
+
+/// What the streams have that differs, in words.
+fn describe(stream: &Stream) -> String {
+    let period = stream.period_ns.map_or_else(String::new, |ns| format!(" every {}", units::eng4(ns)));
+    let payload = stream.payload_bytes.map_or_else(String::new, |n| format!(", {n} bytes"));
+    let dscp = if stream.dscp == 0 { String::new() } else { format!(", DSCP {}", stream.dscp) };
+    let Stream { src, dst, protocol, direction, .. } = stream;
+    format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")
+}
+
+/// Prints a figure over time.
+pub fn points(
+    figure: &'static Figure,
+    by: Period,
+    found: &[(Stream, Vec<Point>)],
+    as_json: bool,
+    as_csv: bool,
+) -> Result<Status> {
+    let name = Period::NAMES.iter().find(|(_, p)| *p == by).map_or("", |(name, _)| name);
+    if as_json {
+        let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
+        return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
+    }
+    let mut text = String::new();
+    if as_csv {
+        text = format!(
+            "start_ns,src,dst,protocol,direction,payload_bytes,period_ns,dscp,test,tests,sent,{}\n",
+            figure.column()
+        );
+    }
+    for (k, (stream, points)) in found.iter().enumerate() {
+        if as_csv {
+            let Stream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
+            let known = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
+            let (payload, period) = (known(payload_bytes), known(period_ns));
+            for p in points {
+                let test = p.test.as_deref().unwrap_or("");
+                let value = cell(p.value);
+                text += &format!(
+                    "{},{src},{dst},{protocol},{direction},{payload},{period},{dscp},{test},{},{},{value}\n",
+                    p.start_ns, p.tests, p.sent
+                );
+            }
+            continue;
+        }
+        if k > 0 {
+            text += "\n";
+        }
+        text += &format!("{}\n", describe(stream));
+        let mut rows =
+            vec![vec![name.to_owned(), "tests".to_owned(), "sent".to_owned(), figure.key.to_owned()]];
+        for p in points {
+            let start = if by == Period::All { "all".to_owned() } else { time(p.start_ns, by) };
+            rows.push(vec![start, p.tests.to_string(), p.sent.to_string(), shown(figure, p.value)]);
+        }
+        text += &table(&rows, 1);
+    }
+    console::print(if found.is_empty() { "no such tests\n" } else { &text })?;
+    Ok(Status::Measured)
+}
+
+/// Prints figures of streams before a time and after it.
+pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Figure]) -> Result<Status> {
+    let mut text = String::new();
+    for (k, (stream, before, after)) in both.iter().enumerate() {
+        if k > 0 {
+            text += "\n";
+        }
+        text += &format!("{}\n", describe(stream));
+        let heading = ["", "before", "after", "change"].map(str::to_owned).to_vec();
+        let tests =
+            vec!["tests".to_owned(), before.tests.to_string(), after.tests.to_string(), String::new()];
+        let mut rows = vec![heading, tests];
+        for figure in figures {
+            let (a, b) = (before.figure(figure), after.figure(figure));
+            let change = a
+                .zip(b)
+                .filter(|(a, b)| a != b && *a != 0.0)
+                .map(|(a, b)| format!("{:+.1} %", 100.0 * (b - a) / a.abs()));
+            rows.push(vec![
+                figure.label.to_owned(),
+                shown(figure, a),
+                shown(figure, b),
+                change.unwrap_or_default(),
+            ]);
+        }
+        text += &table(&rows, 1);
+    }
+    text += "\nThe figures are those of all packets before and after. Whether single tests differ: jitlat compare DIR/ID DIR/ID\n";
+    console::print(&text)?;
+    Ok(Status::Measured)
+}
+
+/// Prints figures of groups of tests.
+pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Figure]) -> Result<()> {
+    let keys = groups.keys().map(Vec::len).max().unwrap_or(0);
+    let heading = vec![String::new(); keys].into_iter().chain(["tests".to_owned()]);
+    let mut rows: Vec<Vec<String>> = vec![heading.chain(figures.iter().map(|f| f.key.to_owned())).collect()];
+    for (key, pool) in groups {
+        let values = figures.iter().map(|f| shown(f, pool.figure(f)));
+        rows.push(key.iter().cloned().chain([pool.tests.to_string()]).chain(values).collect());
+    }
+    console::print(&if groups.is_empty() { "no such tests\n".to_owned() } else { table(&rows, keys) })
+}
+
+/// What `compact` did, in words.
+pub fn compacted(done: &Compacted) -> String {
+    let Compacted { before, after, bytes_before, bytes_after, damaged } = done;
+    let mut text = match before {
+        0 => "nothing to put together\n".to_owned(),
+        _ => format!("{before} files of {bytes_before} bytes are now {after} of {bytes_after}\n"),
+    };
+    if *damaged > 0 {
+        text +=
+            &format!("{damaged} files are damaged and stay as they are: jitlat archive fsck names them\n");
+    }
+    text
+}
+
+/// What `prune` did, in words.
+pub fn pruned(done: &Pruned) -> String {
+    let Pruned { packets_of, tests, files, bytes } = done;
+    format!("packets of {packets_of} tests removed ({files} files, {bytes} bytes), and {tests} tests\n")
+}
+
+/// What `fsck` found, in words.
+pub fn checked(found: &Checked) -> String {
+    let Checked { tests, files, bytes, unfinished, superfluous, entered, damaged } = found;
+    let mut text = format!("{tests} tests, {files} files of packets, {bytes} bytes\n");
+    for (n, what) in [
+        (unfinished, "unfinished files removed"),
+        (superfluous, "files removed whose tests are elsewhere"),
+        (entered, "tests entered that were written and not entered"),
+    ] {
+        if *n > 0 {
+            text += &format!("{n} {what}\n");
+        }
+    }
+    for finding in damaged {
+        text += &format!("damaged: {}: {}\n", plain(&finding.what), plain(&finding.problem));
+    }
+    text + if damaged.is_empty() { "clean\n" } else { "" }
+}
