@@ -38,7 +38,7 @@ enum Verb {
     /// List tests
     Ls(LsArgs),
     /// The report of a test
-    Show(ShowArgs),
+    Show(Box<ShowArgs>),
     /// A figure of a path by hour, day, month or year, of all packets of each
     Query(QueryArgs),
     /// A path before a time and after it
@@ -300,7 +300,7 @@ pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>
     for log in logs {
         match Archive::make(root).and_then(|archive| archive.add(log, &[])) {
             Ok(Added::New(id) | Added::Known(id)) => {
-                info!("archived as {}", root.join(id.to_string()).display())
+                info!("archived as {}", root.join(id.to_string()).display());
             }
             Err(e) => {
                 error!("--archive {}: {e}", root.display());
