@@ -337,7 +337,7 @@ impl Findings for Exact<'_> {
 }
 
 /// First and last time of the stream on the client's clock.
-fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
+pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
     let time = |k: usize| match direction {
         Direction::Up => WallTime(samples.sent[k]),
         Direction::Down => WallTime(samples.packet(k).arrived()),

@@ -4,6 +4,7 @@ mod assemble;
 mod exact;
 mod saved;
 mod stream;
+mod stretches;
 pub(crate) mod tally;
 mod twoway;
 mod union;
@@ -332,7 +333,7 @@ impl Analyzer {
                     notes.wait_refused(wait);
                 }
                 notes.streaming(stream.error());
-                (make(&Streamed::new(*stream, session, &self.options), notes), Samples::default())
+                (make(&Streamed::new(*stream, session, &self.options, kind), notes), Samples::default())
             }
             Mode::TwoWay(views) => views.round_trip.found(session, kind, make),
         }

@@ -1,8 +1,9 @@
 //! The analysis in constant memory, for runs without end (metrics §23): every figure in one pass,
 //! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
 
-use super::assemble::{Counted, Findings, Known};
+use super::assemble::{Counted, Findings, Kind, Known};
 use super::saved::{Impossible, MOST_ROWS, require};
+use super::stretches::{Ended, Stretches};
 use super::tally::Tally;
 use super::{Gathered, NotMergeable, Options, Samples};
 use crate::distribution::{Distribution, LogHistogram, Precision, Quantiles};
@@ -29,7 +30,7 @@ use crate::summary::{
     Dejitter, Duplicates, FarEnd, Inference, Ipdv, LocalQueue, Loss, Periods, Regression, Reordering,
     Rfc3550, ScheduleError, SkewHull, Stamps,
 };
-use crate::verdict;
+use crate::verdict::{self, Judgement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ const STRETCHES: usize = 8192;
 /// Rows kept as they came, to be taken again where this analysis is merged behind another.
 const HEAD: usize = 4096;
 
-/// Constant memory in all cases: about 4 MB at most.
+/// Constant memory in all cases: about 7 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
     /// Of all packets that came, with a delay or without.
@@ -73,6 +74,9 @@ pub struct Stream {
     moved: u32,
     /// Metrics of the list without a field of their own.
     listed: Running,
+    /// What there is of a verdict; none of parts that were analysed apart.
+    #[serde(default)]
+    stretches: Option<Box<Stretches>>,
 }
 
 impl Stream {
@@ -80,7 +84,8 @@ impl Stream {
         let spec = &session.spec;
         let period = session.period().filter(|_| spec.schedule() == Schedule::Periodic);
         let tally = Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2));
-        Stream::begun(super::declared(session), tally, period.map(|p| p.0))
+        let stretches = Some(Box::new(Stretches::new(session)));
+        Stream { stretches, ..Stream::begun(super::declared(session), tally, period.map(|p| p.0)) }
     }
 
     /// Of a test of `packets` packets, one every `period` ns.
@@ -108,13 +113,15 @@ impl Stream {
             errors: period.map(|p| (p, LogHistogram::new(Precision::STREAM))),
             moved: 0,
             listed: Running::new(METRICS),
+            stretches: None,
         }
     }
 
     /// The same test before its first packet.
     pub fn emptied(&self) -> Stream {
         let period = self.errors.as_ref().map(|(period, _)| *period);
-        Stream::begun(self.classifier.packets(), self.tally.emptied(), period)
+        let stretches = self.stretches.as_ref().map(|stretches| Box::new(stretches.emptied()));
+        Stream { stretches, ..Stream::begun(self.classifier.packets(), self.tally.emptied(), period) }
     }
 
     /// Takes over what was stored of the test for which this one was begun, after a check that an analysis can have come
@@ -160,8 +167,20 @@ impl Stream {
         let tally = self.tally.restore(read.tally, rows).ok_or(Impossible("counts that do not add up"))?;
         let mut classifier = read.classifier;
         classifier.set_packets(packets);
-        *self = Stream { classifier, tally, ..read };
+        let stretches = match (self.stretches.take(), read.stretches) {
+            (Some(mut begun), Some(read)) => {
+                begun.restore(*read, rows)?;
+                Some(begun)
+            }
+            _ => None,
+        };
+        *self = Stream { classifier, tally, stretches, ..read };
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn stretches_mut(&mut self) -> Option<&mut Stretches> {
+        self.stretches.as_deref_mut()
     }
 
     /// How much too high percentiles may be, in parts of 1024.
@@ -192,8 +211,23 @@ impl Stream {
     pub fn push(&mut self, record: &PacketRecord) {
         self.tally.row(record);
         match self.classifier.number(record) {
-            Some(seq) => self.row(seq, Classifier::packet(record).map_or(Row::Damaged, Row::Clean)),
+            Some(seq) => {
+                self.push_row(seq, Classifier::packet(record).map_or(Row::Damaged, Row::Clean), record);
+            }
             None => self.classifier.refuse(),
+        }
+    }
+
+    fn push_row(&mut self, seq: u32, row: Row, record: &PacketRecord) {
+        let copies = self.copies.total;
+        let accepted = self.row(seq, row);
+        let Some(stretches) = &mut self.stretches else { return };
+        match row {
+            Row::Clean(packet) if accepted => stretches.push(seq, Some(packet), record),
+            Row::Delayless if accepted => stretches.push(seq, None, record),
+            _ if self.copies.total > copies => stretches.push_copy(seq, record),
+            Row::Damaged if u64::from(seq) >= self.forgotten => stretches.push_damaged(seq, record),
+            _ => {}
         }
     }
 
@@ -201,13 +235,13 @@ impl Stream {
     pub fn push_delayless(&mut self, record: &PacketRecord) {
         self.tally.row(record);
         match self.classifier.number(record) {
-            Some(seq) => self.row(seq, Row::Delayless),
+            Some(seq) => self.push_row(seq, Row::Delayless, record),
             None => self.classifier.refuse(),
         }
     }
 
-    /// The next row with a valid number.
-    fn row(&mut self, seq: u32, row: Row) {
+    /// The next row with a valid number; whether it is the first of its packet that counts.
+    fn row(&mut self, seq: u32, row: Row) -> bool {
         if self.head.rows() < HEAD {
             self.head.push(seq, row);
             if self.head.rows() == HEAD {
@@ -219,27 +253,32 @@ impl Stream {
         if u64::from(seq) < self.forgotten {
             // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
             self.classifier.refuse();
-            return;
+            return false;
         }
         let packet = match row {
             Row::Delayless => {
                 self.classifier.received += 1;
-                if self.classifier.accepted.insert(seq) {
+                let is_new = self.classifier.accepted.insert(seq);
+                if is_new {
                     self.delayless += 1;
                     self.forget();
                 } else {
                     self.copies.push(seq);
                 }
-                return;
+                return is_new;
             }
             Row::Clean(packet) => Some(packet),
             Row::Damaged => None,
         };
         match self.classifier.classify_row(seq, packet) {
-            Class::Accepted(packet) => self.accept(&packet),
+            Class::Accepted(packet) => {
+                self.accept(&packet);
+                return true;
+            }
             Class::Duplicate(seq) => self.copies.push(seq),
             Class::Damaged(_) | Class::Invalid => {}
         }
+        false
     }
 
     fn accept(&mut self, packet: &Packet) {
@@ -286,6 +325,8 @@ impl Stream {
             *self = next;
             return;
         }
+        let stretches = self.stretches.take().zip(next.stretches.clone());
+        self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
         self.tally.append(next.tally.clone(), |_| false);
         let mut lead = next.emptied();
         for (seq, row) in next.head.iter() {
@@ -331,16 +372,22 @@ impl Stream {
 
     /// Adds the rows of an analysis of all packets.
     pub(super) fn append_packets(&mut self, next: Gathered) {
+        self.stretches =
+            self.stretches.take().and_then(|mut mine| mine.append_packets(&next).then_some(mine));
         let Gathered { classifier, samples, delayless, copies, damaged, tally, .. } = next;
         self.tally.append(tally, |_| false);
         let before = self.received();
-        damaged.iter().for_each(|(seq, _)| self.row(seq, Row::Damaged));
+        damaged.iter().for_each(|(seq, _)| {
+            self.row(seq, Row::Damaged);
+        });
         let copies: BTreeMap<u32, u64> = copies.by_number().into_iter().collect();
         let clean = samples.iter().map(|packet| (packet.seq, Row::Clean(packet)));
         for (seq, row) in clean.chain(delayless.iter().map(|seq| (seq, Row::Delayless))) {
             self.row(seq, row);
             let again = copies.get(&seq).copied().unwrap_or(0);
-            (0..again).for_each(|_| self.row(seq, Row::Damaged));
+            (0..again).for_each(|_| {
+                self.row(seq, Row::Damaged);
+            });
         }
         let others = (before + classifier.received).saturating_sub(self.received());
         self.classifier.received += others;
@@ -430,10 +477,12 @@ impl Head {
 pub(super) struct Streamed<'a> {
     stream: Stream,
     known: Known<'a>,
+    extent: verdict::Known,
+    kind: Kind,
 }
 
 impl<'a> Streamed<'a> {
-    pub fn new(stream: Stream, session: &'a Session, options: &'a Options) -> Streamed<'a> {
+    pub fn new(stream: Stream, session: &'a Session, options: &'a Options, kind: Kind) -> Streamed<'a> {
         let stream = stream.settled();
         let extent = stream.extent(session);
         let counted = Counted {
@@ -455,7 +504,7 @@ impl<'a> Streamed<'a> {
             counted,
             periods: Periods::new(session, &stream.extent),
         };
-        Streamed { stream, known }
+        Streamed { stream, known, extent, kind }
     }
 }
 
@@ -551,6 +600,18 @@ impl Findings for Streamed<'_> {
 
     fn figures(&self) -> BTreeMap<String, Option<f64>> {
         self.stream.listed.clone().figures()
+    }
+
+    fn judgement(&self) -> Option<Judgement> {
+        self.stream.stretches.as_ref()?.judgement(&Ended {
+            session: self.known.session,
+            known: self.extent,
+            clock: &self.known.clock,
+            received: self.known.counted.accepted,
+            min: self.stream.moments.min(),
+            round_trip: self.kind == Kind::RoundTrips,
+            profiles: &self.known.options.profiles,
+        })
     }
 }
 

@@ -200,6 +200,11 @@ impl Tally {
         self.local_queue.figures()
     }
 
+    /// Rows by where their arrival was stamped.
+    pub fn arrived(&self) -> [u64; 4] {
+        self.arrived
+    }
+
     /// Where all arrived stamps were taken; `None` where in several places.
     pub fn arrived_by(&self) -> Option<Source> {
         let mut taken = Source::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);

@@ -65,6 +65,11 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     bisect(0.0, high, |t| t_inside(t, df) < inside)
 }
 
+/// P(|T| ≥ t) of Student's t with `df` ≥ 1 degrees of freedom, t ≥ 0.
+pub fn t_outside(t: f64, df: u64) -> f64 {
+    (1.0 - t_inside(t, df.min(10_000))).clamp(0.0, 1.0)
+}
+
 /// P(|T| < t).
 fn t_inside(t: f64, df: u64) -> f64 {
     let theta = (t / (df as f64).sqrt()).atan();

@@ -24,14 +24,21 @@ pub struct Change {
     /// Whether the delay is least at one end and most at the other, of conditions that are numbers: growing (`true`) or
     /// shrinking.
     pub trend: Option<bool>,
-    /// Whether the intervals of both means are apart; `None` of single runs.
+    /// Whether the means of both differ beyond chance, with 95 % confidence for all comparisons of the sweep together (Welch's
+    /// tests, corrected by Holm); `None` of single runs.
     pub is_certain: Option<bool>,
 }
+
+/// Chance may make any of all comparisons look like a change in so many sweeps without one.
+const CHANCE: f64 = 0.05;
 
 /// The change that each condition makes: of all combinations of the others the largest that is beyond chance, or the
 /// largest if none is. What is beyond chance comes first.
 pub fn changes(grid: &Grid, points: &[Point]) -> Vec<Change> {
-    let mut all: Vec<Change> = grid.axes.iter().filter_map(|axis| along(grid, points, axis)).collect();
+    let lines: Vec<(&Axis, Vec<Line<'_>>)> =
+        grid.axes.iter().map(|axis| (axis, lines(grid, points, axis))).collect();
+    let limit = largest_beyond_chance(lines.iter().flat_map(|(_, lines)| lines));
+    let mut all: Vec<Change> = lines.iter().filter_map(|(axis, lines)| largest(axis, lines, limit)).collect();
     let certain = |c: &Change| c.is_certain != Some(false);
     all.sort_by(|a, b| certain(b).cmp(&certain(a)).then(size(b).total_cmp(&size(a))));
     all
@@ -41,12 +48,15 @@ fn size(c: &Change) -> f64 {
     c.most.1 - c.least.1
 }
 
-fn along(grid: &Grid, points: &[Point], axis: &Axis) -> Option<Change> {
-    if axis.levels.len() < 2 {
-        return None;
-    }
+/// The means of the levels of one condition, with all others the same.
+struct Line<'a> {
+    others: String,
+    means: Vec<(&'a str, &'a Estimate)>,
+}
+
+fn lines<'a>(grid: &'a Grid, points: &'a [Point], axis: &Axis) -> Vec<Line<'a>> {
     let mut lines: BTreeMap<String, Vec<(&str, &Estimate)>> = BTreeMap::new();
-    for point in points {
+    for point in points.iter().filter(|_| axis.levels.len() > 1) {
         let (Some(level), Some(mean)) = (grid.level(point.cell, axis.factor), point.get("latency-mean"))
         else {
             continue;
@@ -54,11 +64,29 @@ fn along(grid: &Grid, points: &[Point], axis: &Axis) -> Option<Change> {
         let others = grid.name(point.cell, Some(axis.factor));
         lines.entry(others).or_default().push((&level.text, mean));
     }
-    let found = lines.iter().filter_map(|(others, line)| {
+    lines.into_iter().map(|(others, means)| Line { others, means }).collect()
+}
+
+/// The largest probability that is small enough, of those of all pairs of means in `lines`: Holm's correction. 0 if none
+/// but 0 is.
+fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> f64 {
+    let mut chances: Vec<f64> = Vec::new();
+    for Line { means, .. } in lines {
+        let pairs = means.iter().enumerate().flat_map(|(k, a)| means[k + 1..].iter().map(move |b| (a, b)));
+        chances.extend(pairs.filter_map(|(a, b)| a.1.chance_of_difference(b.1)));
+    }
+    chances.sort_by(f64::total_cmp);
+    let all = chances.len();
+    let small = |(k, p): &(usize, &f64)| **p <= CHANCE / (all - k) as f64;
+    chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
+}
+
+/// The largest change in `lines`, those beyond chance (not more probable than `limit`) before others.
+fn largest(axis: &Axis, lines: &[Line<'_>], limit: f64) -> Option<Change> {
+    let found = lines.iter().filter_map(|Line { others, means }| {
         let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);
-        let (least, most) = (line.iter().min_by(by_mean)?, line.iter().max_by(by_mean)?);
-        let ends = (line.first()?.0, line.last()?.0);
-        let apart = least.1.interval.zip(most.1.interval).map(|([_, low], [high, _])| low < high);
+        let (least, most) = (means.iter().min_by(by_mean)?, means.iter().max_by(by_mean)?);
+        let ends = (means.first()?.0, means.last()?.0);
         Some(Change {
             axis: axis.label_without_unit(),
             others: others.clone(),
@@ -69,7 +97,7 @@ fn along(grid: &Grid, points: &[Point], axis: &Axis) -> Option<Change> {
                 true if (most.0, least.0) == ends => Some(false),
                 _ => None,
             },
-            is_certain: apart,
+            is_certain: least.1.chance_of_difference(most.1).map(|p| p <= limit),
         })
     });
     // One line alone has one level: it changes nothing.
@@ -206,6 +234,25 @@ mod tests {
             "{}",
             noisy.headline
         );
+    }
+
+    #[test]
+    fn of_many_comparisons_chance_makes_none_a_change() {
+        // Means that differ by as much as two of them would once in twenty: of two it is a change, of thirty not.
+        let noise = |c: usize| 100.0 + [0.0, 2.4, 0.9, 1.7, 0.4, 2.1, 1.2][c % 7];
+        let sweep = |levels: usize| {
+            let texts: Vec<String> = (1..=levels).map(|k| k.to_string()).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            of(vec![axis(Factor::Payload, &texts)], 1.0, |_| 0, noise).headline
+        };
+        assert!(sweep(2).contains("delay grows with payload"), "{}", sweep(2));
+        assert!(sweep(30).contains("nothing changes along the sweep"), "{}", sweep(30));
+        // A change that is far beyond what runs differ by stays one.
+        let texts: Vec<String> = (1..=30).map(|k| k.to_string()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let far =
+            of(vec![axis(Factor::Payload, &texts)], 1.0, |_| 0, |c| 100.0 + 900.0 * (c == 29) as u8 as f64);
+        assert!(far.headline.contains("at 30"), "{}", far.headline);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Factor, Grid, Outcome};
 use crate::figures::{Selector, Unit, selectors};
 use crate::metrics::sizes::{SizeFit, size_fit};
-use crate::metrics::stat::t_quantile;
+use crate::metrics::stat::{t_outside, t_quantile};
 use crate::passive::link;
 use core::fmt;
 use core::str::FromStr;
@@ -70,6 +70,9 @@ pub struct Estimate {
     /// Student's interval of that mean. Runs are independent of each other, unlike packets of one run, so it is valid
     /// here. `None` for a single run.
     pub interval: Option<[f64; 2]>,
+    /// Standard error of that mean. `None` for a single run.
+    #[serde(skip)]
+    pub error: Option<f64>,
     /// Smallest of the runs.
     pub min: f64,
     /// Largest.
@@ -82,8 +85,8 @@ impl Estimate {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-        let interval = (values.len() > 1).then(|| {
-            let error = (squares / (n - 1.0) / n).sqrt();
+        let error = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
+        let interval = error.map(|error| {
             let half = t_quantile(confidence.quantile(), values.len() as u64 - 1) * error;
             [mean - half, mean + half]
         });
@@ -91,9 +94,24 @@ impl Estimate {
             n: values.len() as u64,
             mean,
             interval,
+            error,
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         })
+    }
+
+    /// How probable means so far apart or farther are where the true ones are equal (Welch's test, two-sided). `None` of
+    /// single runs.
+    pub fn chance_of_difference(&self, other: &Estimate) -> Option<f64> {
+        let (here, there) = self.error.zip(other.error)?;
+        let (here, there) = (here * here, there * there);
+        let apart = (self.mean - other.mean).abs();
+        if here + there == 0.0 {
+            return Some(if apart > 0.0 { 0.0 } else { 1.0 });
+        }
+        let each = here * here / (self.n - 1) as f64 + there * there / (other.n - 1) as f64;
+        let freedom = ((here + there).powi(2) / each).max(1.0);
+        Some(t_outside(apart / (here + there).sqrt(), freedom as u64))
     }
 
     /// Limits its interval to possible values. A run beyond a limit removes the limit: delays between clocks that

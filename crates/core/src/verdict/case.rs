@@ -11,8 +11,10 @@ use super::schedule::{self, Late};
 use super::severity::{Experience, Waits};
 use super::steps::{self, Reason};
 use crate::distribution::sample::Sample;
+use crate::metrics::clock::ClockEstimate;
 use crate::metrics::seqset::{Run, absent, without};
 use crate::spec::Transport;
+use std::borrow::Cow;
 
 /// Everything the rules use.
 pub struct Case<'a> {
@@ -191,48 +193,62 @@ impl<'a> Case<'a> {
         LONG_HOLD.max(3 * self.material.period().unwrap_or(0))
     }
 
+    /// How long packets waited, in order: beyond the smallest delay of their route, with what their own host added; or
+    /// beyond any origin.
+    pub fn waits(&self) -> Cow<'a, Sample> {
+        // What the receiving program added by standing still is not the path's.
+        let held = self.receiver_holds();
+        if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
+            return Cow::Borrowed(self.material.sample);
+        }
+        let of_path = |k: &usize| {
+            let after = held.partition_point(|h| h.from <= *k);
+            after.checked_sub(1).is_none_or(|i| held[i].to <= *k)
+        };
+        let places = (0..self.delays.len()).filter(of_path);
+        Cow::Owned(Sample::new(places.map(|k| self.delays.excess(k).saturating_add(self.late.of(k)))))
+    }
+
     /// What an application lives through, without outages: with what its own host adds.
     pub fn experience(&self) -> Experience {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
         let lost = self.losses.others().lost() + at_steps;
         let received = self.material.came.len();
-        let sample;
-        // What the receiving program added by standing still is not the path's.
-        let held = self.receiver_holds();
-        let of_path = |k: &usize| {
-            let after = held.partition_point(|h| h.from <= *k);
-            after.checked_sub(1).is_none_or(|i| held[i].to <= *k)
-        };
-        let waits = if self.delays.is_adjusted() || !self.late.queued.is_empty() || !held.is_empty() {
-            let places = (0..self.delays.len()).filter(of_path);
-            sample = Sample::new(places.map(|k| self.delays.excess(k).saturating_add(self.late.of(k))));
-            &sample
-        } else {
-            self.material.sample
-        };
         let clock = self.material.clock;
-        let half_trip = clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0);
         let was_set =
             self.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
-        let vague = clock.bound_ns.is_some_and(|bound| bound > VAGUE);
-        let base_ns = self.material.sample.min().and_then(|min| match clock.correction_ns {
-            // Half a round trip is within as much of a one-way delay.
-            _ if self.material.round_trip => Some(min as f64 / 2.0),
-            _ if vague => None,
-            Some(correction) if clock.direction_known && !was_set => {
-                Some(min.saturating_sub(correction) as f64)
-            }
-            Some(_) => half_trip,
-            None if was_set => None,
-            None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
-        });
+        let base_ns = self
+            .material
+            .sample
+            .min()
+            .and_then(|min| smallest_one_way(min, clock, self.material.round_trip, was_set));
         Experience {
-            waits: Waits::exact(waits),
+            waits: Waits::exact(&self.waits()),
             sent: received + if self.material.shows_loss() { lost } else { 0 },
             lost: if self.material.shows_loss() { lost } else { 0 },
             burst_ratio: self.scattered.pattern().burst_ratio,
             base_ns,
         }
+    }
+}
+
+/// The smallest one-way delay in ns where the smallest of a stream is `min`; `None` if the clocks do not tell, one of
+/// which may have been set.
+pub(super) fn smallest_one_way(
+    min: i64,
+    clock: &ClockEstimate,
+    round_trip: bool,
+    was_set: bool,
+) -> Option<f64> {
+    let vague = clock.bound_ns.is_some_and(|bound| bound > VAGUE);
+    match clock.correction_ns {
+        // Half a round trip is within as much of a one-way delay.
+        _ if round_trip => Some(min as f64 / 2.0),
+        _ if vague => None,
+        Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
+        Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
+        None if was_set => None,
+        None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
     }
 }
 

@@ -7,7 +7,8 @@ use super::headline::{headline, most_felt};
 use super::known::Known;
 use super::material::Material;
 use super::profiles::{Profile, Sent};
-use super::severity::of_outage;
+use super::severity::{Experience, of_outage};
+use crate::session::Session;
 
 /// A judgement whose texts are not written yet.
 #[derive(Clone, Debug)]
@@ -30,17 +31,40 @@ impl Judgement {
     }
 }
 
+/// What was found in a test, not yet judged.
+pub(super) struct Evidence {
+    /// In any order.
+    pub found: Vec<Found>,
+    pub lived: Experience,
+    pub known: Known,
+    /// Packets that came.
+    pub received: u64,
+    /// From the first packet to the end of what is known, in seconds.
+    pub duration: f64,
+}
+
 /// What `material` says.
 pub fn judge(material: &Material<'_>) -> Judgement {
     let case = Case::new(material);
-    let mut found: Vec<Found> = RULES.iter().flat_map(|rule| (rule.find)(&case)).collect();
-    let enough = case.known.sent >= FEW as u64;
+    let evidence = Evidence {
+        found: RULES.iter().flat_map(|rule| (rule.find)(&case)).collect(),
+        lived: case.experience(),
+        known: case.known,
+        received: material.came.len(),
+        duration: case.duration,
+    };
+    conclude(evidence, material.session, material.profiles)
+}
+
+/// What `evidence` of the test of `session` means for its users.
+pub(super) fn conclude(evidence: Evidence, session: &Session, profiles: &[Profile]) -> Judgement {
+    let Evidence { mut found, lived, known, received, duration } = evidence;
+    let enough = known.sent >= FEW as u64;
     if !enough {
         // What needs no statistics may still be said.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
     }
     sort(&mut found);
-    let lived = case.experience();
     let played = lived.best();
     let outages: Vec<f64> = found
         .iter()
@@ -51,12 +75,11 @@ pub fn judge(material: &Material<'_>) -> Judgement {
         Severity::Good
     } else {
         let longest = outages.iter().copied().fold(0.0, f64::max);
-        of_outage(longest, outages.iter().sum(), case.duration)
+        of_outage(longest, outages.iter().sum(), duration)
     };
-    let received = material.came.len();
     let severity = match &played {
         // However few were sent.
-        _ if received == 0 && case.known.complete && case.known.sent > 0 => Severity::Bad,
+        _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
         _ if !enough || received == 0 => Severity::Unknown,
         Some(p) => p.severity.max(gone).max(felt_besides(&found)),
         None => Severity::Unknown,
@@ -64,19 +87,16 @@ pub fn judge(material: &Material<'_>) -> Judgement {
     let felt = played.and_then(|p| most_felt(&p, &lived));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
-    let lost = case.known.sent.saturating_sub(received).saturating_sub(material.session.unsent);
-    let sent = Sent {
-        payload: material.session.payload(),
-        period_ms: material.session.period().map(|p| p.0 as f64 / 1e6),
-    };
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    let sent = Sent { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
         let suits = p.judge(&lived, played.as_ref(), gone, sent).filter(|_| severity != Severity::Unknown)?;
         Some((p.name.to_string(), suits))
     };
-    let profiles = material.profiles.iter().filter_map(of_use).collect();
-    let complete = case.known.complete;
+    let profiles = profiles.iter().filter_map(of_use).collect();
+    let complete = known.complete;
     let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
-    Judgement { answer, known: case.known, received, lost, felt }
+    Judgement { answer, known, received, lost, felt }
 }
 
 /// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that

@@ -165,6 +165,26 @@ impl RowNotes {
         next.sizes.iter().filter(|(seq, _)| is_new(*seq)).for_each(|(seq, size)| self.size(*seq, *size));
     }
 
+    /// Takes out what was noted of packets from `number` on, which are then numbered from there.
+    pub fn split(&mut self, number: u32) -> RowNotes {
+        fn later<T: Copy>(of: &mut Vec<(u32, T)>, number: u32) -> Vec<(u32, T)> {
+            let moved = of.iter().filter_map(|(seq, x)| Some((seq.checked_sub(number)?, *x))).collect();
+            of.retain(|(seq, _)| *seq < number);
+            moved
+        }
+        RowNotes {
+            sent_late: later(&mut self.sent_late, number),
+            queued: later(&mut self.queued, number),
+            entries: self.entries,
+            unentered: later(&mut self.unentered, number),
+            read_late: later(&mut self.read_late, number),
+            sizes: later(&mut self.sizes, number),
+            ttl: later(&mut self.ttl, number),
+            only_size: self.only_size,
+            last_ttl: self.last_ttl,
+        }
+    }
+
     /// The same of packets with numbers `by` higher.
     pub fn shifted(mut self, by: u32) -> RowNotes {
         let late = self.sent_late.iter_mut().chain(&mut self.queued).chain(&mut self.unentered);

@@ -9,6 +9,7 @@
 //!
 //! Texts are plain: ASCII, numbers with their units; pages and terminals add what their type has.
 
+mod accumulated;
 mod answer;
 mod case;
 pub mod causes;
@@ -35,6 +36,7 @@ pub(crate) mod testing;
 mod two_way;
 mod warnings;
 
+pub(crate) use accumulated::{Accumulated, Whole};
 pub use answer::{Answer, Cause, CauseId, Fault, Severity, Suitability};
 pub use causes::{RULES, Rule};
 pub use conclusion::{Level, Verdict, Warning};

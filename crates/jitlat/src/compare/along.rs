@@ -7,10 +7,13 @@ use anyhow::{Context, Result, bail, ensure};
 use jitlat_core::WallTime;
 use jitlat_core::compare::{Key, LabelledRun};
 use jitlat_core::sweep::{
-    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, points, with_intervals_of_packets,
+    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, answer, points,
+    with_intervals_of_packets,
 };
+use jitlat_core::verdict::Answer;
 use jitlat_report::figure::{Sweep, of_sweep};
 use jitlat_report::text::TextOptions;
+use jitlat_report::text::screen::{Screen, Swept};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,6 +23,8 @@ pub struct Along {
     grid: Grid,
     points: Vec<Point>,
     confidence: Confidence,
+    answer: Answer,
+    title: String,
 }
 
 impl Along {
@@ -83,7 +88,26 @@ impl Along {
         let mut points = points(&grid, &outcomes, confidence);
         with_intervals_of_packets(&mut points, confidence);
         let quantity = if round_trips > 0 { "round trip" } else { "one-way delay" };
-        Ok(Along { quantity, grid, points, confidence })
+        let answer = answer(&grid, &points, true);
+        let title = format!("{quantity} by {}: {} tests", grid.axes[0].label(), runs.len());
+        Ok(Along { quantity, grid, points, confidence, answer, title })
+    }
+
+    /// What changes with the number.
+    pub fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// The same on one screen, with a line for each point; of many some.
+    pub fn screen(&self) -> Screen {
+        Screen::of_sweep(Swept {
+            title: &self.title,
+            grid: &self.grid,
+            points: &self.points,
+            confidence: self.confidence,
+            answer: &self.answer,
+            notes: &[],
+        })
     }
 
     /// The table for the console.

@@ -133,7 +133,10 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &Key) -> Result<S
     let itself = input::rows_of_themselves(runs, &Key::Label);
     let group = args.group_by.as_ref().or(itself.as_ref());
     let report = Along::new(runs, along, group, args.confidence)?;
-    let whole = args.outputs.write(&report, || report.page());
+    let whole = args.outputs.write(&report, || {
+        let one_screen = || screen::finished(report.screen(), &args.outputs);
+        args.length.choose(report.answer(), || report.page(), one_screen)
+    });
     Ok(if whole { Status::Measured } else { Status::NotMeasured })
 }
 

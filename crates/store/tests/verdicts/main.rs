@@ -61,8 +61,12 @@ const FAMILIES: [Family; 31] = [
 
 /// The verdict on a log.
 fn judge(log: Vec<u8>) -> Option<Answer> {
+    judge_with(log, &Options::default())
+}
+
+fn judge_with(log: Vec<u8>, options: &Options) -> Option<Answer> {
     let mut reader = LogReader::from_reader("simulated", Box::new(Cursor::new(log))).expect("it is a log");
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), options);
     let mut failure = None;
     reader.records(&mut failure).for_each(|record| analyzer.push(&record));
     assert!(failure.is_none(), "{failure:?}");

@@ -8,7 +8,7 @@ use jitlat_core::impair::{
 };
 use jitlat_core::time::Source;
 use jitlat_core::verdict::Answer;
-use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
+use jitlat_core::{Direction, Options, Schedule, Span, TestSpec, Transport};
 use jitlat_store::log::{LogWriter, Version};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,17 @@ fn saved_logs_are_judged_as_an_engineer_would() {
         }
     }
     assert!(wrong.is_empty(), "{} logs:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn saved_logs_are_judged_alike_in_constant_memory() {
+    let streaming = Options { streaming: true, ..Options::default() };
+    for log in logs() {
+        let bytes = std::fs::read(&log).unwrap();
+        let [exact, constant] = [&Options::default(), &streaming]
+            .map(|options| super::judge_with(bytes.clone(), options).unwrap());
+        assert_eq!(constant, exact, "{}", log.display());
+    }
 }
 
 fn differences(opinion: &Opinion, answer: &Answer) -> Vec<String> {

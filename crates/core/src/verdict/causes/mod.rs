@@ -15,6 +15,7 @@ mod rule;
 mod send_failure;
 mod sender_stall;
 
+pub(in crate::verdict) use rule::merge_if_many;
 pub use rule::{Found, Rule};
 
 /// All rules.

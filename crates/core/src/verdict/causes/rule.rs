@@ -2,6 +2,7 @@
 
 use crate::verdict::answer::{Cause, CauseId, Severity};
 use crate::verdict::case::Case;
+use serde::{Deserialize, Serialize};
 
 /// How one kind of cause is found.
 pub struct Rule {
@@ -16,6 +17,7 @@ pub struct Rule {
 }
 
 /// A cause, and how severe it is, which decides the order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
     /// The cause.
     pub cause: Cause,
@@ -27,6 +29,7 @@ pub struct Found {
 
 /// More of one kind are reported as one.
 const SEVERAL: usize = 6;
+const LARGEST: &str = "; the largest: ";
 
 impl Found {
     pub(super) fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
@@ -69,7 +72,7 @@ impl Found {
 }
 
 /// One for all of `found`, in order of time, where they are too many to be reported one by one.
-pub(super) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
+pub(in crate::verdict) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
     if found.len() < SEVERAL {
         return found;
     }
@@ -86,7 +89,9 @@ pub(super) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
         f.harm = harm;
         let c = &mut f.cause;
         (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
-        c.because = format!("{count} times; the largest: {}", c.because);
+        // Put together before, of several themselves.
+        let of_one = c.because.rsplit(LARGEST).next().unwrap_or_default();
+        c.because = format!("{count} times{LARGEST}{of_one}");
     }
     found
 }

@@ -211,7 +211,7 @@ fn lost_on(way: &Way) -> Option<String> {
     Some(describe_loss(lost, sent, interval))
 }
 
-/// `0.40 % (0.11-1.4)`, `none (<0.75 %)`, `all (>99 %)`.
+/// `0.40 % (0.11-1.40)`, `none (<0.75 %)`, `all (>99 %)`.
 pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) -> String {
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
@@ -221,9 +221,12 @@ pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) ->
         let least = (1000.0 * (1.0 - 3.0 / sent as f64)).floor().max(0.0) / 10.0;
         return format!("all (>{least} %)");
     }
-    let range =
-        interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", percent(low), percent(high)));
-    format!("{} %{range}", percent(lost as f64 / sent as f64))
+    let share = lost as f64 / sent as f64;
+    // All with as many digits as the share has.
+    let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
+    let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
+    let range = interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", end(low), end(high)));
+    format!("{} %{range}", percent(share))
 }
 
 /// The recommended buffer, as in the answer.
