@@ -13,6 +13,8 @@ use jitlat_core::observer::{Event as TestEvent, Observer};
 use jitlat_instruments::Stop;
 use jitlat_net::clock::steady;
 use jitlat_net::pace;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -23,7 +25,9 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use std::io::{self, Stdout};
+use std::fs::File;
+use std::io::{self, IsTerminal, Stdout};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -33,6 +37,8 @@ use std::time::{Duration, Instant};
 const FRAME: Duration = Duration::from_millis(125);
 /// Time between two computations of every figure, which are made only while they are looked at.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
+/// How long the last picture may take, once the test is over.
+const LAST_PICTURE: Duration = Duration::from_secs(1);
 
 /// Whether the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -89,6 +95,7 @@ impl Drop for TakenTerminal {
 pub struct View {
     board: Arc<Mutex<Board>>,
     over: Arc<AtomicBool>,
+    stop: Stop,
     drawing: Option<JoinHandle<()>>,
 }
 
@@ -102,12 +109,13 @@ impl View {
     /// # Errors
     /// If the terminal cannot be taken over.
     pub fn start(board: Board, stop: &Stop) -> Result<View> {
+        let keyboard = keyboard().context("--live: no terminal to read keys from")?;
         let taken = TakenTerminal::take().context("--live: taking the terminal over")?;
         let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
-        let drawer = Drawer::new(taken, board.clone(), over.clone(), stop.clone());
+        let drawer = Drawer::new(taken, keyboard, board.clone(), over.clone(), stop.clone());
         let drawing = thread::Builder::new().name("view".to_owned()).spawn(move || drawer.run());
         let drawing = drawing.context("--live: starting a thread that draws")?;
-        Ok(View { board, over, drawing: Some(drawing) })
+        Ok(View { board, over, stop: stop.clone(), drawing: Some(drawing) })
     }
 
     /// An observer of the test of a target.
@@ -122,21 +130,29 @@ impl View {
         }
     }
 
-    /// Waits until the person who watches leaves.
+    /// Waits until the person who watches leaves, or a stop is requested.
     pub fn wait(mut self) {
-        self.join();
+        while self.drawing.as_ref().is_some_and(|drawing| !drawing.is_finished()) && !self.stop.is_requested()
+        {
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.finish();
     }
 
     /// Gives the terminal back.
     pub fn finish(&mut self) {
         self.over.store(true, Ordering::Release);
-        self.join();
-    }
-
-    fn join(&mut self) {
-        if let Some(drawing) = self.drawing.take() {
+        let Some(drawing) = self.drawing.take() else { return };
+        let since = Instant::now();
+        while !drawing.is_finished() && since.elapsed() < LAST_PICTURE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if drawing.is_finished() {
             // A panic there has given the terminal back and said so.
             let _ = drawing.join();
+        } else {
+            // A terminal that takes nothing more holds no test.
+            give_back();
         }
     }
 }
@@ -162,9 +178,38 @@ impl Observer for Followed {
     }
 }
 
+/// Where keys come from, as crossterm finds it.
+fn keyboard() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        stdin.as_fd().try_clone_to_owned()
+    } else {
+        File::open("/dev/tty").map(OwnedFd::from)
+    }
+}
+
+/// Waits until there is input, or for `limit`.
+///
+/// # Errors
+/// If the terminal is gone: crossterm reads from such a one for ever, so it is asked only after this.
+fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
+    let mut waiting = [PollFd::new(keyboard.as_fd(), PollFlags::POLLIN)];
+    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut waiting, limit) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(e) => return Err(e.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    if waiting[0].revents().is_some_and(|events| events.intersects(gone)) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
+}
+
 /// The thread that draws and reads keys.
 struct Drawer {
     taken: TakenTerminal,
+    keyboard: OwnedFd,
     board: Arc<Mutex<Board>>,
     over: Arc<AtomicBool>,
     stop: Stop,
@@ -176,10 +221,16 @@ struct Drawer {
 }
 
 impl Drawer {
-    fn new(taken: TakenTerminal, board: Arc<Mutex<Board>>, over: Arc<AtomicBool>, stop: Stop) -> Drawer {
+    fn new(
+        taken: TakenTerminal,
+        keyboard: OwnedFd,
+        board: Arc<Mutex<Board>>,
+        over: Arc<AtomicBool>,
+        stop: Stop,
+    ) -> Drawer {
         let viewing = Viewing::new(lock(&board).targets.len());
         let (look, summaries) = (Look::of_terminal(), Vec::new());
-        Drawer { taken, board, over, stop, viewing, look, summaries, computed: None }
+        Drawer { taken, keyboard, board, over, stop, viewing, look, summaries, computed: None }
     }
 
     fn run(mut self) {
@@ -226,7 +277,8 @@ impl Drawer {
 
     /// Takes keys until the next picture is due, or something changes.
     fn keys(&mut self) -> io::Result<Option<Wish>> {
-        if !event::poll(FRAME)? {
+        wait_for_input(&self.keyboard, FRAME)?;
+        if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
         let mut wish = None;

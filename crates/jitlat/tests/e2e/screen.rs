@@ -197,6 +197,28 @@ fn the_terminal_is_given_back_whatever_ends_the_test() {
     terminal.ended(2);
 }
 
+/// A window that is closed, or a connection that breaks: the test ends, and what was recorded is kept.
+#[test]
+fn a_terminal_that_vanishes_ends_the_test() {
+    let Some(terminal) = TerminalUnderTest::new("a_terminal_that_vanishes") else { return };
+    let (host, _server) = server(&terminal);
+    terminal.jitlat("", &format!("{host} -R --duration 10m -o test.log --live"));
+    terminal.wait("packets", |screen| number(screen, "from server", 0).is_some_and(|n| n > 0));
+    let pid = std::fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
+    terminal.tmux(&["kill-server"]);
+    // Nobody may wait for it any more: then it stays in the kernel's list without a command.
+    let command = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+    let started = Instant::now();
+    while !command().is_empty() {
+        assert!(started.elapsed() < PATIENCE, "it runs on without a terminal");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut files = std::fs::read_dir(terminal.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = files.find(|path| path.to_string_lossy().contains("test.log")).expect("a log");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("# rows ") && log.contains("# ending interrupted"), "{log}");
+}
+
 #[test]
 fn many_targets_are_one_table() {
     let Some(terminal) = TerminalUnderTest::new("many_targets_are_one_table") else { return };
