@@ -34,7 +34,7 @@ run() {
 # along SAID WHY KEY GROUP CONFIDENCE: means of simulated tests against a number
 along() {
     python3 "$here/003/simulate.py" "$figure" "$work"
-    run "$1" "$2" compare "$work"/*.log --along "$3" --group-by "$4" --confidence "$5" --plots "$dir"
+    run "$1" "$2" compare "$work"/*.log --along "$3" --group-by "$4" --confidence "$5" -v --plots "$dir"
     echo "drawn: $dir/along-latency-mean.svg"
 }
 
