@@ -43,7 +43,7 @@ const LAST_PICTURE: Duration = Duration::from_secs(1);
 /// Whether the terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Gives the terminal back, if it was taken over. Whether it accepts that is nothing that anybody could be told.
+/// Gives the terminal back, if it was taken over. A failure is ignored: nobody could read about it.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

@@ -61,7 +61,7 @@ pub struct World {
     pub ending: EndTrouble,
     /// Facts about each host, above all its clock: client, server.
     pub hosts: [HostFacts; 2],
-    /// Whether the client asks to be told while streams run what the server has received.
+    /// Whether the client asks the server to say while streams run what it has received.
     pub feedback: bool,
     /// When, in true time, the user presses Ctrl-C.
     pub interrupt: Vec<Span>,

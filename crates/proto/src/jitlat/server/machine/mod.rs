@@ -106,7 +106,7 @@ struct Flow {
     end_said: bool,
     /// STOP has been commanded.
     stopped: bool,
-    /// The time before which the client is told nothing further of what has arrived.
+    /// The time before which nothing further of what has arrived is sent to the client.
     feedback_after: SteadyTime,
     outcome: Option<FlowOutcome>,
 }

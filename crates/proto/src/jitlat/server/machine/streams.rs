@@ -213,7 +213,7 @@ impl ServerMachine {
         }
     }
 
-    /// Tells the client what has arrived so far, if it wants to know and reads what it is told.
+    /// Sends the client what has arrived so far, if it asked for it and reads what it is sent.
     fn tell_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         let idle = self.stage == ConversationStage::Running && self.connected && self.outgoing.is_empty();
         if !self.has_feedback || !idle {
