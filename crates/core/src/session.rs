@@ -116,6 +116,17 @@ pub struct Session {
 }
 
 impl Session {
+    /// The IP protocol number of the packets: echo requests have their own, whatever else is sent that of its transport.
+    pub fn ip_protocol(&self) -> u8 {
+        match &self.two_way {
+            Some(facts) if facts.protocol == "icmp" => match self.dst.or(self.src) {
+                Some(IpAddr::V6(_)) => 58,
+                _ => 1,
+            },
+            _ => self.spec.transport().number(),
+        }
+    }
+
     /// The session of `spec` about which nothing else is known yet.
     pub fn new(spec: TestSpec) -> Session {
         Session {

@@ -5,6 +5,7 @@ use crate::time::{SECOND, Span};
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Bytes that every test packet has: transmit time and sequence number.
 pub const HEADER_LEN: u16 = 12;
@@ -71,6 +72,17 @@ impl fmt::Display for Transport {
             Transport::Udp => "UDP",
             Transport::Tcp => "TCP",
         })
+    }
+}
+
+/// The name of an IP protocol number in reports: `UDP`, `ICMP`, `protocol 132`.
+pub fn ip_protocol_name(number: u8) -> Cow<'static, str> {
+    match number {
+        1 => "ICMP".into(),
+        6 => "TCP".into(),
+        17 => "UDP".into(),
+        58 => "ICMPv6".into(),
+        other => format!("protocol {other}").into(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! OpenMetrics text of a summary, for Prometheus' text-file collector and similar: every defined figure, in base units
 //! (seconds, ratios).
 
+use jitlat_core::Direction;
 use jitlat_core::figures::{FIGURES, Figure, FigureSource, Quantile};
+use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, Transport};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -85,7 +86,7 @@ fn head(out: &mut dyn Write, name: &str, kind: &str, about: &str) -> io::Result<
 fn labels(s: &Summary) -> String {
     let h = &s.header;
     let direction = if s.session.direction == Direction::Up { "up" } else { "down" };
-    let proto = if h.proto == Transport::Tcp.number() { "tcp" } else { "udp" };
+    let proto = ip_protocol_name(h.proto).to_lowercase();
     let mut text = format!("direction=\"{direction}\",proto=\"{proto}\",dscp=\"{}\"", h.dscp);
     let mut add = |key: &str, value: &str| {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

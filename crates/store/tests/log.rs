@@ -121,7 +121,8 @@ fn absurd_headers_are_reported_and_rows_still_read() {
         let (s, _, reading) = with("period 10000000", to);
         assert_eq!((s.period(), reading.warnings.len()), (None, 1), "{to}");
     }
-    for (from, to) in [("proto 17", "proto 1"), ("src_port 5000", "src_port 99999"), ("dscp 0", "dscp 64")] {
+    for (from, to) in [("proto 17", "proto 132"), ("src_port 5000", "src_port 99999"), ("dscp 0", "dscp 64")]
+    {
         let (_, records, reading) = with(from, to);
         assert_eq!((records.len(), reading.warnings.len()), (15, 1), "{to}");
     }

@@ -199,6 +199,7 @@ impl TwoWayAnalysis {
             let answers = [up_answer.flatten(), down_answer.flatten()];
             let both = BothWays { figures, answers, losses: facts.losses.clone() };
             let mut summary = assemble::summary(found, Kind::RoundTrips, Some(both), notes);
+            summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
             summary.warnings.extend(not_delivered(&facts));
             summary

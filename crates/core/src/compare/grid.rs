@@ -6,7 +6,7 @@ use crate::distribution::sample::Sample;
 use crate::figures::{Number, selectors};
 use crate::metrics::ipdv;
 use crate::metrics::series::Samples;
-use crate::spec::{Direction, Dscp};
+use crate::spec::{Direction, Dscp, ip_protocol_name};
 use crate::summary::{Distribution, Ipdv, Summary};
 use crate::verdict::{Answer, comparison};
 use serde::Serialize;
@@ -69,11 +69,7 @@ impl Key {
                 Direction::Up => "up".to_owned(),
                 Direction::Down => "down".to_owned(),
             }),
-            Key::Transport => Some(match header.proto {
-                6 => "TCP".to_owned(),
-                17 => "UDP".to_owned(),
-                other => format!("protocol {other}"),
-            }),
+            Key::Transport => Some(ip_protocol_name(header.proto).into_owned()),
             Key::Payload => Some(header.pktlen).filter(|l| *l > 0).map(|l| format!("{l} bytes")),
             Key::Period => Some(header.period).filter(|p| *p > 0).map(crate::units::eng4),
         };

@@ -7,7 +7,7 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::metrics::ipdv;
 use crate::metrics::series::Samples;
-use crate::spec::{Direction, Dscp};
+use crate::spec::{Direction, Dscp, ip_protocol_name};
 use crate::summary::Summary;
 use crate::units::eng4;
 
@@ -238,12 +238,8 @@ pub(super) fn unlike(a: &Side, b: &Side, varied: Option<Precondition>) -> Vec<Un
         add(Precondition::Independence, "the same packets: this is one run compared with itself".to_owned());
     }
     if let Some((x, y)) = differs(&a.proto, &b.proto) {
-        let name = |p: u8| match p {
-            6 => "TCP".to_owned(),
-            17 => "UDP".to_owned(),
-            other => format!("protocol {other}"),
-        };
-        add(Precondition::Transport, format!("different transports: {} and {}", name(*x), name(*y)));
+        let [x, y] = [*x, *y].map(ip_protocol_name);
+        add(Precondition::Transport, format!("different transports: {x} and {y}"));
     }
     if let Some((x, y)) = differs(&a.period, &b.period) {
         add(Precondition::Period, format!("different periods: {} and {}", eng4(*x), eng4(*y)));

@@ -126,6 +126,98 @@ fn a_firewall_that_prohibits_is_named() {
     }
 }
 
+/// Echo requests are no UDP and have no port: not where they are answered, and not where somebody rejects them.
+#[test]
+fn echo_requests_have_no_port_and_are_no_udp() {
+    let Some(lab) = lab("echo_requests_have_no_port_and_are_no_udp") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
+        lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
+    }
+    let outputs = "-o e.log --json e.json --html e.html --csv e.csv --summary-csv s.csv --openmetrics e.om";
+    let files = ["e.log", "e.json", "e.html", "s.csv", "e.om"];
+    // Everything that a test, and the analysis of its log, say.
+    let said = |host: std::net::IpAddr, status: i32| {
+        files.iter().for_each(|file| drop(std::fs::remove_file(folder.path().join(file))));
+        let run = |line: &str, status: i32| {
+            let done =
+                Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
+            assert_eq!(done.code(), status, "{line}: {}\n{}", done.stdout, done.stderr);
+            [done.stdout, done.stderr]
+        };
+        let test = format!("ping {host} --proto icmp -n 120 -p 5ms --timeout 1s");
+        let mut all: Vec<String> = [&format!("{test} {outputs}"), &format!("{test} -v")]
+            .into_iter()
+            .chain([&format!("{test} -q")])
+            .flat_map(|line| run(line, status))
+            .collect();
+        let read = |file: &&str| std::fs::read_to_string(folder.path().join(file)).unwrap_or_default();
+        if folder.path().join("e.log").exists() {
+            all.extend(run("-f e.log -v", 0));
+        }
+        all.extend(files.iter().map(read));
+        for text in &all {
+            for wrong in [
+                "UDP",
+                "udp",
+                " port ",
+                "port 1",
+                "refuses",
+                "nothing listened",
+                ":0:",
+                ":0 ",
+                "\"src_port\": 1",
+                "proto 17",
+            ] {
+                let at = text.find(wrong);
+                assert!(
+                    at.is_none(),
+                    "{host}: '{wrong}' in {}",
+                    &text[at.unwrap().saturating_sub(200)..][..300]
+                );
+            }
+        }
+        all.concat()
+    };
+    for (host, name, number, rejections) in [
+        (lab.server.v4, "icmp", 1, ["icmp type port-unreachable", "icmp type admin-prohibited"]),
+        (lab.server.v6, "icmpv6", 58, ["icmpv6 type port-unreachable", "icmpv6 type admin-prohibited"]),
+    ] {
+        let answered = said(host, 0);
+        let title =
+            if number == 1 { "120 ICMP requests of 64 bytes" } else { "120 ICMPv6 requests of 64 bytes" };
+        for what in [title, &format!("proto=\"{name}\""), &format!("# proto {number}\n")] {
+            assert!(answered.contains(what), "{host}: nowhere '{what}'");
+        }
+        let echo = |rule: &str| format!("{name} type echo-request {rule}");
+        for with in rejections {
+            reject(&lab.server, folder.path(), &echo(""), with);
+            let rejected = said(host, 2);
+            for what in [&format!("{host}: "), "prohibited (ICMP)", "does it let echo requests through?"] {
+                assert!(rejected.contains(what), "{with}: nowhere '{what}' in {rejected}");
+            }
+            lab.server.run("nft delete table inet firewall").unwrap();
+        }
+        // Each fifth is rejected, or lost.
+        reject(&lab.server, folder.path(), &echo("numgen inc mod 5 == 0"), rejections[0]);
+        let some = said(host, 0);
+        assert!(some.contains("a filter or policy prohibits these packets"), "{some}");
+        lab.server.run("nft delete table inet firewall").unwrap();
+        lab.server.run("nft add table inet firewall").unwrap();
+        lab.server.run("nft add chain inet firewall in { type filter hook input priority 0; }").unwrap();
+        lab.server
+            .run(&format!("nft add rule inet firewall in {}", echo("numgen inc mod 5 == 0 drop")))
+            .unwrap();
+        assert!(!said(host, 0).contains("\"requests_prohibited\""), "{host}");
+        lab.server.run("nft flush chain inet firewall in").unwrap();
+        lab.server.run(&format!("nft add rule inet firewall in {}", echo("drop"))).unwrap();
+        let nothing = said(host, 2);
+        assert!(nothing.to_lowercase().contains("none of 120") || nothing.contains("nothing"), "{nothing}");
+        lab.server.run("nft delete table inet firewall").unwrap();
+    }
+}
+
 /// Slow cases, in parallel.
 #[test]
 fn waiting_is_bounded() {

@@ -84,7 +84,7 @@ impl<'a> ProgressFeed<'a> {
 #[non_exhaustive]
 pub enum PingError {
     /// The socket could not be set up.
-    #[error("opening a socket to {to}: {hint}")]
+    #[error("opening a socket to {}: {hint}", host(to))]
     Socket {
         /// The far host.
         to: SocketAddr,
@@ -93,7 +93,8 @@ pub enum PingError {
     },
     /// No request could be sent.
     #[error(
-        "sending to {to}: {source}{}",
+        "sending to {}: {source}{}",
+        host(to),
         if source.kind() == io::ErrorKind::AddrNotAvailable { ": --bind takes an address of this host" } else { "" }
     )]
     Send {
@@ -103,7 +104,7 @@ pub enum PingError {
         source: io::Error,
     },
     /// The conversation failed.
-    #[error("{to}: {why}")]
+    #[error("{}: {why}", host(to))]
     Conversation {
         /// The far host.
         to: SocketAddr,
@@ -117,8 +118,8 @@ pub enum PingError {
     Refused(SocketAddr),
     /// Nothing was answered, and a host on the way says that it may not be.
     #[error(
-        "{0}: a router or firewall on the way says that this traffic is prohibited (ICMP); does it let this protocol \
-         and port through?"
+        "{}: a router or firewall on the way says that this traffic is prohibited (ICMP); does it let {} through?",
+        host(.0), if .0.port() == 0 { "echo requests" } else { "this protocol and port" }
     )]
     Prohibited(SocketAddr),
     /// A connection cannot be made: there is no route, or a host on the way says that there is none or that it may not be.
@@ -129,6 +130,11 @@ pub enum PingError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// A far host and its port; echo requests have none.
+fn host(to: &SocketAddr) -> String {
+    if to.port() == 0 { to.ip().to_string() } else { to.to_string() }
 }
 
 /// The result of a test.
@@ -287,11 +293,11 @@ pub fn run_on<P: Protocol>(
                         break;
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(e) if is_refusal(link.carrier, &e) => {
                     refused += 1;
                     answered_before = Some(pinger.requests().answered());
                 }
-                Err(e) if is_prohibition(&e) => prohibited += 1,
+                Err(e) if is_filtered(link.carrier, &e) => prohibited += 1,
                 Err(_) => break,
             }
         }
@@ -311,13 +317,13 @@ pub fn run_on<P: Protocol>(
             // A pending "refused" is reported by the next send, which then sends nothing: try again.
             let bytes = framing.as_mut().map_or(&out[..], |framing| framing.wrap(&out));
             let mut sent = send(&socket, bytes, link.carrier == Carrier::Udp && refused > 0);
-            if matches!(&sent, Err(e) if e.kind() == io::ErrorKind::ConnectionRefused) {
+            if matches!(&sent, Err(e) if is_refusal(link.carrier, e)) {
                 refused += 1;
                 answered_before = Some(pinger.requests().answered());
                 restart(&mut departures, &mut pinger);
                 sent = send(&socket, bytes, link.carrier == Carrier::Udp);
             }
-            if matches!(&sent, Err(e) if is_prohibition(e)) {
+            if matches!(&sent, Err(e) if is_filtered(link.carrier, e)) {
                 restart(&mut departures, &mut pinger);
                 sent = send(&socket, bytes, false);
                 prohibited += u64::from(sent.is_ok());
@@ -383,6 +389,17 @@ pub fn run_on<P: Protocol>(
     let outcome = pinger.finish_up();
     unsent += outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
     Ok(Measured { outcome, local, stamps, host, ending, unsent, refused, prohibited })
+}
+
+/// Whether the far host says by this error that nothing listens at the port.
+fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
+    carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Whether somebody says by this error that a filter or policy does not let requests through. Echo requests have no port
+/// that could be closed: "port unreachable" is what firewalls reject them with (the usual answer of netfilter's REJECT).
+fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
+    is_prohibition(error) || carrier == Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 /// Sends `bytes`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and

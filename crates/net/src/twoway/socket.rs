@@ -109,7 +109,11 @@ pub fn open(
     if carrier == Carrier::Udp {
         note_fragments(&socket, v6, payload, &mut notes);
     }
-    let local = socket.local_addr()?.as_socket().unwrap_or(to);
+    let mut local = socket.local_addr()?.as_socket().unwrap_or(to);
+    if carrier == Carrier::Icmp {
+        // Echo requests have no port: the system gives their identifier, or the number of the protocol.
+        local.set_port(0);
+    }
     let stamps = stamp(&socket, local.ip(), stamps, &mut notes)?;
     socket.set_nonblocking(true)?;
     Ok(Prepared {

@@ -6,7 +6,7 @@ use crate::figure::{Unit, group_thousands, value_label};
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
-use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::spec::{Direction, Schedule, Transport, ip_protocol_name};
 use jitlat_core::summary::{Coverage, Summary};
 use jitlat_core::units::full;
 use std::fmt::Write;
@@ -157,10 +157,7 @@ fn parameters(s: &Summary) -> Facts {
         Schedule::Random { gaps, batch, seed } => random(gaps, batch, seed),
     };
     add("schedule", schedule);
-    add(
-        "transport",
-        Transport::from_number(h.proto.into()).map_or_else(|| h.proto.to_string(), |t| t.to_string()),
-    );
+    add("transport", ip_protocol_name(h.proto).into_owned());
     add(
         "DSCP",
         jitlat_core::spec::Dscp::new(h.dscp.into()).map_or_else(|| h.dscp.to_string(), |d| d.to_string()),

@@ -5,7 +5,7 @@ use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
 use crate::mean;
 use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit, selectors};
-use jitlat_core::spec::Transport;
+use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
 use std::fmt::Write;
@@ -16,10 +16,12 @@ pub fn what(s: &Summary) -> String {
         let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · from {d}"));
         return format!("{} captured packets{date}", count(s.counts.sent));
     }
-    let transport = Transport::from_number(s.header.proto.into()).map_or("packets", |t| match t {
-        Transport::Udp => "UDP packets",
-        Transport::Tcp => "TCP records",
-    });
+    let name = ip_protocol_name(s.header.proto);
+    let what = match Transport::from_number(s.header.proto.into()) {
+        Some(Transport::Tcp) => "records",
+        Some(Transport::Udp) => "packets",
+        None => "requests",
+    };
     let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · {d}"));
     // Zero stands for a value that an invalid header leaves unknown.
     let size = if s.header.pktlen > 0 { format!(" of {} bytes", s.header.pktlen) } else { String::new() };
@@ -27,7 +29,7 @@ pub fn what(s: &Summary) -> String {
         Some(target) => format!(", one every {}", time(target.period_ns)),
         None => String::new(),
     };
-    format!("{} {transport}{size}{every}{date}", count(s.counts.sent))
+    format!("{} {name} {what}{size}{every}{date}", count(s.counts.sent))
 }
 
 fn time(ns: f64) -> String {

@@ -190,8 +190,12 @@ impl Header {
             "pktlen" => self.payload = Some(parse("a number of bytes", value)?),
             "proto" => {
                 let number = parse("an IP protocol number", value)?;
-                self.transport = Transport::from_number(number)
-                    .ok_or_else(|| format!("protocol {number} is neither 17 (UDP) nor 6 (TCP)"))?;
+                // Echo requests (ICMP, ICMPv6) come and get lost one by one, as datagrams do.
+                self.transport = match number {
+                    1 | 58 => Transport::Udp,
+                    _ => Transport::from_number(number)
+                        .ok_or_else(|| format!("protocol {number} is neither 17 (UDP) nor 6 (TCP)"))?,
+                };
             }
             "period" => self.period = Some(parse("a number of nanoseconds", value)?),
             "src_ip" => self.facts.src = address()?,
@@ -469,7 +473,7 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ("command", vec!["SENDING".to_owned()]),
         ("npkts", vec![session.declared.unwrap_or(spec.packets().into()).to_string()]),
         ("pktlen", vec![session.payload().unwrap_or(0).to_string()]),
-        ("proto", vec![spec.transport().number().to_string()]),
+        ("proto", vec![session.ip_protocol().to_string()]),
         ("period", vec![session.period().unwrap_or_default().0.to_string()]),
         ("src_ip", ip(session.src)),
         ("dst_ip", ip(session.dst)),

@@ -2,6 +2,7 @@
 
 use super::{Shown, write};
 use jitlat_core::session::HostFacts;
+use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -45,7 +46,7 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
         format!(
             "  {} over {} of {} bytes{every}, DSCP {dscp}",
             spec.packets(),
-            spec.transport(),
+            ip_protocol_name(stream.session.ip_protocol()),
             spec.payload()
         ),
         Style::new(),
