@@ -3,7 +3,7 @@
 use super::delays::{Delays, Noise};
 use super::episodes::{Episode, Episodes, Hold};
 use super::known::Known;
-use super::law::LossLaw;
+use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, Step};
 use super::losses::{Departures, Losses, Scattered};
 use super::material::Material;
@@ -95,7 +95,11 @@ impl<'a> Case<'a> {
         let mut runs: Vec<Run> = lost.collect();
         without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
-        let losses = Losses::new(runs, known.end, |r| departures.length(r));
+        let mut losses = Losses::new(runs, known.end, |r| departures.length(r));
+        if losses.outages().count() >= MANY_OUTAGES {
+            // A rate limit whose bucket is filled in steps drops whole runs of packets.
+            losses.are_of_a_limit(|all| lets_even_rate_through(&delays, &departures, all));
+        }
         let duration = departures
             .of(known.end.saturating_sub(1))
             .max(delays.len().checked_sub(1).map_or(0, |k| delays.time(k)));
@@ -251,6 +255,9 @@ pub(super) fn smallest_one_way(
         None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
     }
 }
+
+/// So many outages may be what a rate limit drops.
+const MANY_OUTAGES: usize = 9;
 
 /// Shorter holds are what radio links and schedulers do all day, in ns.
 const LONG_HOLD: i64 = 60_000_000;

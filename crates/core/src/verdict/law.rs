@@ -88,6 +88,9 @@ fn manner(
     if let Some(size) = by_size(material, known, part) {
         return (Manner::BySize(size), 0.95);
     }
+    if lets_even_rate_through(delays, &Departures::new(delays, material.session), part) {
+        return (Manner::Policed, 0.9);
+    }
     let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
@@ -106,6 +109,63 @@ fn manner(
         Some(z) => (Manner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
         None => (Manner::Random, 0.6),
     }
+}
+
+/// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.
+const PARTS: usize = 24;
+const EACH: u64 = 3;
+/// Of parts that get by chance what they get, one test in ten thousand varies so little (chi-squared, 23 degrees of freedom).
+const EVENLY: f64 = 0.25;
+
+/// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
+/// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
+/// steps.
+pub fn lets_even_rate_through(
+    delays: &Delays<'_>,
+    departures: &Departures<'_, '_>,
+    part: &Scattered,
+) -> bool {
+    let (lost, runs) = (part.lost(), part.runs.len());
+    let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
+    if lost < EACH * PARTS as u64 || runs < PARTS {
+        return false;
+    }
+    let (from, to) = (departures.of(first.start), departures.of(last.start + last.len));
+    let each = to.saturating_sub(from) / PARTS as i64;
+    if each <= 0 {
+        return false;
+    }
+    let in_part =
+        |t: i64| usize::try_from(t.saturating_sub(from).div_euclid(each)).ok().filter(|k| *k < PARTS);
+    let (mut passed, mut sent) = ([0.0; PARTS], [0.0; PARTS]);
+    let series = delays.series();
+    for k in series.place_of(first.start)..series.place_of(last.start + last.len) {
+        if let Some(k) = in_part(delays.time(k)) {
+            passed[k] += 1.0;
+            sent[k] += 1.0;
+        }
+    }
+    for (_, run) in &part.runs {
+        for seq in run.start..run.start + run.len {
+            if let Some(k) = in_part(departures.of(seq)) {
+                sent[k] += 1.0;
+            }
+        }
+    }
+    let mean = |of: &[f64; PARTS]| of.iter().sum::<f64>() / PARTS as f64;
+    let variance = |of: &[f64; PARTS]| {
+        let mean = mean(of);
+        of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64
+    };
+    let share = mean(&passed) / mean(&sent);
+    // How much bursts of the length they have make of that, in a chain of two states (Gilbert).
+    let leaves = runs as f64 / lost as f64;
+    let enters = leaves * (1.0 - share) / share.max(1e-9);
+    let stays = (1.0 - leaves - enters).clamp(0.0, 0.99);
+    let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
+    let expected = share * share * variance(&sent) + by_chance;
+    // A packet more or less is where a part ends.
+    variance(&passed) < EVENLY * expected && expected > 2.0
 }
 
 fn run_lengths_agree(part: &Scattered) -> bool {

@@ -56,6 +56,14 @@ impl Losses {
         Losses { sent, runs, outage }
     }
 
+    /// Takes every run for scattered losses if `is_limit` says so of all of them.
+    pub fn are_of_a_limit(&mut self, is_limit: impl FnOnce(&Scattered) -> bool) {
+        let runs = self.runs.iter().map(|run| (*run, *run)).collect();
+        if is_limit(&Scattered { sent: self.sent, runs }) {
+            self.outage.fill(false);
+        }
+    }
+
     /// The outages.
     pub fn outages(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)

@@ -23,6 +23,9 @@ const LONGEST_DETOUR: i64 = 700_000_000;
 /// A ramp of so many packets is a queue that fills or drains.
 const RAMP: usize = 3;
 
+/// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
+const SHORTEST: i64 = 100_000_000;
+
 /// Why each of `found` changed the smallest delay.
 pub fn explain(
     delays: &Delays<'_>,
@@ -44,6 +47,14 @@ pub fn explain(
         let (step, _, _) = explained[k];
         let end = explained.get(k + 1).map_or(delays.len(), |(next, _, _)| next.place);
         let begin = k.checked_sub(1).map_or(0, |i| explained[i].0.place);
+        let is_brief = |from: usize, to: usize| {
+            (from > 0 || to < delays.len())
+                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < SHORTEST
+        };
+        if explained[k].1 == Reason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
+            // Many packets may be sent at once, after a stall: they all met the same moment.
+            (explained[k].1, explained[k].2) = (Reason::Queue, false);
+        }
         if !stays(delays, &step, begin, end) {
             (explained[k].1, explained[k].2) = (Reason::Queue, false);
         }

@@ -109,7 +109,9 @@ pub fn clock_step(draw: &mut Draw) -> Variant {
         }
     }
     let mut truth = Truth::of("clock-step", &["good"]).magnitude(size, 1.3);
-    truth.times = vec![(at, at, tolerance(&c, 0.0))];
+    // What was under way when a clock was set that stamps its arrival was sent earlier by its delay, there and back.
+    let under_way = if c.trial.answering.is_some() { 2.0 * c.delay } else { c.delay } / 1e9;
+    truth.times = vec![(at, at, tolerance(&c, 0.0) + under_way)];
     variant(c, truth)
 }
 

@@ -472,11 +472,24 @@ pub fn tcp(draw: &mut Draw) -> Variant {
             let length = draw.between(1.0, 4.0);
             let from = draw.between(0.1, 0.6) * duration;
             c.path().outages.push(Outage { from: seconds(from), length: seconds(length) });
-            let mut truth = Truth::of("outage", &["poor", "bad", "fair"]);
-            truth = truth.between(from, from + length, 0.5 * length + tolerance(&c, 0.0));
+            let truth = Truth::of("outage", &["poor", "bad", "fair"]);
+            let silent = until_repeated(length, &c);
+            let truth = truth.between(from, from + silent, tolerance(&c, silent));
             variant(c, truth)
         }
     }
+}
+
+/// How long nothing arrives when a path is gone for `length` seconds. What a log of TCP can show is not when the path came
+/// back but when the sender's timer, which doubles with each attempt from 0.2 s on, found that it had.
+fn until_repeated(length: f64, c: &Context) -> f64 {
+    let there = c.delay / 1e9;
+    let (mut at, mut wait) = ((3.0 * c.period).min(0.2) + 2.0 * there, 0.4);
+    while at < length {
+        at += wait;
+        wait *= 2.0;
+    }
+    at + there
 }
 
 /// Two faults, one of which is worse.

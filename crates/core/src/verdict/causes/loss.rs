@@ -24,8 +24,9 @@ pub const BURSTY: Rule = Rule {
 
 pub const POLICING: Rule = Rule {
     id: CauseId::Policing,
-    threshold: "as random loss, but at even distances (their variation below half of chance's, or the runs test at 1 %), or \
-                where packets were sent closest together; delay does not rise with it",
+    threshold: "as random loss, but as many packets come through in equal times whatever is sent (a quarter of the variance \
+                that chance, or bursts as long, would leave), or losses at even distances (their variation below half of \
+                chance's, or the runs test at 1 %), or where packets were sent closest together; delay does not rise with it",
     source: "RFC 2697 (token bucket), Wald and Wolfowitz",
     find: |case| find(case, CauseId::Policing),
 };

@@ -107,10 +107,13 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
             moment(case.place_seconds(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
-        Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
             .places(case, h.from, h.to)
             .ns(h.length)
-            .because(why)
+            .because(why);
+        // Of those that were held many were sent after the first of them came.
+        found.cause.to_s = found.cause.to_s.min(found.cause.from_s + length);
+        found
     });
     merge_if_many(found.collect())
 }
@@ -187,6 +190,9 @@ mod tests {
             "nothing arrived for 1.0 s from 3.0 s on, then 100 packets at once: TCP held them back"
         );
         assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
+        // Packets that were sent after the first of them came may be held, too: it was over then.
+        let long = &of(&[(300, 500, SECOND)])[0].cause;
+        assert_eq!((long.from_s, long.to_s, long.packets), (3.0, 4.0, [300, 499]));
         let long = lasting(1e5, &[(300, 400, SECOND), (600, 700, 2 * SECOND)]);
         assert_eq!(long[0].cause.severity, Severity::Good, "3 s of a day");
     }

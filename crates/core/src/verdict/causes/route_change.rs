@@ -8,7 +8,7 @@ use crate::verdict::steps::Reason;
 
 pub const RULE: Rule = Rule {
     id: CauseId::RouteChange,
-    threshold: "the smallest delay goes from one level that stays to another, by 0.1 ms and more than nine of ten neighbours \
+    threshold: "the smallest delay goes from one level that stays for 100 ms to another, by 0.1 ms and more than nine of ten neighbours \
                 differ by, within three packets; no clock accounts for it and no ramp, loss or livelier jitter for a queue",
     source: "RFC 5481 §6.2, RFC 2330 §15 (clocks)",
     find,

@@ -305,3 +305,45 @@ fn a_size_of_which_nothing_comes_is_the_one_declared() {
     // Of two sizes of which the third of each turn never comes.
     assert_eq!(lost_size(&[100, 200, 1000], &[0, 0, 400], &[true, true, false]), Some(1000));
 }
+
+/// What a test of so many packets shows of which those are lost and the k-th is sent at `sent(k)`.
+fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (usize, Option<Manner>) {
+    let packet = |seq: u32| Packet { seq, sent: sent(seq), delay: 0 };
+    let packets: Vec<Packet> = (0..n).filter(|k| !is_lost(*k)).map(packet).collect();
+    let test = Test::new(n, PERIOD, &packets);
+    let material = test.material();
+    let case = crate::verdict::case::Case::new(&material);
+    (case.losses.outages().count(), case.law.map(|law| law.manner))
+}
+
+#[test]
+fn a_bucket_that_is_filled_in_steps_is_a_rate_limit_and_no_row_of_outages() {
+    let every = |k: u32| i64::from(k) * PERIOD;
+    // Each second 60 packets pass and 40 do not: 0.4 s without a packet.
+    assert_eq!(shown(5000, every, |k| k % 100 >= 60), (0, Some(Manner::Policed)));
+    // As many come at any time: then they are outages.
+    let seconds = by_chance(25, 0, 100);
+    let (outages, law) = shown(10_000, every, |k| seconds.contains(&u64::from(k / 100)) && k % 100 >= 60);
+    assert!(outages >= MANY && law != Some(Manner::Policed), "{outages} {law:?}");
+}
+
+/// From so many outages on a rate limit is thought of.
+const MANY: usize = 9;
+
+#[test]
+fn a_rate_limit_lets_as_much_through_whatever_is_sent() {
+    // In turn 40 and 160 packets a second, of which 30 come through: the first ones, or any of them.
+    let sent = |k: u32| {
+        let (turn, k) = (i64::from(k / 200), i64::from(k % 200));
+        let within = if k < 40 { k * 25 * MS } else { 1000 * MS + (k - 40) * 1000 * MS / 160 };
+        turn * 2000 * MS + within
+    };
+    let limited = |k: u32| if k % 200 < 40 { k % 200 >= 30 } else { k % 200 >= 70 };
+    assert_eq!(shown(6000, sent, limited), (0, Some(Manner::Policed)));
+    let lost: std::collections::BTreeSet<u64> = by_chance(1500, 0, 6000).into_iter().collect();
+    let (_, law) = shown(6000, sent, |k| lost.contains(&u64::from(k)));
+    assert_ne!(law, None);
+    // A share of what is sent is no limit.
+    let (_, law) = shown(6000, |k| i64::from(k) * PERIOD, |k| k.wrapping_mul(2_654_435_761) >> 30 == 0);
+    assert!(matches!(law, Some(Manner::Random | Manner::Policed)), "{law:?}");
+}

@@ -332,3 +332,29 @@ fn a_drift_may_be_two_clocks_where_the_probes_moved_about_as_much() {
     let unknown = test(|_| 0);
     assert!(may_be_skew(1e-4, &unknown.delays(), &unknown.material()));
 }
+
+#[test]
+fn a_route_lasts_however_many_packets_are_sent_at_once() {
+    // A hundred packets are sent within `time`, after a stall; all of them take 1 ms more.
+    let reasons = |time: i64| {
+        let packet = |k: u32| {
+            let sent = match i64::from(k) {
+                k @ 300..400 => 4000 * MS - time + (k - 300) * time / 99,
+                k => k * 10 * MS,
+            };
+            crate::metrics::classify::Packet {
+                seq: k,
+                sent,
+                delay: if (300..400).contains(&k) { 51 * MS } else { 50 * MS },
+            }
+        };
+        let test = Test::new(1000, 10 * MS, &(0..1000).map(packet).collect::<Vec<_>>());
+        let steps = [step(300, MS), step(400, -MS)];
+        explain(&test.delays(), &steps, &test.material(), NO_NOISE)
+            .into_iter()
+            .map(|(_, r)| r)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(first(0..=990 * MS, |time| reasons(time) == [Reason::Route; 2]), SHORTEST);
+    assert_eq!(reasons(0), [Reason::Queue; 2]);
+}
