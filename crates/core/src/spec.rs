@@ -96,7 +96,7 @@ pub enum Schedule {
     Periodic,
     /// Exponentially distributed gaps of mean P (RFC 2330 §11.1.1), reproducible from the seed.
     Poisson {
-        /// Seed of the generator of the gaps.
+        /// Seed of the generator of the gaps; [`UNKNOWN_SEED`] if they were drawn otherwise.
         seed: u64,
     },
     /// `size` packets back to back, then silence until the next multiple of `size`·P.
@@ -271,6 +271,9 @@ impl TryFrom<Unchecked> for TestSpec {
     }
 }
 
+/// In place of the seed of a Poisson schedule whose times the sender drew by a rule of its own, as in OWAMP: when each
+/// packet was due is not known.
+pub const UNKNOWN_SEED: u64 = u64::MAX;
 /// The default port of test streams.
 pub const TEST_PORT: u16 = 2667;
 /// The default port of control connections.
@@ -337,6 +340,11 @@ impl TestSpec {
         let (payload, period) = (self.payload.into(), self.period);
         let checked = TestSpec::new(self.direction, self.transport, packets, payload, period, self.schedule)?;
         Ok(TestSpec { packets: checked.packets, ..self.clone() })
+    }
+
+    /// The same test with packets spaced by `schedule`, which must be possible.
+    pub fn with_schedule(&self, schedule: Schedule) -> TestSpec {
+        TestSpec { schedule, ..self.clone() }
     }
 
     /// Which host sends.

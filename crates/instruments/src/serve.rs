@@ -1,6 +1,10 @@
 //! [`Serve`]: answers tests from other hosts.
 
+use crate::arguments::Arguments;
 use crate::error::Error;
+use crate::one_way::ONE_WAY_PROTOCOLS;
+use crate::ping::PROTOCOLS;
+use crate::ping::protocol::{ProtocolServer, ReflectorList};
 use crate::stop::Stop;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
@@ -15,13 +19,43 @@ use std::time::Duration;
 pub use jitlat_net::reflect::{OneWayPacket, Reflector, ReflectorError};
 pub use jitlat_proto::policy::{self, Policy};
 
+/// A protocol that a host can answer, in addition to jitlat's own one-way tests.
+#[derive(Clone, Copy)]
+pub struct AnsweredProtocol {
+    /// Its name in small letters, which is that of its service: `stamp`.
+    pub name: &'static str,
+    /// As people write it: `STAMP`.
+    pub title: &'static str,
+    /// What answers it.
+    pub server: &'static ProtocolServer,
+}
+
+/// Every one of them: the entries of [`PROTOCOLS`] and [`ONE_WAY_PROTOCOLS`] that have a server.
+pub fn answered() -> impl Iterator<Item = AnsweredProtocol> {
+    let two_way = PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
+    let one_way = ONE_WAY_PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
+    two_way
+        .chain(one_way)
+        .filter_map(|(name, title, server)| server.map(|server| AnsweredProtocol { name, title, server }))
+}
+
+impl AnsweredProtocol {
+    /// Makes its reflectors from `arguments`.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] if an argument is unknown or has an invalid value.
+    pub fn reflectors(&self, arguments: &Arguments) -> Result<ReflectorList, Error> {
+        (self.server.reflectors)(&arguments.complete(self.server.arguments)?)
+    }
+}
+
 /// The services of a host.
 pub struct Serve {
     /// The addresses to listen on.
     pub ips: Vec<IpAddr>,
     /// The service for one-way tests; `None`: not offered.
     pub one_way: Option<OneWayService>,
-    /// Reflectors of two-way tests, by protocol: see [`Protocol::reflectors`](crate::ping::Protocol::reflectors).
+    /// Reflectors, by protocol: see [`answered`].
     pub reflectors: Vec<Box<dyn Reflector>>,
     /// Who may use which service, and how much of it. If any service has a key, those without are served only if they
     /// are [open](policy::Rules::open).
@@ -161,8 +195,8 @@ impl Serving {
         self.server.as_ref().map(Server::addresses).unwrap_or_default()
     }
 
-    /// The two-way protocols that are answered, with their addresses.
-    pub fn two_way(&self) -> &[(&'static str, SocketAddr)] {
+    /// The protocols that reflectors answer, with their addresses.
+    pub fn reflected(&self) -> &[(&'static str, SocketAddr)] {
         self.reflectors.listening()
     }
 

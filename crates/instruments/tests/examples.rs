@@ -41,7 +41,7 @@ fn tests_against_a_host_of_our_own() {
         digests: None,
     };
     let (serving, stop) = (serve.start().unwrap(), Stop::new());
-    let (control, stamp) = (serving.one_way()[0].port(), serving.two_way()[0].1.port());
+    let (control, stamp) = (serving.one_way()[0].port(), serving.reflected()[0].1.port());
     std::thread::scope(|threads| {
         threads.spawn(|| serving.run(&stop));
         let up = one_way::measure(&host, control).map_err(|e| e.to_string());

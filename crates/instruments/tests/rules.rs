@@ -2,15 +2,16 @@
 //! A service that is added to `SERVICES` needs its way to be used here, and its line in the rules that hold for it.
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
-use jitlat_instruments::ping::{PROTOCOLS, Protocol};
-use jitlat_instruments::serve::{DigestService, OneWayService, Policy, Serve};
+use jitlat_instruments::one_way::OneWayProtocol;
+use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::serve::{DigestService, OneWayService, Policy, Serve, answered};
 use jitlat_instruments::{Arguments, Instrument, OneWay, Ping, Stop, Unobserved};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
 use jitlat_proto::digest::{DigestError, Listen, Refusal};
 use jitlat_proto::jitlat::{Key, Keys};
 use jitlat_proto::policy::{
-    DIGESTS, IRTT, LAMP, ONE_WAY, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
+    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -26,13 +27,13 @@ struct Rule {
 
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
-const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, LAMP, IRTT, TCP];
-const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, TCP, DIGESTS];
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS];
 /// STAMP has sessions, too, and answers those without a place all the same, but without a count.
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, LAMP, IRTT, DIGESTS];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, IRTT, TCP, DIGESTS];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS];
 /// Of a whole client, or in all: the one-way test that leads to the test port is refused before it.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, LAMP, IRTT, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -109,16 +110,16 @@ fn rules() -> Vec<Rule> {
         },
         Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
     ];
-    let two_way: &[Service] = &[STAMP, TWAMP, LAMP, IRTT, TCP];
+    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
     let connections = WITH_CONNECTIONS;
     let all = [
-        quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: two_way),
-        quotas!("bytes", bytes = 1, of_a_service: WITH_RATES, of_all: two_way),
+        quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: metered),
+        quotas!("bytes", bytes = 1, of_a_service: WITH_RATES, of_all: metered),
         quotas!("connections", connections = 0, of_a_service: connections, of_all: connections),
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, IRTT, TCP, DIGESTS]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
@@ -140,7 +141,7 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
     };
     let one_way = |keys| OneWayService { control_port: 0, keys, ..OneWayService::default() };
     let is_one_way = [ONE_WAY, TEST_PORT].contains(&service);
-    let reflectors = Protocol::named(service).map(|protocol| {
+    let reflectors = answered().find(|protocol| protocol.name == service).map(|protocol| {
         protocol.reflectors(&Arguments::new().with(&format!("{service}-port"), "0")).unwrap()
     });
     Serve {
@@ -167,7 +168,7 @@ fn served(service: Service, serve: &Serve) -> bool {
     let Ok(serving) = serve.start() else { return false };
     assert!(serving.failures().is_empty(), "{:?}", serving.failures());
     let host = serve.ips[0].to_string();
-    let (control, two_way) = (serving.one_way().to_vec(), serving.two_way().to_vec());
+    let (control, reflected) = (serving.one_way().to_vec(), serving.reflected().to_vec());
     let digests = serving.digests().to_vec();
     let stop = Stop::new();
     std::thread::scope(|threads| {
@@ -187,10 +188,11 @@ fn served(service: Service, serve: &Serve) -> bool {
                     })
                 )
             }),
+            OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
             _ => {
                 let protocol = Protocol::named(service);
                 let protocol = protocol.unwrap_or_else(|| panic!("{service} has no client in this test"));
-                two_way.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
+                reflected.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
             }
         };
         stop.request();
@@ -205,6 +207,20 @@ fn one_way(host: &str, control_port: u16, tcp: bool) -> bool {
     let test = OneWay { control_port, ..OneWay::new(host, vec![stream]) };
     let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved);
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
+}
+
+fn owamp(host: &str, port: u16) -> bool {
+    let port = Arguments::new().with("owamp-port", port.to_string()).with("owamp-timeout", "300ms");
+    let protocol = OneWayProtocol::named("owamp").unwrap();
+    let stream = |direction| {
+        TestSpec::new(direction, Transport::Udp, PACKETS, 80, Span::millis(1), Schedule::Periodic).unwrap()
+    };
+    let mut streams = vec![stream(Direction::Up), stream(Direction::Down)];
+    streams.iter_mut().for_each(|s| (s.src_port, s.dst_port) = (0, 0));
+    let client = protocol.client(&port).unwrap().into();
+    let test = OneWay { client, ..OneWay::new(host, streams) };
+    let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved);
+    streams.is_ok_and(|streams| streams.iter().all(|s| s.summary.counts.received >= PACKETS / 2))
 }
 
 fn ping(host: &str, protocol: &'static Protocol, port: u16) -> bool {
@@ -277,7 +293,7 @@ fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
 
 #[test]
 fn every_protocol_that_is_answered_is_a_service() {
-    for protocol in PROTOCOLS.iter().filter(|p| p.server.is_some()) {
+    for protocol in answered() {
         assert!(SERVICES.contains(&protocol.name), "{} is not in SERVICES", protocol.name);
     }
 }

@@ -6,9 +6,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use jitlat_core::passive::Prefix;
 use jitlat_instruments::arguments::NamedFile;
-use jitlat_instruments::ping::PROTOCOLS;
 use jitlat_instruments::ping::protocols::{irtt, stamp};
 use jitlat_instruments::serve::Policy;
+use jitlat_instruments::serve::answered;
 use jitlat_proto::jitlat::{Keys, Limits};
 use jitlat_proto::policy::file::{self, PolicyFile};
 use jitlat_proto::policy::{DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
@@ -104,7 +104,7 @@ impl AccessArgs {
                 }
                 _ => bail!(
                     "services.{name}.keys: {ONE_WAY}, {IRTT} and {DIGESTS} have keys by peer, and {STAMP} by network; the \
-                     users of twamp are in its key file"
+                     users of twamp and owamp are in their key files"
                 ),
             }
             match (&rules.key_file, name) {
@@ -170,7 +170,7 @@ pub fn usual() -> Policy {
 
 /// Every service, with protocols that have no rules of their own yet.
 pub fn services() -> Vec<Service> {
-    let answered = PROTOCOLS.iter().filter(|p| p.server.is_some()).map(|p| p.name);
+    let answered = answered().map(|p| p.name);
     SERVICES.iter().copied().chain(answered.filter(|name| !SERVICES.contains(name))).collect()
 }
 

@@ -14,9 +14,8 @@ use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::arguments::NamedFile;
-use jitlat_instruments::ping::{PROTOCOLS, Protocol};
 use jitlat_instruments::serve::{
-    DigestService, OneWayPacket, OneWayService, Policy, Reflector, Serve, every_address,
+    DigestService, OneWayPacket, OneWayService, Policy, Reflector, Serve, answered, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
@@ -117,15 +116,11 @@ pub struct ReflectArgs {
     pub max_reflect_bandwidth: Option<u64>,
 }
 
-/// `--only`, and the options of every protocol that can be answered, made from [`PROTOCOLS`].
+/// `--only`, and the options of every protocol that can be answered, made from [`answered`].
 #[derive(Clone, Debug)]
 pub struct AnsweredArgs {
     only: Vec<String>,
     given: GivenArgs,
-}
-
-fn answered() -> impl Iterator<Item = &'static Protocol> {
-    PROTOCOLS.iter().copied().filter(|p| p.server.is_some())
 }
 
 impl AnsweredArgs {
@@ -148,7 +143,7 @@ impl AnsweredArgs {
         let mut given = self.given.read()?;
         for (name, file) in key_files {
             let service = name.trim_end_matches("-key-file");
-            let arguments = answered().filter_map(|p| p.server.as_ref()).flat_map(|s| s.arguments);
+            let arguments = answered().flat_map(|p| p.server.arguments);
             ensure!(
                 arguments.map(|a| a.name).any(|a| a == name),
                 "services.{service}.key-file: {service} has no key"
@@ -159,8 +154,7 @@ impl AnsweredArgs {
         }
         let mut reflectors = Vec::new();
         for protocol in answered().filter(|p| self.wants(p.name)) {
-            let arguments = protocol.server.as_ref().map_or(&[][..], |s| s.arguments);
-            reflectors.extend(protocol.reflectors(&given.of(arguments))?);
+            reflectors.extend(protocol.reflectors(&given.of(protocol.server.arguments))?);
         }
         Ok(reflectors)
     }
@@ -178,7 +172,7 @@ impl Args for AnsweredArgs {
             .num_args(1..)
             .value_parser(PossibleValuesParser::new(names))
             .help(help);
-        let entries = answered().filter_map(|p| Some((p.title, p.server.as_ref()?.arguments)));
+        let entries = answered().map(|p| (p.title, p.server.arguments));
         add_options(command.arg(only), entries)
     }
 
@@ -189,7 +183,7 @@ impl Args for AnsweredArgs {
 
 impl FromArgMatches for AnsweredArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<AnsweredArgs, clap::Error> {
-        let arguments = answered().filter_map(|p| p.server.as_ref()).flat_map(|s| s.arguments);
+        let arguments = answered().flat_map(|p| p.server.arguments);
         Ok(AnsweredArgs {
             only: matches.get_many("only").into_iter().flatten().cloned().collect(),
             given: GivenArgs::new(arguments, matches),
@@ -349,7 +343,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     for address in serving.one_way() {
         lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
     }
-    for (name, address) in serving.two_way() {
+    for (name, address) in serving.reflected() {
         lines += &format!("jitlat serve: answering {name} on {address}\n");
     }
     if !serving.withheld().is_empty() {

@@ -26,7 +26,7 @@ use tracing::{error, warn};
 
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The host that runs `jitlat serve`: a name or an address
+    /// The host that runs `jitlat serve`, or a server of --proto: a name or an address
     #[arg(required_unless_present = "file")]
     pub host: Option<String>,
     /// Analyse a saved log instead of measuring; - is standard input
@@ -62,6 +62,9 @@ pub fn run(args: &TestArgs) -> Result<Status> {
     }
     let stop = interrupt::stop()?;
     if !args.collect.is_empty() {
+        if let Some(name) = args.one_way.protocol.foreign() {
+            bail!("--collect asks a server of jitlat's own protocol: leave --proto {name} out");
+        }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
     measure(test, &args.one_way, &stop, Origin::Test(host), args.live)

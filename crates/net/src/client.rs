@@ -118,6 +118,14 @@ pub enum ClientError {
     /// This host has no threads or descriptors left.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
+    /// A conversation with an OWAMP server failed.
+    #[error("OWAMP server {address}: {failure}")]
+    Owamp {
+        /// The server.
+        address: SocketAddr,
+        /// The reason, and what to try.
+        failure: jitlat_proto::amp::Failure,
+    },
     /// The control conversation failed.
     #[error("testing against {address}: {failure}")]
     Failed {
@@ -159,7 +167,7 @@ pub fn run(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request, stop, observer)?;
+    let (stream, remote) = connect(&request.server(), stop, observer)?;
     let mut test = Test::new(request, stream, remote, None)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
@@ -186,40 +194,60 @@ pub fn collect(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
-    let (stream, remote) = connect(request, stop, observer)?;
+    let (stream, remote) = connect(&request.server(), stop, observer)?;
     let mut test = Test::new(request, stream, remote, Some(earlier))?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
 }
 
-fn connect(
-    request: &TestRequest,
+/// Where a server is to be found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerAddress<'a> {
+    /// Its name or address.
+    pub host: &'a str,
+    /// TCP port of its control connections.
+    pub port: u16,
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// Local address of the connection; `None`: the system chooses.
+    pub bind: Option<IpAddr>,
+}
+
+impl TestRequest {
+    fn server(&self) -> ServerAddress<'_> {
+        ServerAddress { host: &self.host, port: self.control_port, family: self.family, bind: self.bind }
+    }
+}
+
+/// Connects to the first address of the server that accepts.
+pub(crate) fn connect(
+    server: &ServerAddress<'_>,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<(TcpStream, SocketAddr), ClientError> {
-    let host = &request.host;
-    let found = (host.as_str(), request.control_port).to_socket_addrs();
-    let found = found.map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
-    let bound = request.bind.map(|ip| if ip.is_ipv4() { Family::V4 } else { Family::V6 });
-    let family = request.family.or(bound);
+    let host = server.host;
+    let found = (host, server.port).to_socket_addrs();
+    let found = found.map_err(|source| ClientError::Resolve { host: host.to_owned(), source })?;
+    let bound = server.bind.map(|ip| if ip.is_ipv4() { Family::V4 } else { Family::V6 });
+    let family = server.family.or(bound);
     let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
     let mut failure = None;
     for address in addresses {
         observer.event(&Event::Connecting(address));
-        match connect_to(address, request.bind, stop, observer) {
+        match connect_to(address, server.bind, stop, observer) {
             Ok(stream) => {
                 observer.event(&Event::Connected(address));
                 return Ok((stream, address));
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {
-                return Err(ClientError::Interrupted { host: host.clone(), address });
+                return Err(ClientError::Interrupted { host: host.to_owned(), address });
             }
-            Err(source) => failure = Some(ClientError::Connect { host: host.clone(), address, source }),
+            Err(source) => failure = Some(ClientError::Connect { host: host.to_owned(), address, source }),
         }
     }
     Err(failure
-        .unwrap_or(ClientError::NoAddress { host: host.clone(), family: family.unwrap_or(Family::V4) }))
+        .unwrap_or(ClientError::NoAddress { host: host.to_owned(), family: family.unwrap_or(Family::V4) }))
 }
 
 fn connect_to(

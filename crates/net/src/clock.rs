@@ -5,6 +5,7 @@
 
 use crate::sys;
 use jitlat_core::clock::SyncState;
+use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
@@ -106,6 +107,31 @@ pub fn host_facts() -> HostFacts {
         clock_source: source(),
         sync_before: sync_state(),
         ..HostFacts::default()
+    }
+}
+
+/// This host's clock error in STAMP, TWAMP and OWAMP packets, updated every few seconds.
+pub(crate) struct ClockError {
+    estimate: ErrorEstimate,
+    looked: SteadyTime,
+}
+
+impl ClockError {
+    /// How long a reading is used.
+    const LIFETIME: Span = Span::seconds(5);
+
+    /// Reads it now.
+    pub fn read() -> ClockError {
+        let estimate = ErrorEstimate::of_clock(sync_state(), Format::Ntp);
+        ClockError { estimate, looked: steady() }
+    }
+
+    /// The error at `now`, from a reading at most five seconds old.
+    pub fn at(&mut self, now: SteadyTime) -> ErrorEstimate {
+        if now - self.looked >= ClockError::LIFETIME {
+            *self = ClockError::read();
+        }
+        self.estimate
     }
 }
 

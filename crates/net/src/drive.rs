@@ -6,7 +6,7 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachine};
-use jitlat_proto::twamp;
+use jitlat_proto::{owamp, twamp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -54,6 +54,16 @@ impl Conversing for twamp::Client {
 
     fn closed(_: Option<&str>) -> twamp::client::Input<'_> {
         twamp::client::Input::Closed
+    }
+}
+
+impl Conversing for owamp::Client {
+    fn received(bytes: &[u8]) -> owamp::client::Input<'_> {
+        owamp::client::Input::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> owamp::client::Input<'_> {
+        owamp::client::Input::Closed
     }
 }
 

@@ -65,6 +65,7 @@ mod engine;
 mod frame;
 mod interface_counters;
 pub mod lamp_frame;
+pub mod owamp;
 pub mod pace;
 pub mod path;
 pub mod privilege;

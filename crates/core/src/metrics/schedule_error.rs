@@ -44,7 +44,7 @@ use crate::distribution::LogHistogram;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::schedule::Deadlines;
-use crate::spec::{Schedule, TestSpec};
+use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
 use std::collections::HashMap;
 
 /// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
@@ -57,13 +57,14 @@ enum Due {
 }
 
 impl Due {
-    /// `None` if drawing the schedule as far as `last` would cost far more than the `received` packets
+    /// `None` if the schedule is not known, or if drawing it as far as `last` would cost far more than the `received` packets
     /// are worth.
     fn new(spec: &TestSpec, last: u32, received: usize) -> Option<Due> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => Due::Every(period),
             Schedule::Burst { size } => Due::Bursts(period, size.max(1).into()),
+            Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }

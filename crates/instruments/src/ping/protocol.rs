@@ -38,7 +38,7 @@ impl Protocol {
 /// The reflectors of a protocol: one, or one for each way its packets come in.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
-/// The server of a two-way protocol.
+/// The server of a protocol.
 pub struct ProtocolServer {
     /// Arguments of the server.
     pub arguments: &'static [Argument],

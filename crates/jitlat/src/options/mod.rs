@@ -6,6 +6,7 @@ pub mod late;
 pub mod live;
 pub mod load;
 pub mod one_way;
+pub mod one_way_protocol;
 pub mod ping;
 pub mod priority;
 pub mod profile;

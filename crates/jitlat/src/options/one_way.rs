@@ -1,6 +1,7 @@
 //! Options of a one-way test: stream, hosts, log.
 
 use super::load::LoadArgs;
+use super::one_way_protocol::OneWayProtocolArgs;
 use super::priority::PriorityArgs;
 use super::report::ReportArgs;
 use super::{family, key};
@@ -31,6 +32,8 @@ pub struct OneWayArgs {
     #[command(flatten)]
     pub stream: StreamArgs,
     #[command(flatten)]
+    pub protocol: OneWayProtocolArgs,
+    #[command(flatten)]
     pub host_args: HostArgs,
     #[command(flatten)]
     pub load: LoadArgs,
@@ -60,7 +63,13 @@ impl OneWayArgs {
         if priority.is_some() && self.stream.reverse {
             bail!("--priority and --ac are of what this host sends: with -R give them to `jitlat serve`");
         }
+        if let Some(name) = self.protocol.foreign()
+            && self.capture.is_some()
+        {
+            bail!("--capture explains what TCP does: leave it out with --proto {name}");
+        }
         Ok(OneWay {
+            client: self.protocol.client()?.into(),
             control_port: link.control_port,
             family: family(link.ipv4, link.ipv6),
             bind: link.bind,

@@ -90,6 +90,11 @@ impl GivenArgs {
         GivenArgs(given)
     }
 
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|(name, _)| *name)
+    }
+
     /// The files among them, by the name of the argument.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.0.iter().filter_map(|(name, value)| match value {

@@ -15,6 +15,7 @@ mod groups;
 mod honest;
 mod irtt;
 mod lamp;
+mod owamp;
 mod stamp;
 mod tcp;
 mod twamp;

@@ -15,6 +15,7 @@
 mod irtt;
 mod lamp;
 mod lamp_frames;
+mod owamp;
 mod stamp;
 mod tcp;
 mod twamp;
@@ -23,14 +24,14 @@ mod udp;
 pub use irtt::IrttReflector;
 pub use lamp::LampReflector;
 pub use lamp_frames::{LampEthernetReflector, LampFrameReflector};
+pub use owamp::OwampServer;
 pub use stamp::StampReflector;
 pub use tcp::TcpResponder;
 pub use twamp::TwampServer;
 
-use crate::clock;
+use crate::clock::{self, ClockError};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
-use jitlat_core::ntp::{ErrorEstimate, Format};
 use jitlat_core::passive::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
@@ -333,29 +334,6 @@ fn loopback() -> impl Iterator<Item = Prefix> {
 /// `port` at each of `ips`.
 fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
-}
-
-/// This host's clock error in STAMP and TWAMP answers, updated every few seconds.
-struct ClockError {
-    estimate: ErrorEstimate,
-    looked: SteadyTime,
-}
-
-impl ClockError {
-    const LIFETIME: Span = Span::seconds(5);
-
-    fn read() -> ClockError {
-        let estimate = ErrorEstimate::of_clock(clock::sync_state(), Format::Ntp);
-        ClockError { estimate, looked: clock::steady() }
-    }
-
-    /// The error at `now`, from a reading at most five seconds old.
-    fn at(&mut self, now: SteadyTime) -> ErrorEstimate {
-        if now - self.looked >= ClockError::LIFETIME {
-            *self = ClockError::read();
-        }
-        self.estimate
-    }
 }
 
 #[cfg(test)]

@@ -130,6 +130,17 @@ impl SessionReceiver {
         }
     }
 
+    /// The most bytes of memory that the receiver of `packets` packets needs: each may come twice.
+    pub fn memory(packets: u32) -> u64 {
+        let records = 2 * u64::from(packets) + SPARE as u64;
+        records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<Expected>() as u64
+    }
+
+    /// Bytes of a test packet of this session.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// The records so far, including losses.
     pub fn records(&self) -> &[DataRecord] {
         &self.records

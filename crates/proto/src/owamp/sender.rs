@@ -1,6 +1,6 @@
 //! The session sender (RFC 4656 §4.1).
 
-use super::message::{SentSummary, SkipRange};
+use super::message::{SentSummary, SkipRange, Stop};
 use super::packet::{LONGEST, TestPacket};
 use super::schedule::Schedule;
 use super::session::TestSession;
@@ -104,6 +104,13 @@ impl SessionSender {
             return Some(Departure { seq, len });
         }
         None
+    }
+
+    /// The system did not accept packet `seq`, the last one written: it counts as skipped, not as lost on the way.
+    pub fn not_sent(&mut self, seq: u32) {
+        if self.skips.len() < Stop::MOST_SKIPS {
+            self.skip(seq);
+        }
     }
 
     fn skip(&mut self, seq: u32) {

@@ -69,7 +69,7 @@ impl Store {
     /// owner is removed to make room. Refused if the identifier is in use or there is no room.
     pub fn claim(&mut self, sid: Sid, owner: &Owner, packets: u32, now: SteadyTime) -> Result<(), Accept> {
         self.expire(now);
-        let bytes = u64::from(packets) * size_of::<DataRecord>() as u64 + 1024;
+        let bytes = Store::memory(packets as usize);
         if bytes > self.limits.memory_per_owner || bytes > self.limits.memory {
             return Err(Accept::Permanent);
         }
@@ -97,7 +97,7 @@ impl Store {
     pub fn keep(&mut self, mut data: SessionData, now: SteadyTime) {
         data.records.shrink_to_fit();
         if let Some(kept) = self.sessions.get_mut(&data.session.sid()) {
-            kept.bytes = data.records.capacity() as u64 * size_of::<DataRecord>() as u64 + 1024;
+            kept.bytes = Store::memory(data.records.capacity());
             kept.data = Some((Arc::new(data), now));
         }
     }
@@ -114,7 +114,18 @@ impl Store {
         kept.data.as_ref().map(|(data, _)| data.clone())
     }
 
-    fn expire(&mut self, now: SteadyTime) {
+    /// Bytes that a session with so many records takes.
+    pub fn memory(records: usize) -> u64 {
+        records as u64 * size_of::<DataRecord>() as u64 + 1024
+    }
+
+    /// Whether `sid` runs, or its records are kept.
+    pub fn contains(&self, sid: Sid) -> bool {
+        self.sessions.contains_key(&sid)
+    }
+
+    /// Forgets what was kept for long enough; the other methods do so as well.
+    pub fn expire(&mut self, now: SteadyTime) {
         let keep = self.limits.keep;
         self.sessions.retain(|_, kept| kept.data.as_ref().is_none_or(|(_, since)| now - *since < keep));
     }

@@ -47,6 +47,8 @@ pub const TEST_PORT: Service = "test-port";
 pub const STAMP: Service = "stamp";
 /// TWAMP: control connections and test sessions.
 pub const TWAMP: Service = "twamp";
+/// OWAMP: control connections, test sessions and what they have recorded.
+pub const OWAMP: Service = "owamp";
 /// LaMP, over UDP and in frames.
 pub const LAMP: Service = "lamp";
 /// IRTT.
@@ -57,7 +59,7 @@ pub const TCP: Service = "tcp";
 pub const DIGESTS: Service = "digests";
 
 /// Every service. A protocol that is added has its line here, and its cases in the test of all rules.
-pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, LAMP, IRTT, TCP, DIGESTS];
+pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS];
 
 /// Which networks are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl Default for Policy {
                 (ONE_WAY, rules(Some((256, 40)), Some((128, 32)))),
                 (TEST_PORT, rules(Some((256, 32)), None)),
                 (TWAMP, rules(Some((64, 16)), Some((256, 64)))),
+                (OWAMP, rules(Some((64, 16)), Some((256, 64)))),
                 (STAMP, rules(None, Some((16_384, 4096)))),
                 (LAMP, rules(None, Some((16_384, 256)))),
                 (IRTT, rules(None, Some((4096, 64)))),

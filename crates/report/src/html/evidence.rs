@@ -6,7 +6,7 @@ use crate::figure::{Unit, group_thousands, value_label};
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
-use jitlat_core::spec::{Direction, Schedule, Transport, ip_protocol_name};
+use jitlat_core::spec::{Direction, Schedule, Transport, UNKNOWN_SEED, ip_protocol_name};
 use jitlat_core::summary::{Coverage, Summary};
 use jitlat_core::units::full;
 use std::fmt::Write;
@@ -152,6 +152,7 @@ fn parameters(s: &Summary) -> Facts {
     add("period", known(h.period, exact(h.period)));
     let schedule = match s.session.schedule {
         Schedule::Periodic => "periodic".to_owned(),
+        Schedule::Poisson { seed: UNKNOWN_SEED } => "Poisson".to_owned(),
         Schedule::Poisson { seed } => format!("Poisson, seed {seed}"),
         Schedule::Burst { size } => format!("bursts of {size}"),
         Schedule::Random { gaps, batch, seed } => random(gaps, batch, seed),

@@ -150,7 +150,7 @@ impl TwampClient {
             _ => Mode::Open,
         });
         let user = match arguments.file("twamp-key-file") {
-            Some(file) => Some(user(file, arguments.text("twamp-user"))?),
+            Some(file) => Some(user(file, arguments.text("twamp-user"), "twamp-user")?),
             None if mode.is_some_and(|m| m != Mode::Open) => {
                 let why = "this mode of TWAMP needs a user and a passphrase: give --twamp-key-file";
                 return Err(Error::Settings(why.to_owned()));
@@ -291,14 +291,15 @@ pub fn users(file: &NamedFile) -> Result<Users, Error> {
     Ok(users)
 }
 
-fn user(file: &NamedFile, wanted: Option<&str>) -> Result<(String, Vec<u8>), Error> {
+/// The user called `wanted`, or the only one, of a key file; `option` names the user.
+pub(crate) fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Result<(String, Vec<u8>), Error> {
     let users = users(file)?;
     let name = match (wanted, &users.names().collect::<Vec<_>>()[..]) {
         (Some(name), _) => name.to_owned(),
         (None, [name]) => (*name).to_owned(),
         (None, names) => {
             let n = names.len();
-            let why = format!("{} has {n} users: say which with --twamp-user", file.name);
+            let why = format!("{} has {n} users: say which with --{option}", file.name);
             return Err(Error::Settings(why));
         }
     };

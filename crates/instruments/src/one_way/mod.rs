@@ -1,4 +1,14 @@
-//! [`OneWay`]: a stream of packets against `jitlat serve`, in either direction or both at once.
+//! [`OneWay`]: a stream of packets against a server, in either direction or both at once, with any of the protocols in
+//! [`ONE_WAY_PROTOCOLS`].
+//!
+//! * [`protocols`] – [`ONE_WAY_PROTOCOLS`], one file for each
+//! * [`protocol`] – [`OneWayProtocol`], what an entry contains, and [`OneWayClient`]
+
+pub mod protocol;
+pub mod protocols;
+
+pub use protocol::{OneWayClient, OneWayProtocol};
+pub use protocols::ONE_WAY_PROTOCOLS;
 
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
@@ -12,14 +22,18 @@ use jitlat_net::client::{self, EarlierTest, Family, TestRequest};
 use jitlat_net::clock;
 use jitlat_net::pace::Pacing;
 use jitlat_proto::jitlat::{Dialect, Key, Limits, Recording, SessionId};
+use protocols::jitlat::JitlatClient;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Settings of a one-way test.
 #[derive(Clone, Debug)]
 pub struct OneWay {
     /// The server: a name or an address.
     pub host: String,
-    /// Its control port.
+    /// The client of the protocol to use.
+    pub client: Arc<dyn OneWayClient>,
+    /// Its control port; of jitlat's own protocol only, as are the dialect, the key and the feedback.
     pub control_port: u16,
     /// Only addresses of this family.
     pub family: Option<Family>,
@@ -49,6 +63,7 @@ impl OneWay {
     pub fn new(host: impl Into<String>, streams: Vec<TestSpec>) -> OneWay {
         OneWay {
             host: host.into(),
+            client: Arc::new(JitlatClient),
             control_port: CONTROL_PORT,
             family: None,
             bind: None,
@@ -63,7 +78,7 @@ impl OneWay {
         }
     }
 
-    /// The request to the driver that these settings stand for.
+    /// The request to the driver of jitlat's own protocol that these settings stand for.
     pub fn request(&self) -> TestRequest {
         TestRequest {
             host: self.host.clone(),
@@ -183,7 +198,8 @@ impl Instrument for OneWay {
             }
             sessions
         };
-        let measured = client::run(&self.request(), stop.flag(), &mut complete(&annotated, observer))?;
+        self.client.check(self)?;
+        let measured = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
         let sessions = annotated(&measured.sessions);
         Ok(Outcome { sessions, ending: measured.ending, reason: measured.reason })
     }

@@ -1,0 +1,214 @@
+//! OWAMP: sessions negotiated with a control server, such as owampd of perfSONAR.
+
+use crate::arguments::{Argument, Arguments};
+use crate::error::Error;
+use crate::one_way::OneWay;
+use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
+use crate::ping::protocol::ProtocolServer;
+use crate::ping::protocols::twamp::{user, users};
+use crate::stop::Stop;
+use jitlat_core::observer::Observer;
+use jitlat_core::spec::{TEST_PORT, UNKNOWN_SEED};
+use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
+use jitlat_net::client::Measured;
+use jitlat_net::owamp::{OwampRequest, run};
+use jitlat_net::reflect::OwampServer;
+use jitlat_proto::amp::Mode;
+use jitlat_proto::jitlat::Dialect;
+use jitlat_proto::owamp;
+use std::fmt;
+
+/// The entry of OWAMP.
+pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
+    name: "owamp",
+    title: "OWAMP",
+    answered_by: "owampd, jitlat serve",
+    arguments: &[
+        PORT,
+        Argument::file(
+            "owamp-key-file",
+            "File with the OWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs), for the keyed \
+             modes",
+        ),
+        Argument::value(
+            "owamp-user",
+            "NAME",
+            "The user to be; needed where the key file has several",
+            |_| Ok(()),
+        )
+        .requires("owamp-key-file"),
+        Argument::choice(
+            "owamp-mode",
+            "MODE",
+            "Protection; without this encrypted, or authenticated where the server offers only that, with a key file, \
+             and open without one",
+            &[
+                ("open", "Nothing is protected"),
+                ("authenticated", "Control encrypted, test packets signed by their number"),
+                ("encrypted", "Control and test packets encrypted"),
+            ],
+        ),
+        Argument::value(
+            "owamp-timeout",
+            "TIME",
+            "After how long a packet is lost; both clocks must agree within it (default: 2 s and the time of the set-up)",
+            |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
+        ),
+    ],
+    client: |arguments| Ok(Box::new(OwampClient::new(arguments)?)),
+    server: Some(ProtocolServer {
+        arguments: &[
+            PORT,
+            Argument::file(
+                "owamp-key-file",
+                "File with the OWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the \
+                 keyed modes and no longer the open one",
+            ),
+            Argument::value(
+                "owamp-test-ports",
+                "FIRST-LAST",
+                "UDP ports of OWAMP sessions, for a firewall; without this any that is free",
+                |text| quantity::ports(text).map(drop).map_err(|e| e.to_string()),
+            ),
+        ],
+        reflectors: |arguments| {
+            let test_ports = arguments.text("owamp-test-ports").map(quantity::ports).transpose();
+            Ok(vec![Box::new(OwampServer {
+                port: arguments.value(PORT.name)?,
+                users: arguments.file("owamp-key-file").map(users).transpose()?.unwrap_or_default(),
+                test_ports: test_ports.map_err(|e| Error::Settings(e.to_string()))?,
+            })])
+        },
+    }),
+};
+
+const PORT: Argument =
+    Argument::port("owamp-port", "TCP port of the OWAMP control server", || owamp::PORT.to_string());
+
+/// How long a server may take for each step of the control conversation.
+const CONVERSATION: Span = Span::seconds(10);
+
+/// Runs tests with an OWAMP server.
+#[derive(Clone)]
+pub struct OwampClient {
+    /// The control server's TCP port.
+    pub port: u16,
+    /// The mode to use; `None`: the strongest that both sides support.
+    pub mode: Option<Mode>,
+    /// Name and passphrase for the keyed modes; `None`: open.
+    pub user: Option<(String, Vec<u8>)>,
+    /// After how long a packet is lost; `None`: two seconds more than the set-up took.
+    pub timeout: Option<Span>,
+}
+
+impl Default for OwampClient {
+    fn default() -> OwampClient {
+        OwampClient { port: owamp::PORT, mode: None, user: None, timeout: None }
+    }
+}
+
+impl fmt::Debug for OwampClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|(name, _)| name);
+        f.debug_struct("OwampClient").field("port", &self.port).field("user", &user).finish_non_exhaustive()
+    }
+}
+
+impl OwampClient {
+    fn new(arguments: &Arguments) -> Result<OwampClient, Error> {
+        let mode = arguments.text("owamp-mode").map(|mode| match mode {
+            "authenticated" => Mode::Authenticated,
+            "encrypted" => Mode::Encrypted,
+            _ => Mode::Open,
+        });
+        let user = match arguments.file("owamp-key-file") {
+            Some(_) if mode == Some(Mode::Open) => None,
+            Some(file) => Some(user(file, arguments.text("owamp-user"), "owamp-user")?),
+            None if mode.is_some_and(|m| m != Mode::Open) => {
+                let why = "this mode of OWAMP needs a user and a passphrase: give --owamp-key-file";
+                return Err(Error::Settings(why.to_owned()));
+            }
+            None => None,
+        };
+        let timeout = arguments.text("owamp-timeout").map(quantity::pause).transpose();
+        let timeout = timeout.map_err(|e| Error::Settings(format!("owamp-timeout: {e}")))?;
+        Ok(OwampClient { port: arguments.value(PORT.name)?, mode, user, timeout })
+    }
+
+    fn request(&self, test: &OneWay) -> OwampRequest {
+        OwampRequest {
+            host: test.host.clone(),
+            port: self.port,
+            family: test.family,
+            bind: test.bind,
+            specs: test.streams.iter().map(of_this_end).collect(),
+            mode: self.mode,
+            user: self.user.clone(),
+            timeout: self.timeout,
+            patience: CONVERSATION,
+            pacing: test.pacing.clone(),
+            priority: test.priority,
+            stamps: test.stamps,
+        }
+    }
+}
+
+/// `spec` without the ports of the server's end, which it chooses itself (the usual test port is jitlat's own), and without
+/// a seed: the session's identifier is the seed of its times.
+fn of_this_end(spec: &TestSpec) -> TestSpec {
+    let mut spec = match spec.schedule() {
+        Schedule::Poisson { .. } => spec.with_schedule(Schedule::Poisson { seed: UNKNOWN_SEED }),
+        _ => spec.clone(),
+    };
+    match spec.direction() {
+        Direction::Up => spec.dst_port = 0,
+        Direction::Down if spec.dst_port == TEST_PORT => (spec.src_port, spec.dst_port) = (0, 0),
+        Direction::Down => spec.src_port = 0,
+    }
+    spec
+}
+
+impl OneWayClient for OwampClient {
+    fn protocol(&self) -> &'static OneWayProtocol {
+        &PROTOCOL
+    }
+
+    fn check(&self, test: &OneWay) -> Result<(), Error> {
+        let cannot = |why: String| Err(Error::Settings(why));
+        if test.streams.iter().any(|spec| spec.transport() == Transport::Tcp) {
+            return cannot("--proto owamp: its packets are UDP; leave -t out".to_owned());
+        }
+        if test.dialect == Dialect::Classic {
+            return cannot("--proto owamp: --classic is of jitlat's own protocol".to_owned());
+        }
+        if test.key.is_some() {
+            return cannot(
+                "--key-file is of jitlat's own protocol: OWAMP's users are in --owamp-key-file".to_owned(),
+            );
+        }
+        if test.streams.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
+            return cannot("--proto owamp: periodic, Poisson or bursts".to_owned());
+        }
+        let named = |spec: &&TestSpec| match spec.direction() {
+            Direction::Up => spec.dst_port != 0 && spec.dst_port != TEST_PORT,
+            Direction::Down => spec.src_port != 0,
+        };
+        if test.streams.iter().any(|spec| named(&spec)) {
+            let why =
+                "--proto owamp: the server chooses its ports; name only that of this host (-s, with -R -d)";
+            return cannot(why.to_owned());
+        }
+        let header = self.request(test).header();
+        match test.streams.iter().find(|spec| usize::from(spec.payload()) < header) {
+            Some(spec) => cannot(format!(
+                "-l {}: a packet of OWAMP has {header} bytes at least in this mode",
+                spec.payload()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Measured, Error> {
+        Ok(run(&self.request(test), stop.flag(), observer)?)
+    }
+}

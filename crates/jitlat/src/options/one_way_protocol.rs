@@ -1,0 +1,68 @@
+//! `--proto` of one-way tests and the options of every such protocol, made from [`ONE_WAY_PROTOCOLS`].
+
+use super::protocol::{GivenArgs, add_options};
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use jitlat_instruments::one_way::{ONE_WAY_PROTOCOLS, OneWayClient, OneWayProtocol};
+
+/// A one-way protocol with its client's arguments.
+#[derive(Clone, Debug)]
+pub struct OneWayProtocolArgs {
+    protocol: &'static OneWayProtocol,
+    given: GivenArgs,
+}
+
+impl OneWayProtocolArgs {
+    /// Makes the client.
+    pub fn client(&self) -> Result<Box<dyn OneWayClient>> {
+        for name in self.given.names() {
+            let knows = |p: &&&OneWayProtocol| p.arguments.iter().any(|a| a.name == name);
+            if !knows(&&self.protocol) {
+                let others: Vec<&str> = ONE_WAY_PROTOCOLS.iter().filter(knows).map(|p| p.name).collect();
+                bail!("--{name} is for --proto {}", others.join(" or "));
+            }
+        }
+        Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
+    }
+
+    /// The name of the protocol, if it is not jitlat's own.
+    pub fn foreign(&self) -> Option<&'static str> {
+        (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)
+    }
+}
+
+impl Args for OneWayProtocolArgs {
+    fn augment_args(command: Command) -> Command {
+        let list = ONE_WAY_PROTOCOLS.iter().map(|p| format!("{} ({})", p.name, p.answered_by));
+        let help = format!("Protocol: {}", list.collect::<Vec<_>>().join(", "));
+        let proto = Arg::new("proto")
+            .long("proto")
+            .value_name("PROTOCOL")
+            .value_parser(PossibleValuesParser::new(ONE_WAY_PROTOCOLS.iter().map(|p| p.name)))
+            .default_value(ONE_WAY_PROTOCOLS[0].name)
+            .hide_possible_values(true)
+            .help(help)
+            .help_heading("Stream");
+        add_options(command.arg(proto), ONE_WAY_PROTOCOLS.iter().map(|p| (p.title, p.arguments)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for OneWayProtocolArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<OneWayProtocolArgs, clap::Error> {
+        let name = matches.get_one::<String>("proto").map_or(ONE_WAY_PROTOCOLS[0].name, String::as_str);
+        let protocol = OneWayProtocol::named(name)
+            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
+        let arguments = ONE_WAY_PROTOCOLS.iter().flat_map(|p| p.arguments);
+        Ok(OneWayProtocolArgs { protocol, given: GivenArgs::new(arguments, matches) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = OneWayProtocolArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

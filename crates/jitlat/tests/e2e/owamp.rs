@@ -1,0 +1,101 @@
+//! OWAMP between two hosts: client and server of ours, in every mode, over a path that loses exactly one packet in twenty
+//! one way.
+
+use crate::harness::*;
+use crate::undisturbed::undisturbed;
+use jitlat_core::impair::Scenario;
+use jitlat_net::emulator::Numbering;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const PACKETS: u64 = 200;
+
+/// 8 ms there, 3 ms back. Small packets, those of the control conversation, are neither counted nor lost.
+fn path(lossy: &str) -> Scenario {
+    let lost: Vec<String> = (0..PACKETS / 20).map(|k| (k * 20 + 7).to_string()).collect();
+    let loss = |way: &str| {
+        if way == lossy { format!("loss = at {}\n", lost.join(" ")) } else { String::new() }
+    };
+    format!(
+        "seed = 1\n[both]\nmin-bytes = 300\n[up]\ndelay = 8ms\n{}[down]\ndelay = 3ms\n{}",
+        loss("up"),
+        loss("down")
+    )
+    .parse()
+    .unwrap()
+}
+
+fn users(folder: &Path) {
+    let file = folder.join("users.pfs");
+    fs::write(&file, "tester 6f77616d702d736563726574\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn loss_of_one_packet_in_twenty_one_way_is_found_in_that_direction() {
+    let Some(lab) = lab("loss_of_one_packet_in_twenty_one_way_is_found_in_that_direction") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    users(folder.path());
+    let key = "--owamp-key-file users.pfs";
+    for (mode, schedule, lossy, v6) in [
+        ("open", "periodic", "up", false),
+        ("open", "poisson", "down", true),
+        ("authenticated", "periodic", "down", false),
+        ("encrypted", "poisson", "up", false),
+    ] {
+        undisturbed(|| {
+            let _tun = lab.tun(path(lossy), Numbering::Arrival).unwrap();
+            let host = if v6 { lab.server.v6 } else { lab.server.v4 };
+            let key = if mode == "open" { "" } else { key };
+            let server = Place::In(&lab.server);
+            let _server = Server::start(
+                server,
+                folder.path(),
+                host,
+                &format!("--only jitlat,owamp --open jitlat {key}"),
+            );
+            let line = format!(
+                "{host} --proto owamp --owamp-mode {mode} {key} --schedule {schedule} -b -n {PACKETS} -p 5ms -l 300 \
+                 --owamp-timeout 1s --no-log --json -"
+            );
+            let reports = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
+                .finish(LIMIT)
+                .report()
+                .directions();
+            for (way, report) in ["up", "down"].into_iter().zip(&reports) {
+                let place = format!("{mode} {schedule}, {way}");
+                assert_eq!(report.count("/counts/sent"), PACKETS, "{place}");
+                let lost = if way == lossy { PACKETS / 20 } else { 0 };
+                assert_eq!(report.count("/counts/lost"), lost, "{place}");
+                assert_eq!(report.count("/counts/duplicate"), 0, "{place}");
+                let (least, delay) = (report.ms("/latency/min"), if way == "up" { 8.0 } else { 3.0 });
+                assert!((delay..delay + 5.0).contains(&least), "{place}: {least} ms");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_log_of_owamp_gives_the_same_figures_again() {
+    let Some(lab) = lab("a_log_of_owamp_gives_the_same_figures_again") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    let _tun = lab.tun(path("neither"), Numbering::Arrival).unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--only jitlat,owamp");
+    let client = |line: &str| {
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(LIMIT).report()
+    };
+    let line = format!("{host} --proto owamp -R -n 100 -p 5ms --owamp-timeout 300ms -o a.log --json -");
+    let (measured, again) = (client(&line), client("-f a.log --json -"));
+    for figure in ["/counts/received", "/latency/min", "/latency/max", "/latency/median"] {
+        assert_eq!(measured.at(figure), again.at(figure), "{figure}");
+    }
+    let stamps = fs::read_to_string(folder.path().join("a.log")).unwrap();
+    assert!(
+        stamps.lines().any(|line| line.starts_with("# server.sync_before")),
+        "its clock by its error estimates"
+    );
+}

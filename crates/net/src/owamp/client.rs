@@ -1,0 +1,671 @@
+//! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches what the server
+//! received.
+
+use super::receiving::{Receiving, Recorded};
+use super::sending::{Departing, Sending};
+use crate::client::{ClientError, Family, Measured, ServerAddress, connect};
+use crate::clock::{ClockSteps, host_facts, steady, tick};
+use crate::drive::{Driver, facts_after};
+use crate::engine::Waker;
+use crate::engine::stream_socket::{self, Marks};
+use crate::interface_counters::InterfaceCounters;
+use crate::pace::Pacing;
+use crate::ring::{self, Intake, Outlet};
+use crate::stamp::{Stamps, Ways};
+use crate::{random, sockets};
+use jitlat_core::clock::SyncState;
+use jitlat_core::ntp::{ErrorEstimate, NtpTime};
+use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::record::Moment;
+use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::{
+    Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, SteadyTime, TestSpec, WallTime,
+};
+use jitlat_proto::Machine;
+use jitlat_proto::amp::{Mode, Sid};
+use jitlat_proto::jitlat::SentStamps;
+use jitlat_proto::owamp::client::{Client, Config, Event as Happened, Granted, Input};
+use jitlat_proto::owamp::{
+    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Wish, packet,
+};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+/// How long after the requests the sessions start.
+const LEAD: Span = Span::millis(300);
+/// Most records of a stream in one event.
+const CHUNK: usize = 8192;
+/// The error of a clock that is not synchronised, as the kernel reports it.
+const UNSYNCHRONISED: Span = Span::seconds(16);
+
+/// A test to run.
+#[derive(Clone, Debug)]
+pub struct OwampRequest {
+    /// The server: a name or an address.
+    pub host: String,
+    /// TCP port of its control connections.
+    pub port: u16,
+    /// Only addresses of this family.
+    pub family: Option<Family>,
+    /// Local address of the control connection and the test sockets.
+    pub bind: Option<IpAddr>,
+    /// The sessions to request, UDP only. The payload includes the fields of a test packet; the ports of this end are
+    /// used, those of the server's end it chooses itself.
+    pub specs: Vec<TestSpec>,
+    /// The mode to use; `None`: the strongest that both sides support.
+    pub mode: Option<Mode>,
+    /// Name and passphrase for the keyed modes; `None`: open.
+    pub user: Option<(String, Vec<u8>)>,
+    /// After how long a packet is lost; `None`: two seconds more than the set-up took.
+    pub timeout: Option<Span>,
+    /// How long the server may take for each step of the conversation.
+    pub patience: Span,
+    /// How the sending threads are scheduled and wait.
+    pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
+    /// The best kind of time stamps to use.
+    pub stamps: Source,
+}
+
+impl OwampRequest {
+    /// Bytes of a test packet without padding: the shortest payload.
+    pub fn header(&self) -> usize {
+        packet::len(if self.user.is_some() { Mode::Encrypted } else { Mode::Open })
+    }
+}
+
+/// The slots that space the packets of `spec`.
+fn slots(spec: &TestSpec) -> Vec<Slot> {
+    let units = |span: Span| NtpTime::from_span(span).0;
+    match spec.schedule() {
+        Schedule::Poisson { .. } | Schedule::Random { .. } => vec![Slot::Exponential(units(spec.period()))],
+        Schedule::Burst { size } => {
+            let first = Slot::Fixed(units(spec.period().times(size.into())));
+            let rest = std::iter::repeat_n(Slot::Fixed(0), size as usize - 1);
+            std::iter::once(first).chain(rest).collect()
+        }
+        Schedule::Periodic => vec![Slot::Fixed(units(spec.period()))],
+    }
+}
+
+/// Runs a test to its end. Setting `stop` ends it early: what was received by then is kept and fetched; setting it again
+/// ends that, too. On return it is set if it ever was.
+///
+/// # Errors
+/// [`ClientError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
+pub fn run(
+    request: &OwampRequest,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Measured, ClientError> {
+    let OwampRequest { host, port, family, bind, .. } = request;
+    let server = ServerAddress { host, port: *port, family: *family, bind: *bind };
+    let (stream, remote) = connect(&server, stop, observer)?;
+    let mut test = Test::new(request, stream, remote)?;
+    let outcome = test.run(stop, observer);
+    stop.fetch_or(test.interrupted, Ordering::Relaxed);
+    outcome
+}
+
+/// The end of a session at this host.
+enum End {
+    /// Its socket is open.
+    Open(UdpSocket, Stamps),
+    /// Granted.
+    Sender(Box<Departing>),
+    Receiver(Box<Receiving>),
+    Sending(Sending),
+    Listening(Listening),
+    Over,
+}
+
+struct Stream {
+    spec: TestSpec,
+    granted: Option<Granted>,
+    end: End,
+    complete: bool,
+    sent: u32,
+    stamps: Option<SentStamps>,
+    /// What arrived at this host.
+    arrived: Vec<PacketRecord>,
+    drops: Option<u32>,
+    /// What the receiver recorded, or why that is not known.
+    data: Result<SessionData, String>,
+}
+
+struct Test<'a> {
+    request: &'a OwampRequest,
+    remote: SocketAddr,
+    local: SocketAddr,
+    driver: Driver<Client>,
+    waker: Waker,
+    streams: Vec<Stream>,
+    mode: Mode,
+    facts: HostFacts,
+    notes: Vec<String>,
+    clock_steps: ClockSteps,
+    counters: InterfaceCounters,
+    started: bool,
+    interrupted: bool,
+}
+
+impl<'a> Test<'a> {
+    fn new(
+        request: &'a OwampRequest,
+        stream: std::net::TcpStream,
+        remote: SocketAddr,
+    ) -> Result<Test<'a>, ClientError> {
+        let local = stream.local_addr()?;
+        let mut notes = Vec::new();
+        let mut streams = Vec::new();
+        let mut wishes = Vec::new();
+        for spec in &request.specs {
+            let sends = spec.direction() == Direction::Up;
+            let mut at = local;
+            at.set_port(if sends { spec.src_port } else { spec.dst_port });
+            let socket = sockets::bind_udp_alone(at)?;
+            let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
+            let marks = Marks { dscp: spec.dscp, priority: request.priority };
+            let (stamps, said) =
+                stream_socket::prepare_udp(&socket, ways, marks, Stamps::from(request.stamps))?;
+            notes.extend(said);
+            if sends {
+                set_hop_limit(&socket, &local)?;
+            }
+            let near = socket.local_addr()?;
+            wishes.push(Wish {
+                direction: spec.direction(),
+                near: SocketAddr::new(local.ip(), near.port()),
+                far: remote.ip(),
+                packets: spec.packets(),
+                slots: slots(spec),
+                padding: (usize::from(spec.payload()).saturating_sub(request.header())) as u32,
+                timeout: request.timeout,
+                dscp: spec.dscp,
+            });
+            streams.push(Stream {
+                spec: spec.clone(),
+                granted: None,
+                end: End::Open(socket, stamps),
+                complete: false,
+                sent: 0,
+                stamps: None,
+                arrived: Vec::new(),
+                drops: None,
+                data: Err("the test did not get that far".to_owned()),
+            });
+        }
+        let (mut random, mut sid) = ([0; 64], [0; 4]);
+        random::fill(&mut random)?;
+        random::fill(&mut sid)?;
+        let config = Config {
+            mode: request.mode,
+            user: request.user.clone(),
+            sessions: wishes,
+            lead: LEAD,
+            fetches: Vec::new(),
+            most_records: 0,
+            patience: request.patience,
+            random,
+            sid,
+        };
+        Ok(Test {
+            request,
+            remote,
+            local,
+            driver: Driver::new(Client::new(config, tick()), stream)?,
+            waker: Waker::new().map_err(io::Error::from)?,
+            streams,
+            mode: Mode::Open,
+            facts: host_facts(),
+            notes,
+            clock_steps: ClockSteps::start(),
+            counters: InterfaceCounters::start(local.ip()),
+            started: false,
+            interrupted: false,
+        })
+    }
+
+    fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
+        let mut shown = steady();
+        let failure = loop {
+            if let Some(failure) = self.execute(observer)? {
+                break failure;
+            }
+            self.driver.write_output();
+            self.driver.wait(Some(&self.waker));
+            if stop.swap(false, Ordering::Relaxed) {
+                if self.interrupted {
+                    // The second time: nothing more is waited for.
+                    break Some("interrupted again".to_owned());
+                }
+                self.interrupted = true;
+                self.driver.handle(Input::Stop);
+            }
+            self.driver.read_input();
+            self.driver.check_timer();
+            self.look();
+            for (stream, end) in self.streams.iter_mut().enumerate() {
+                if let End::Listening(listening) = &mut end.end {
+                    listening.live(|arrived| match arrived {
+                        Ok(records) => observer.event(&Event::Arrived { stream, records }),
+                        Err(packets) => observer.event(&Event::Missed { stream, packets }),
+                    });
+                }
+            }
+            let now = steady();
+            if self.started && now - shown >= Span::millis(100) {
+                shown = now;
+                self.clock_steps.check();
+                let progress: Vec<StreamProgress> = self.streams.iter().map(Stream::progress).collect();
+                observer.event(&Event::Progress(&progress));
+            }
+        };
+        if !self.started {
+            let (host, address) = (self.request.host.clone(), self.remote);
+            return Err(ClientError::Interrupted { host, address });
+        }
+        self.driver.finish(Span::millis(100));
+        Ok(self.conclude(failure.as_deref(), observer))
+    }
+
+    /// Executes the machine's requests. Once the conversation is over: why it failed after the sessions had begun.
+    ///
+    /// # Errors
+    /// If it failed before.
+    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, ClientError> {
+        while let Some(event) = self.driver.machine.poll_event() {
+            match event {
+                Happened::Mode(mode) => self.mode = mode,
+                Happened::Granted(granted) => self.granted(*granted)?,
+                Happened::Ready => self.driver.handle(Input::Start),
+                Happened::Started => {
+                    self.start()?;
+                    self.started = true;
+                    observer.event(&Event::Started(&self.sessions()));
+                }
+                Happened::StopSending => {
+                    for stream in &mut self.streams {
+                        let summary = match std::mem::replace(&mut stream.end, End::Over) {
+                            End::Sending(sending) => {
+                                let sent = sending.stop();
+                                stream.stamps = sent.stamps;
+                                self.notes.extend(sent.notes);
+                                sent.summary
+                            }
+                            End::Sender(mut departing) => departing.sender.stop(),
+                            other => {
+                                stream.end = other;
+                                continue;
+                            }
+                        };
+                        stream.sent = summary.next_seq;
+                        self.driver.handle(Input::Sent(summary));
+                    }
+                }
+                Happened::Received(received) => self.received(&received),
+                Happened::Fetched(sid, data) => {
+                    if let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(sid)) {
+                        stream.data =
+                            data.map_err(|why| format!("the server does not deliver its records: {why}"));
+                    }
+                }
+                Happened::Over => return Ok(Some(None)),
+                Happened::Failed(failure) if self.started => return Ok(Some(Some(failure.to_string()))),
+                Happened::Failed(failure) => {
+                    return Err(ClientError::Owamp { address: self.remote, failure });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn granted(&mut self, granted: Granted) -> Result<(), ClientError> {
+        let Some(stream) = self.streams.get_mut(granted.index) else { return Ok(()) };
+        let End::Open(socket, stamps) = std::mem::replace(&mut stream.end, End::Over) else { return Ok(()) };
+        let mut far = self.remote;
+        far.set_port(granted.far.port());
+        let (session, keys) = (&granted.session, granted.keys.clone());
+        if stream.spec.direction() == Direction::Up {
+            socket.connect(far)?;
+            stream.end = End::Sender(Box::new(Departing {
+                socket,
+                sender: SessionSender::new(session, keys, tick()),
+                packets: session.request.packets,
+                padding: session.request.padding,
+                stamps,
+                pacing: self.request.pacing.clone(),
+                admit: Box::new(|_| true),
+            }));
+            stream.spec.src_port = session.request.sender_port;
+            stream.spec.dst_port = far.port();
+        } else {
+            let len = packet::len(self.mode);
+            let receiver = SessionReceiver::new(session, keys, len, far.ip(), Some(far.port()));
+            stream.end = End::Receiver(Box::new(Receiving::new(socket, receiver)));
+            stream.spec.src_port = far.port();
+            stream.spec.dst_port = session.request.receiver_port;
+        }
+        stream.granted = Some(granted);
+        Ok(())
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        for stream in &mut self.streams {
+            let Some(sid) = stream.sid() else { continue };
+            stream.end = match std::mem::replace(&mut stream.end, End::Over) {
+                End::Sender(departing) => End::Sending(Sending::start(sid, *departing, self.waker.clone())?),
+                End::Receiver(receiving) => {
+                    End::Listening(Listening::start(*receiving, &stream.spec, self.waker.clone())?)
+                }
+                other => other,
+            };
+        }
+        Ok(())
+    }
+
+    /// Reports ends that are complete.
+    fn look(&mut self) {
+        let mut complete = Vec::new();
+        for stream in &mut self.streams {
+            let is_complete = match &stream.end {
+                End::Sending(sending) => sending.is_complete(),
+                End::Listening(listening) => listening.flags.complete.load(Ordering::Acquire),
+                _ => false,
+            };
+            if is_complete && !std::mem::replace(&mut stream.complete, true) {
+                complete.extend(stream.sid());
+            }
+        }
+        complete.into_iter().for_each(|sid| self.driver.handle(Input::Complete(sid)));
+    }
+
+    /// The server has ended sending.
+    fn received(&mut self, received: &Received) {
+        let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.said.sid)) else {
+            return;
+        };
+        let Some((mut receiving, arrived)) = stream.stop_listening() else { return };
+        let error = receiving.error(steady());
+        (stream.drops, stream.arrived) = (receiving.drops, arrived);
+        let finished = receiving.receiver.finish(&received.said, received.at, error);
+        stream.data = finished.map_err(|why| why.to_string());
+    }
+
+    /// Puts together what is known of each stream.
+    fn conclude(&mut self, failure: Option<&str>, observer: &mut dyn Observer) -> Measured {
+        let now = steady();
+        for stream in &mut self.streams {
+            match std::mem::replace(&mut stream.end, End::Over) {
+                End::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
+                // The conversation ended first: what arrived counts as far as it can.
+                End::Listening(listening) => {
+                    stream.end = End::Listening(listening);
+                    if let Some((mut receiving, arrived)) = stream.stop_listening() {
+                        let error = receiving.error(now);
+                        (stream.drops, stream.arrived) = (receiving.drops, arrived);
+                        stream.data = Ok(receiving.receiver.abandon(crate::clock::wall(), error));
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.notes.extend(self.counters.note());
+        let notes = std::mem::take(&mut self.notes);
+        self.facts = facts_after(&self.facts, &mut self.clock_steps, notes);
+        let (ending, reason) = match (failure, self.interrupted) {
+            (_, true) => (Ending::Interrupted, Some("interrupted by the user".to_owned())),
+            (Some(why), false) => (Ending::PeerLost, Some(why.to_owned())),
+            (None, false) => match self.streams.iter().find_map(|s| s.data.as_ref().err()) {
+                Some(why) => (Ending::PeerLost, Some(why.clone())),
+                None => (Ending::Complete, None),
+            },
+        };
+        let mut sessions = self.sessions();
+        for (session, stream) in sessions.iter_mut().zip(&self.streams) {
+            (session.ending, session.reason) = (ending, reason.clone());
+            stream.describe(session);
+        }
+        observer.event(&Event::Concluding(&sessions));
+        for (stream, known) in self.streams.iter().enumerate() {
+            for records in known.records().chunks(CHUNK) {
+                observer.event(&Event::Records { stream, records, tcp: &[] });
+            }
+        }
+        observer.event(&Event::Finished(&sessions));
+        Measured { sessions, ending, reason }
+    }
+
+    fn sessions(&self) -> Vec<Session> {
+        let session = |stream: &Stream| {
+            let (src, dst) = match stream.spec.direction() {
+                Direction::Up => (self.local.ip(), self.remote.ip()),
+                Direction::Down => (self.remote.ip(), self.local.ip()),
+            };
+            let mut session = Session::new(stream.spec.clone());
+            (session.src, session.dst) = (Some(src.to_canonical()), Some(dst.to_canonical()));
+            session.client = self.facts.clone();
+            session.server.notes = vec![format!("OWAMP server on TCP {}, mode {}", self.remote, self.mode)];
+            session
+        };
+        self.streams.iter().map(session).collect()
+    }
+}
+
+fn set_hop_limit(socket: &UdpSocket, local: &SocketAddr) -> io::Result<()> {
+    if local.is_ipv6() {
+        socket2::SockRef::from(socket).set_unicast_hops_v6(255)
+    } else {
+        socket.set_ttl(255)
+    }
+}
+
+impl Stream {
+    fn sid(&self) -> Option<Sid> {
+        self.granted.as_ref().map(|granted| granted.session.sid())
+    }
+
+    fn progress(&self) -> StreamProgress {
+        let packets = self.spec.packets();
+        match &self.end {
+            End::Sending(sending) => StreamProgress { packets, sent: sending.sent(), ..Default::default() },
+            End::Listening(Listening { flags, .. }) => {
+                let received = flags.received.load(Ordering::Relaxed);
+                let missing = flags.highest.load(Ordering::Relaxed).saturating_sub(received);
+                StreamProgress { packets, received, missing, ..Default::default() }
+            }
+            _ => StreamProgress {
+                packets,
+                sent: self.sent,
+                received: self.arrived.len() as u32,
+                ..Default::default()
+            },
+        }
+    }
+
+    fn stop_listening(&mut self) -> Option<(Receiving, Vec<PacketRecord>)> {
+        match std::mem::replace(&mut self.end, End::Over) {
+            End::Listening(listening) => listening.stop(),
+            other => {
+                self.end = other;
+                None
+            }
+        }
+    }
+
+    /// Adds what became known of the stream.
+    fn describe(&self, session: &mut Session) {
+        session.receiver_drops = self.drops.map(u64::from);
+        match &self.data {
+            Ok(data) => {
+                // What was sent within the timeout before the end is not judged, nor are its losses.
+                let judged = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
+                session.sent = Some(judged);
+                let within = |first: u32, last: u32| u64::from((last + 1).min(judged).saturating_sub(first));
+                session.unsent = data.skips.iter().map(|skip| within(skip.first, skip.last)).sum();
+                session.server.sync_before = self.far_clock(&data.records);
+                session.server.sync_after = session.server.sync_before;
+            }
+            Err(why) => {
+                session.sent = Some(0);
+                session.reason.get_or_insert_with(|| why.clone());
+                if session.ending == Ending::Complete {
+                    session.ending = Ending::PeerLost;
+                }
+            }
+        }
+    }
+
+    /// What the error estimates of the server say about its clock; `None` without packets.
+    fn far_clock(&self, records: &[DataRecord]) -> Option<SyncState> {
+        let of = |record: &DataRecord| match self.spec.direction() {
+            Direction::Up => record.receive_error,
+            Direction::Down => record.send_error,
+        };
+        let estimates: Vec<ErrorEstimate> = records.iter().filter(|r| r.received.is_some()).map(of).collect();
+        let synchronised = estimates.iter().all(|e| e.synchronised());
+        let largest = estimates.iter().map(|e| e.error()).max()?;
+        // Without synchronisation the estimate is a number without meaning.
+        let error = if synchronised { largest } else { UNSYNCHRONISED };
+        Some(SyncState {
+            synchronised,
+            offset: Span::ZERO,
+            estimated_error: error,
+            maximum_error: error,
+            frequency_ppb: 0,
+        })
+    }
+
+    /// The packets that arrived and are judged, in the order of their arrival.
+    fn records(&self) -> Vec<PacketRecord> {
+        let Ok(data) = &self.data else { return Vec::new() };
+        let counted = data.records.iter().filter_map(|record| Some((record, record.received?)));
+        if self.spec.direction() == Direction::Up {
+            let near = crate::clock::wall();
+            let record = |(record, received): (&DataRecord, NtpTime)| {
+                let mut packet = PacketRecord::new(record.seq.into());
+                let stamp = |at: WallTime| Stamp { at, source: Source::User };
+                packet.set(Moment::Sent, stamp(record.sent.to_nanos(near)));
+                packet.set(Moment::Arrived, stamp(received.to_nanos(near)));
+                packet.set_ttl(Some(record.ttl));
+                if let Some(stamps) = &self.stamps {
+                    stamps.join(&mut packet);
+                }
+                packet
+            };
+            return counted.map(record).collect();
+        }
+        // The records of the session are those of its packets, with losses among them and without the last ones.
+        let mut counted = counted.peekable();
+        let is_counted = |packet: &&PacketRecord| {
+            let same = counted.next_if(|(record, _)| i64::from(record.seq) == packet.seq);
+            same.is_some()
+        };
+        self.arrived.iter().filter(is_counted).copied().collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    stop: AtomicBool,
+    complete: AtomicBool,
+    received: AtomicU32,
+    highest: AtomicU32,
+}
+
+/// A receiver that runs on a thread of its own.
+struct Listening {
+    flags: Arc<Flags>,
+    live: Outlet<PacketRecord>,
+    thread: Option<JoinHandle<(Receiving, Vec<PacketRecord>)>>,
+}
+
+/// Records for which memory is allocated before the stream. A longer stream allocates more.
+const RESERVED: usize = 1 << 20;
+
+impl Listening {
+    fn start(receiving: Receiving, spec: &TestSpec, waker: Waker) -> io::Result<Listening> {
+        let (intake, live) = ring::ring(spec);
+        let flags = Arc::new(Flags::default());
+        let records = Vec::with_capacity((spec.packets() as usize + 1024).min(RESERVED));
+        let shared = flags.clone();
+        let run = move || listen(receiving, records, intake, &shared, &waker);
+        let thread = std::thread::Builder::new().name("owamp-receiver".to_owned()).spawn(run)?;
+        Ok(Listening { flags, live, thread: Some(thread) })
+    }
+
+    /// Passes what arrived since the last call to `each`: records, or how many were lost because the ring was full.
+    fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
+        self.live.drain(|records| each(Ok(records)));
+        let missed = self.live.take_overflow();
+        if missed > 0 {
+            each(Err(missed));
+        }
+    }
+
+    /// Ends it; `None` if its thread failed.
+    fn stop(mut self) -> Option<(Receiving, Vec<PacketRecord>)> {
+        self.flags.stop.store(true, Ordering::Release);
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.flags.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(
+    mut receiving: Receiving,
+    mut records: Vec<PacketRecord>,
+    mut live: Intake<PacketRecord>,
+    flags: &Flags,
+    waker: &Waker,
+) -> (Receiving, Vec<PacketRecord>) {
+    let mut highest = 0;
+    loop {
+        // What has arrived before the end is taken.
+        let stopped = flags.stop.load(Ordering::Acquire);
+        let wait = if stopped { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
+        let now: SteadyTime = steady();
+        let taken = receiving.receive(
+            wait,
+            now,
+            |_| true,
+            |recorded| {
+                let packet = packet_record(&recorded);
+                highest = highest.max(recorded.record.seq + 1);
+                live.push(packet);
+                records.push(packet);
+            },
+        );
+        flags.received.store(records.len() as u32, Ordering::Relaxed);
+        flags.highest.store(highest, Ordering::Relaxed);
+        if stopped && taken.is_err() {
+            return (receiving, records);
+        }
+        if receiving.look(steady()) && !flags.complete.swap(true, Ordering::AcqRel) {
+            waker.wake();
+        }
+    }
+}
+
+fn packet_record(recorded: &Recorded) -> PacketRecord {
+    let Recorded { record, stamp, read, length, ttl, traffic_class } = *recorded;
+    let mut packet = PacketRecord::new(record.seq.into());
+    packet.set(Moment::Sent, Stamp { at: record.sent.to_nanos(stamp.at), source: Source::User });
+    packet.set(Moment::Arrived, stamp);
+    packet.set_receive_lag(read.and_then(|read| read.checked_since(stamp.at)));
+    packet.set_size(u16::try_from(length).ok());
+    packet.set_ttl(ttl);
+    packet.set_traffic_class(traffic_class);
+    packet
+}

@@ -1,0 +1,8 @@
+//! OWAMP on sockets: the two ends of a session, which server and client share, and a client's test. The server is a
+//! [reflector](crate::reflect::OwampServer).
+
+mod client;
+pub(crate) mod receiving;
+pub(crate) mod sending;
+
+pub use client::{OwampRequest, run};

@@ -1,0 +1,202 @@
+//! [`Sending`]: the sending end of a session, on a thread of its own.
+
+use crate::clock::ClockError;
+use crate::clock::{steady, tick};
+use crate::engine::Waker;
+use crate::engine::sent_times::SentTimes;
+use crate::pace::{Pacer, Pacing};
+use crate::random::Padding;
+use crate::stamp::Stamps;
+use crate::sys;
+use jitlat_core::Span;
+use jitlat_proto::amp::Sid;
+use jitlat_proto::jitlat::SentStamps;
+use jitlat_proto::owamp::packet::LONGEST;
+use jitlat_proto::owamp::{SentSummary, SessionSender};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+
+/// Transmit stamps are fetched when there is this much time, or when so many are outstanding.
+const IDLE_ENOUGH: Span = Span::micros(30);
+const STAMPS_UNDER_WAY: u32 = 16;
+/// How long to wait for the last stamps.
+const STAMPS_PATIENCE: Span = Span::millis(200);
+/// How often a packet is offered to a system that reports an error about an earlier one, or whose queue is full.
+const ATTEMPTS: usize = 5;
+
+/// A socket and the packets that leave through it.
+pub(crate) struct Departing {
+    /// Connected to the receiver.
+    pub socket: UdpSocket,
+    /// Which packet leaves when.
+    pub sender: SessionSender,
+    /// Number of packets, and bytes behind the fields of each.
+    pub packets: u32,
+    pub padding: u32,
+    /// Which stamps the socket gives.
+    pub stamps: Stamps,
+    /// How the thread is scheduled and waits.
+    pub pacing: Pacing,
+    /// Asked before each packet, with its length: whether it may leave.
+    pub admit: Box<dyn FnMut(usize) -> bool + Send>,
+}
+
+/// What a sender knows after its end.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    /// For Stop-Sessions.
+    pub summary: SentSummary,
+    /// When the packets really left; `None` without stamps.
+    pub stamps: Option<SentStamps>,
+    /// What could not be done as requested.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    stop: AtomicBool,
+    complete: AtomicBool,
+    sent: AtomicU32,
+}
+
+/// A sender that runs. If it is dropped, its thread ends soon.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    sid: Sid,
+    flags: Arc<Flags>,
+    thread: Option<JoinHandle<Sent>>,
+}
+
+impl Sending {
+    /// Starts the thread, which wakes `waker` when every packet has been sent and would have arrived or be lost.
+    pub fn start(sid: Sid, departing: Departing, waker: Waker) -> io::Result<Sending> {
+        let flags = Arc::new(Flags::default());
+        let shared = flags.clone();
+        let run = move || {
+            let sent = departing.run(&shared);
+            shared.complete.store(true, Ordering::Release);
+            waker.wake();
+            sent
+        };
+        let thread = std::thread::Builder::new().name("owamp-sender".to_owned()).spawn(run)?;
+        Ok(Sending { sid, flags, thread: Some(thread) })
+    }
+
+    /// Whether every packet has been sent and would have arrived or be lost.
+    pub fn is_complete(&self) -> bool {
+        self.flags.complete.load(Ordering::Acquire)
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u32 {
+        self.flags.sent.load(Ordering::Relaxed)
+    }
+
+    /// Stops sending, within a tenth of a second.
+    pub fn stop(mut self) -> Sent {
+        self.flags.stop.store(true, Ordering::Release);
+        let ended = self.thread.take().map(JoinHandle::join);
+        // A thread that panicked has sent an unknown number of packets: nothing of the session can be used.
+        let nothing = || Sent {
+            summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
+            stamps: None,
+            notes: vec!["the thread that sends failed".to_owned()],
+        };
+        ended.and_then(Result::ok).unwrap_or_else(nothing)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.flags.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Departing {
+    fn run(mut self, flags: &Flags) -> Sent {
+        let mut notes = self.pacing.apply();
+        let mut times = SentTimes::new(self.stamps, self.packets);
+        times.restart(&self.socket);
+        let stopped = || flags.stop.load(Ordering::Acquire);
+        match Padding::new(self.padding as usize) {
+            Ok(padding) => self.send(padding, &mut times, flags),
+            Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
+        }
+        let until = steady() + STAMPS_PATIENCE;
+        while times.awaited() > 0 && steady() < until && !stopped() {
+            if times.collect(&self.socket) == 0 {
+                let _ = poll(
+                    &mut [PollFd::new(self.socket.as_fd(), PollFlags::empty())],
+                    PollTimeout::from(20u16),
+                );
+            }
+        }
+        let (stamps, note) = times.finish();
+        notes.extend(note);
+        Sent { summary: self.sender.stop(), stamps, notes }
+    }
+
+    fn send(&mut self, padding: Padding, times: &mut SentTimes, flags: &Flags) {
+        let pacer = Pacer::new(self.pacing.mode);
+        let stopped = || flags.stop.load(Ordering::Acquire);
+        let mut error = ClockError::read();
+        let mut packet = [0; LONGEST];
+        while let Some(due) = self.sender.poll_timeout() {
+            if pacer.wait_until(due, stopped).is_none() {
+                return;
+            }
+            loop {
+                let now = tick();
+                let estimate = error.at(now.steady);
+                let Some(departure) = self.sender.poll_transmit(now, estimate, &mut packet) else { break };
+                let parts =
+                    [IoSlice::new(&packet[..departure.len]), IoSlice::new(padding.of(departure.seq as i32))];
+                let admitted = (self.admit)(departure.len + self.padding as usize);
+                if admitted && offer(&self.socket, parts) {
+                    times.sent(departure.seq, now.wall);
+                } else {
+                    self.sender.not_sent(departure.seq);
+                    if admitted {
+                        times.restart(&self.socket);
+                    }
+                }
+                flags.sent.store(self.sender.sent(), Ordering::Relaxed);
+                if stopped() {
+                    return;
+                }
+            }
+            if self.sender.is_complete(steady()) {
+                return;
+            }
+            let idle = self.sender.poll_timeout().is_none_or(|next| next - steady() > IDLE_ENOUGH);
+            if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
+                times.collect(&self.socket);
+            }
+        }
+    }
+}
+
+/// Offers a packet to the system; whether it was accepted. The time in it was just read, so nothing waits for long.
+fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
+    for _ in 0..ATTEMPTS {
+        match sys::send_batch(socket.as_fd(), &[parts]) {
+            Ok(sent) => return sent == 1,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                let _ =
+                    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(10u16));
+            }
+            // About an earlier packet.
+            Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}

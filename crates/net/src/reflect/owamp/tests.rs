@@ -1,0 +1,197 @@
+//! Tests of a client and a server through the kernel, on loopback.
+
+use super::*;
+use crate::client::{ClientError, Measured};
+use crate::owamp::{OwampRequest, run};
+use crate::reflect::Reflectors;
+use jitlat_core::observer::{Event as Seen, Unobserved};
+use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
+use jitlat_core::{PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_proto::amp::{Failure, Mode, Step};
+use std::net::TcpListener;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn serve(policy: Policy, ip: &str, users: Users) -> (Reflectors, SocketAddr) {
+    let mut reflectors = Reflectors::new(policy);
+    reflectors.start(&OwampServer { port: 0, users, test_ports: None }, &[ip.parse().unwrap()]);
+    assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
+    let at = reflectors.listening()[0].1;
+    (reflectors, at)
+}
+
+fn tester() -> Users {
+    Users::one("tester", b"secret")
+}
+
+fn spec(direction: Direction, packets: u64, schedule: Schedule) -> TestSpec {
+    let mut spec = TestSpec::new(direction, Transport::Udp, packets, 60, Span::millis(4), schedule).unwrap();
+    (spec.src_port, spec.dst_port) = (0, 0);
+    spec.dscp = Dscp::new(46).unwrap();
+    spec
+}
+
+fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
+    OwampRequest {
+        host: at.ip().to_string(),
+        port: at.port(),
+        family: None,
+        bind: None,
+        specs,
+        mode: Some(mode),
+        user: mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec())),
+        timeout: Some(Span::millis(300)),
+        patience: Span::seconds(20),
+        pacing: Pacing::default(),
+        priority: None,
+        stamps: Source::Kernel,
+    }
+}
+
+/// Runs a test; its records by stream.
+fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
+    let mut records = vec![Vec::new(); request.specs.len()];
+    let mut observer = |event: &Seen<'_>| {
+        if let Seen::Records { stream, records: chunk, .. } = event {
+            records[*stream].extend_from_slice(chunk);
+        }
+    };
+    let measured = run(request, &AtomicBool::new(false), &mut observer)?;
+    Ok((measured, records))
+}
+
+#[test]
+fn both_directions_in_every_mode_schedule_and_family() {
+    for (ip, mode, schedule) in [
+        ("127.0.0.1", Mode::Open, Schedule::Periodic),
+        ("127.0.0.1", Mode::Authenticated, Schedule::Poisson { seed: 0 }),
+        ("::1", Mode::Encrypted, Schedule::Periodic),
+        ("127.0.0.1", Mode::Open, Schedule::Burst { size: 4 }),
+    ] {
+        if TcpListener::bind((ip, 0)).is_err() {
+            eprintln!("skipped: this host has no {ip}");
+            continue;
+        }
+        let users = if mode.is_keyed() { tester() } else { Users::default() };
+        let (reflectors, at) = serve(Policy::default(), ip, users);
+        let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 60, schedule));
+        let (measured, records) = measure(&request(at, mode, specs.into())).unwrap();
+        assert_eq!((measured.ending, &measured.reason), (Ending::Complete, &None), "{mode}");
+        for (session, records) in measured.sessions.iter().zip(&records) {
+            let direction = session.spec.direction();
+            // A host that stood still skips packets, and says so.
+            assert_eq!(session.sent, Some(60), "{mode}");
+            assert_eq!(records.len() as u64 + session.unsent, 60, "{mode} {direction:?}");
+            for record in records {
+                assert!(record.sent().unwrap() <= record.arrived().unwrap(), "one clock at both ends");
+                assert_eq!(record.ttl(), Some(255));
+            }
+            let whole = |moment| records.iter().filter(|r| r.source(moment) == Source::Kernel).count();
+            match direction {
+                Direction::Up => assert!(whole(Moment::Sent) + 5 > records.len(), "stamps of the kernel"),
+                Direction::Down => {
+                    assert_eq!(whole(Moment::Arrived), records.len());
+                    assert!(records.iter().all(|r| (r.size(), r.dscp()) == (Some(60), Some(46))));
+                }
+            }
+            assert!(session.server.sync_before.is_some());
+        }
+        drop(reflectors);
+    }
+}
+
+#[test]
+fn refusals_reach_the_user() {
+    let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", tester());
+    let refusal = |request: OwampRequest| match measure(&request) {
+        Err(ClientError::Owamp { failure, .. }) => failure,
+        other => panic!("{other:?}"),
+    };
+    let asked = |mode| request(at, mode, vec![spec(Direction::Up, 5, Schedule::Periodic)]);
+    assert!(matches!(refusal(asked(Mode::Open)), Failure::NoCommonMode { .. }));
+    let wrong = Some(("tester".to_owned(), b"wrong".to_vec()));
+    let denied = Failure::Refused { step: Step::SetUp, accept: Accept::Failure };
+    assert_eq!(refusal(OwampRequest { user: wrong, ..asked(Mode::Encrypted) }), denied);
+    let fast =
+        TestSpec::new(Direction::Down, Transport::Udp, 1000, 60, Span(100), Schedule::Periodic).unwrap();
+    let too_fast = Failure::Refused { step: Step::Request, accept: Accept::Permanent };
+    assert_eq!(refusal(request(at, Mode::Encrypted, vec![fast])), too_fast);
+}
+
+#[test]
+fn sessions_and_memory_are_bounded_and_come_back() {
+    let mut policy = Policy::default();
+    policy.service(policy::OWAMP).total.sessions = Some(1);
+    // Room for the records of two short sessions, and not for one long.
+    policy.service(policy::OWAMP).total.memory = Some(8 << 20);
+    let (reflectors, at) = serve(policy, "127.0.0.1", Users::default());
+    let short = || spec(Direction::Up, 20, Schedule::Periodic);
+    let refused = |specs| match measure(&request(at, Mode::Open, specs)) {
+        Err(ClientError::Owamp { failure, .. }) => failure,
+        other => panic!("{other:?}"),
+    };
+    let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
+    assert_eq!(refused(vec![short(), short()]), full);
+    assert_eq!(refused(vec![spec(Direction::Up, 100_000, Schedule::Periodic)]), full);
+    let gate = reflectors.shared.gate.clone();
+    let until = Instant::now() + LIMIT;
+    while gate.held(policy::OWAMP) != Ask::default() {
+        assert!(Instant::now() < until, "{:?} is held by nobody", gate.held(policy::OWAMP));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for _ in 0..3 {
+        let (measured, _) = measure(&request(at, Mode::Open, vec![short()])).unwrap();
+        assert_eq!(measured.ending, Ending::Complete);
+    }
+    // What is kept counts, but no more than it has.
+    let until = Instant::now() + LIMIT;
+    while gate.held(policy::OWAMP).sessions > 0 {
+        assert!(Instant::now() < until, "a session outlives its connection");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kept = gate.held(policy::OWAMP).memory;
+    assert!((3 * 1024..20_000).contains(&kept), "{kept}");
+}
+
+#[test]
+fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
+    let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
+    let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 100_000, Schedule::Periodic));
+    let (stop, mut said) = (AtomicBool::new(false), false);
+    let mut observer = |event: &Seen<'_>| {
+        if let Seen::Progress(progress) = event
+            && !said
+            && progress.iter().all(|p| p.sent.max(p.received) > 200)
+        {
+            said = true;
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    };
+    let measured = run(&request(at, Mode::Open, specs.into()), &stop, &mut observer).unwrap();
+    assert_eq!(measured.ending, Ending::Interrupted);
+    for session in &measured.sessions {
+        // What was sent within the timeout before the end is not judged.
+        assert!((1..5000).contains(&session.sent.unwrap()), "{:?}", session.sent);
+    }
+}
+
+#[test]
+fn a_server_that_stops_ends_its_connections() {
+    let (reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
+    let streams = [0; 3].map(|_| TcpStream::connect(at).unwrap());
+    drop(reflectors);
+    for mut stream in streams {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut bytes = Vec::new();
+        // Its greeting may have come before.
+        let _ = stream.read_to_end(&mut bytes);
+        assert!(bytes.len() <= 64);
+    }
+    let stop = AtomicBool::new(false);
+    let one = vec![spec(Direction::Up, 1, Schedule::Periodic)];
+    let gone = run(&request(at, Mode::Open, one), &stop, &mut Unobserved);
+    assert!(matches!(gone, Err(ClientError::Connect { .. })), "{gone:?}");
+}
