@@ -194,4 +194,47 @@ mod tests {
         let nothing = Segmenter::new(GMIN).finish(0, None);
         assert_eq!((nothing.mean_burst_duration_ms, nothing.mean_gap_duration_ms), (Some(0.0), Some(0.0)));
     }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        // A burst of 2 to 4, and a loss that may begin another one.
+        let mut valid = Segmenter::new(GMIN);
+        valid.push(Run { start: 2, len: 3 });
+        valid.push(Run { start: 29, len: 1 });
+        assert!(valid.is_possible(30) && !valid.is_possible(29));
+        let with = |change: &fn(&mut Segmenter)| {
+            let mut changed = valid.clone();
+            change(&mut changed);
+            changed.is_possible(30)
+        };
+        let possible: &[fn(&mut Segmenter)] = &[
+            |s| s.cluster = None,
+            |s| s.cluster = Some((20, 29, 10)),
+            |s| (s.in_bursts, s.in_gaps, s.gap_from) = ((30, 30), (30, 30), 30),
+            |s| (s.result.burst_count, s.result.gap_count) = (30, 30),
+            |s| (s.result.bursts, s.result.gaps) = (vec![[28, 2, 2]], vec![[0, 30]]),
+            |s| (s.result.bursts, s.result.gaps) = (vec![[0; 3]; LISTED], vec![[0; 2]; LISTED]),
+        ];
+        let impossible: &[fn(&mut Segmenter)] = &[
+            |s| s.gmin = GMIN - 1,
+            |s| s.cluster = Some((29, 28, 1)),
+            |s| s.cluster = Some((29, 30, 1)),
+            |s| s.cluster = Some((20, 29, 0)),
+            |s| s.cluster = Some((20, 29, 11)),
+            |s| s.in_bursts.0 = 31,
+            |s| s.in_bursts.1 = 31,
+            |s| s.in_gaps.0 = 31,
+            |s| s.in_gaps.1 = 31,
+            |s| s.gap_from = 31,
+            |s| s.result.burst_count = 31,
+            |s| s.result.gap_count = 31,
+            |s| s.result.bursts = vec![[28, 3, 2]],
+            |s| s.result.gaps = vec![[0, 31]],
+            |s| s.result.bursts = vec![[0; 3]; LISTED + 1],
+            |s| s.result.gaps = vec![[0; 2]; LISTED + 1],
+        ];
+        let found = |changes: &[fn(&mut Segmenter)]| changes.iter().map(with).collect::<Vec<_>>();
+        assert_eq!(found(possible), [true; 6]);
+        assert_eq!(found(impossible), [false; 16]);
+    }
 }

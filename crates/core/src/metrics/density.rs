@@ -395,4 +395,136 @@ mod tests {
             BTreeMap::from([(-513, 1), (-512, 1), (-1, 1), (0, 1), (512, 1), (513, 2), (100_000, 1)])
         );
     }
+
+    /// 400 numbers in order but for pairs that changed places, and some that were overtaken by two or three.
+    fn disturbed() -> Vec<u32> {
+        let mut arrivals: Vec<u32> = (0..400).collect();
+        for (from, to) in
+            [(20, 22), (60, 62), (61, 65), (150, 152), (200, 204), (207, 209), (330, 334), (390, 392)]
+        {
+            arrivals[from..to].rotate_left(1);
+        }
+        arrivals
+    }
+
+    #[test]
+    fn later_arrivals_are_added_to_those_before() {
+        let arrivals = disturbed();
+        let stay_back = |of: &[u32]| {
+            let mut s = StayBack::new(4, 0);
+            of.iter().for_each(|seq| s.push(*seq));
+            s
+        };
+        let occupancy = |of: &[u32]| {
+            let mut o = Occupancy::new(4, 0);
+            of.iter().for_each(|seq| o.push(*seq));
+            o
+        };
+        let (density, occupied) = (stay_back(&arrivals).finish(), occupancy(&arrivals).histogram());
+        assert_eq!((density.values().sum::<u64>(), occupied.values().sum::<u64>()), (400, 400));
+        // Both saw those from `begin` to `end`.
+        for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
+            let (mut mine, lead) = (stay_back(&arrivals[..end]), stay_back(&arrivals[begin..end]));
+            mine.add_later(stay_back(&arrivals[begin..]), &lead);
+            assert_eq!(mine.finish(), density, "{begin} {end}");
+            let (mut mine, lead) = (occupancy(&arrivals[..end]), occupancy(&arrivals[begin..end]));
+            mine.add_later(occupancy(&arrivals[begin..]), &lead);
+            assert_eq!(mine.histogram(), occupied, "{begin} {end}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_where_something_else_was_expected() {
+        let of = |seqs: &[u32]| {
+            let (mut s, mut o) = (StayBack::new(2, 0), Occupancy::new(2, 0));
+            seqs.iter().for_each(|seq| {
+                s.push(*seq);
+                o.push(*seq);
+            });
+            (s, o)
+        };
+        let empty = |mine: &[u32], lead: &[u32], unknown: [bool; 2]| {
+            let ((mut s, mut o), (lead_s, lead_o)) = (of(mine), of(lead));
+            let (mut later_s, mut later_o) = (lead_s.clone(), lead_o.clone());
+            (s.unknown, o.unknown) = (unknown[0], unknown[0]);
+            (later_s.unknown, later_o.unknown) = (unknown[1], unknown[1]);
+            s.add_later(later_s, &lead_s);
+            o.add_later(later_o, &lead_o);
+            (s.finish().is_empty(), o.histogram().is_empty())
+        };
+        assert_eq!(empty(&[0, 1, 2, 3, 4], &[3, 4], [false; 2]), (true, true), "0 is waited for");
+        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2]), (false, false));
+        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2]), (true, true));
+        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false]), (true, true));
+        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true]), (true, true));
+    }
+
+    #[test]
+    fn later_displacements_are_added() {
+        let of = |all: &[i64]| {
+            let mut found = Displacements::new();
+            all.iter().for_each(|d| found.add(*d));
+            found
+        };
+        let (mut mine, lead) = (of(&[-1, 2, 600, 600]), of(&[2, 2, 600]));
+        mine.add_later(&of(&[2, 2, 600, -1, 2, 700]), &lead);
+        assert_eq!(mine.finish(), BTreeMap::from([(-1, 2), (2, 2), (600, 2), (700, 1)]));
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let mut valid = (StayBack::new(2, 0), Occupancy::new(2, 0));
+        (0..9).for_each(|seq| {
+            valid.0.push(seq);
+            valid.1.push(seq);
+        });
+        // Two are still in the window.
+        assert!(valid.0.is_possible(7, 2) && !valid.0.is_possible(6, 2) && !valid.0.is_possible(7, 3));
+        assert!(valid.1.is_possible(9, 2) && !valid.1.is_possible(8, 2) && !valid.1.is_possible(9, 3));
+        let three = Occupancy::new(3, 0);
+        assert!(three.is_possible(0, 3) && !three.is_possible(0, 2));
+        let stays = |change: fn(&mut StayBack)| {
+            let mut changed = valid.0.clone();
+            change(&mut changed);
+            changed.is_possible(9, 2)
+        };
+        assert!(stays(|s| s.index = 1 << 33) && !stays(|s| s.index = (1 << 33) + 1));
+        assert!(!stays(|s| s.window.push_back(9)));
+        assert!(stays(|s| s.found.far = BTreeMap::from([(600, 2)])));
+        assert!(!stays(|s| s.found.far = BTreeMap::from([(600, 3)])));
+        assert!(!stays(|s| s.found.near.push(0)) && !stays(|s| _ = s.found.near.pop()));
+        let holds = |change: fn(&mut Occupancy)| {
+            let mut changed = valid.1.clone();
+            change(&mut changed);
+            changed.is_possible(9, 2)
+        };
+        assert!(holds(|o| o.expected = 1 << 33) && !holds(|o| o.expected = (1 << 33) + 1));
+        assert!(holds(|o| o.held.extend([Reverse(20), Reverse(21)])));
+        assert!(!holds(|o| o.held.extend([Reverse(20), Reverse(21), Reverse(22)])));
+        assert!(!holds(|o| o.found.push(0)) && !holds(|o| _ = o.found.pop()));
+    }
+
+    #[test]
+    fn a_number_that_only_one_waits_for_is_no_common_state() {
+        let mut mine = StayBack::new(2, 0);
+        (0..9).for_each(|seq| mine.push(seq));
+        let lead = mine.clone();
+        mine.unmet.push(Reverse(50));
+        let mut same = mine.clone();
+        same.discarded.push(Reverse(50));
+        mine.add_later(lead.clone(), &lead);
+        same.add_later(lead.clone(), &lead);
+        assert_eq!((mine.unknown, same.unknown), (true, false));
+    }
+
+    #[test]
+    fn far_too_late_and_far_too_early_are_not_counted() {
+        // 0 is overtaken by 200, and 600 arrives 399 too early.
+        let arrivals: Vec<u32> = (1..=200).chain([0, 600]).chain(201..600).chain(601..700).collect();
+        let (seqs, accepted) = unique(&arrivals);
+        let complete = complete_density(seqs.iter().copied(), &accepted);
+        assert_eq!((complete.get(&-399), complete.get(&200)), (Some(&1), Some(&1)));
+        let bounded = StayBack::of(&complete, seqs.iter().copied());
+        assert!(bounded.keys().all(|d| d.abs() <= i64::from(THRESHOLD)), "{bounded:?}");
+    }
 }

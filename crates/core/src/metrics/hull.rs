@@ -209,4 +209,10 @@ mod tests {
             prop_assert_eq!(halves, whole);
         }
     }
+
+    #[test]
+    fn times_of_a_state_ascend() {
+        assert!(Hull(vec![]).is_possible() && Hull(vec![(3, 9), (4, 2)]).is_possible());
+        assert!(!Hull(vec![(3, 9), (3, 2)]).is_possible() && !Hull(vec![(4, 9), (3, 2)]).is_possible());
+    }
 }

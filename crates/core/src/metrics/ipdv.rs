@@ -315,4 +315,66 @@ mod tests {
         assert!(of(&delays).0.quantised);
         assert!(!of(&received(&[5, 5, 5])).0.quantised);
     }
+
+    #[test]
+    fn later_packets_are_added_to_those_before() {
+        let of = |seqs: std::ops::Range<u32>| {
+            let mut streaming = StreamingIpdv::default();
+            for seq in seqs {
+                streaming.push(&Packet { seq, sent: 0, delay: i64::from(seq * 7_919 % 101) });
+            }
+            streaming
+        };
+        // Both have 1990 to 1999; the last come after the window of the first has gone round.
+        let (mut mine, lead) = (of(0..2000), of(1990..2000));
+        mine.add_later(of(1990..4300), &lead);
+        let whole = of(0..4300);
+        assert_eq!(mine.figures(4300), whole.figures(4300));
+        assert_eq!(mine.recent, whole.recent);
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let mut valid = StreamingIpdv::default();
+        (0..5).for_each(|seq| valid.push(&Packet { seq, sent: 0, delay: 9 }));
+        assert!(valid.is_possible(4) && !valid.is_possible(3));
+        let with = |change: fn(&mut StreamingIpdv)| {
+            let mut changed = valid.clone();
+            change(&mut changed);
+            changed.is_possible(5)
+        };
+        assert!(with(|s| s.magnitude = 4 << 64) && !with(|s| s.magnitude = (4 << 64) + 1));
+        assert!(!with(|s| s.moments = (1..=3).collect()), "other steps than the histogram has");
+        assert!(!with(|s| s.steps = LogHistogram::around(7, Precision::STREAM)));
+        assert!(
+            !StreamingIpdv { steps: LogHistogram::around(7, Precision::STREAM), ..StreamingIpdv::default() }
+                .is_possible(0)
+        );
+    }
+
+    #[test]
+    fn steps_are_in_send_order() {
+        let of = |rows: &[(u32, i64)]| {
+            let mut samples = Samples::default();
+            rows.iter().for_each(|&(seq, delay)| samples.push(Packet { seq, sent: 0, delay }));
+            steps(&samples)
+        };
+        assert_eq!(of(&[(0, 20), (1, 10), (3, 5), (4, 25)]), [-10, 20]);
+        assert_eq!(of(&[(1, 10), (0, 20), (4, 25), (3, 5)]), [-10, 20]);
+    }
+
+    #[test]
+    fn nothing_has_no_mean() {
+        let (nothing, _) = of_steps(Vec::new(), 7);
+        assert_eq!((nothing.mean_abs, nothing.mean, nothing.undefined), (None, None, 7));
+    }
+
+    #[test]
+    fn a_state_that_is_read_back_knows_the_delays_before() {
+        let mut streaming = StreamingIpdv::default();
+        (4095..4097).for_each(|seq| streaming.push(&Packet { seq, sent: 0, delay: 9 }));
+        let text = serde_json::to_string(&streaming).unwrap();
+        let again: StreamingIpdv = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.recent, streaming.recent);
+    }
 }

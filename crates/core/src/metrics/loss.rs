@@ -573,4 +573,87 @@ mod tests {
             prop_assert_eq!(l.noticeable_rate_99, (!losses.is_empty()).then(|| noticeable as f64 / losses.len() as f64));
         }
     }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let mut valid = LossScan::default();
+        for (start, len) in [(0, 2), (10, 1), (28, 2)] {
+            valid.push(Run { start, len });
+        }
+        assert!(valid.is_possible(30) && !valid.is_possible(29));
+        assert!(LossScan::default().is_possible(0));
+        let with = |change: &fn(&mut LossScan)| {
+            let mut changed = valid.clone();
+            change(&mut changed);
+            changed.is_possible(30)
+        };
+        let possible: &[fn(&mut LossScan)] = &[
+            |s| s.last = Some(Run { start: 29, len: 1 }),
+            |s| s.first_runs = vec![[0, 30]; FIRST_RUNS],
+            |s| (s.runs, s.noticeable, s.triples) = (5, 5, (5, 5)),
+            |s| s.distances = BTreeMap::from([(3, 5)]),
+            |s| s.between = BTreeMap::from([(3, 2), (4, 3)]),
+        ];
+        let impossible: &[fn(&mut LossScan)] = &[
+            |s| s.last = None,
+            |s| s.last = Some(Run { start: 29, len: 0 }),
+            |s| s.last = Some(Run { start: 29, len: 2 }),
+            |s| s.last = Some(Run { start: u64::MAX, len: 2 }),
+            |s| s.runs = 0,
+            |s| s.first_runs = vec![[0, 30]; FIRST_RUNS + 1],
+            |s| s.first_runs = vec![[0, 31]],
+            |s| s.first_runs = vec![[0, 0]],
+            |s| s.lost = 6,
+            |s| s.lost = 4,
+            |s| s.lengths = BTreeMap::from([(3, 2)]),
+            |s| s.runs = 6,
+            |s| s.noticeable = 6,
+            |s| s.triples.0 = 6,
+            |s| s.triples.1 = 6,
+            |s| s.distances = BTreeMap::from([(3, 6)]),
+            |s| s.between = BTreeMap::from([(3, 3), (4, 3)]),
+            |s| s.segmenter = Segmenter::new(GMIN + 1),
+        ];
+        let found = |changes: &[fn(&mut LossScan)]| changes.iter().map(with).collect::<Vec<_>>();
+        assert_eq!(found(possible), [true; 5]);
+        assert_eq!(found(impossible), [false; 18]);
+        // More lost than there are packets, though the lengths of the runs say the same.
+        let mut more = valid.clone();
+        (more.lost, more.lengths) = (31, BTreeMap::from([(31, 1)]));
+        assert!(more.is_possible(31) && !more.is_possible(30));
+        let none = |change: fn(&mut LossScan)| {
+            let mut changed = LossScan::default();
+            change(&mut changed);
+            changed.is_possible(30)
+        };
+        assert!(!none(|s| s.from_start = true), "no run begins there");
+        assert!(
+            !none(|s| (s.runs, s.lost, s.lengths) = (1, 1, BTreeMap::from([(1, 1)]))),
+            "no run is the last"
+        );
+    }
+
+    #[test]
+    fn a_run_that_was_none_is_taken_out() {
+        let mut scan = LossScan::default();
+        assert_eq!(scan.longest(), 0);
+        for (start, len) in [(0, 2), (10, 1), (20, 2), (30, 5)] {
+            scan.push(Run { start, len });
+        }
+        assert_eq!(scan.longest(), 5);
+        scan.remove(Run { start: 30, len: 5 });
+        assert_eq!((scan.lost, scan.runs, scan.longest(), scan.from_start), (5, 3, 2, true));
+        assert_eq!(scan.first_runs, [[0, 2], [10, 1], [20, 2]]);
+        scan.remove(Run { start: 0, len: 2 });
+        assert_eq!((scan.lost, scan.runs, scan.from_start), (3, 2, false));
+        assert_eq!(scan.lengths, BTreeMap::from([(1, 1), (2, 1)]));
+        scan.remove(Run { start: 50, len: 9 });
+        assert_eq!((scan.lost, scan.runs), (3, 2), "no run is as long");
+    }
+
+    #[test]
+    fn the_first_ten_runs_are_listed() {
+        let found = of(&[true, false].repeat(12));
+        assert_eq!((found.periods, found.first_runs.len()), (12, FIRST_RUNS));
+    }
 }

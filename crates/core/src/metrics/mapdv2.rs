@@ -103,4 +103,49 @@ mod tests {
         assert_eq!((mapdv2(&[5, 5, 9]), mapdv2(&[5, 5, 1])), (Some(4.0), Some(4.0)));
         assert_eq!(mapdv2(&[i64::MIN, i64::MAX]), Some(2f64.powi(64)));
     }
+
+    fn of(delays: &[i64]) -> Mapdv2 {
+        let mut m = Mapdv2::default();
+        delays.iter().for_each(|&delay| m.push(&Packet { seq: 0, sent: 0, delay }));
+        m
+    }
+
+    #[test]
+    fn later_packets_are_added_to_those_before() {
+        // Whatever comes before so many equal delays no longer matters.
+        let settled = |first: &[i64]| [first, &[70; 800]].concat();
+        let (a, lead, later) = (settled(&[30, 90, 20]), settled(&[110, 40]), [90, 40, 120, 70, 10, 65]);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+        let mut mine = of(&a);
+        mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+        let whole = of(&[&a[..], &later].concat());
+        assert_eq!((mine.n, mine.above.0, mine.below.0), (whole.n, whole.above.0, whole.below.0));
+        near(mine.output().unwrap(), whole.output().unwrap());
+        // So it goes on.
+        mine.push(&Packet { seq: 0, sent: 0, delay: 300 });
+        near(mine.output().unwrap(), of(&[&a[..], &later, &[300]].concat()).output().unwrap());
+        // Nothing before, and nothing later.
+        let mut first = Mapdv2::default();
+        first.add_later(of(&[50, 60, 20]), &Mapdv2::default());
+        assert_eq!(first, of(&[50, 60, 20]));
+        first.add_later(of(&[5, 9]), &of(&[5, 9]));
+        assert_eq!(first, of(&[50, 60, 20]));
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let valid = of(&[5, 9, 1]);
+        assert!(valid.is_possible(3) && !valid.is_possible(2) && !valid.is_possible(4));
+        for x in [f64::NAN, f64::INFINITY] {
+            assert!(
+                !Mapdv2 { mean: x, ..valid }.is_possible(3)
+                    && !Mapdv2 { previous: x, ..valid }.is_possible(3)
+            );
+            assert!(!Mapdv2 { above: (1, x), ..valid }.is_possible(3));
+            assert!(!Mapdv2 { below: (1, x), ..valid }.is_possible(3));
+        }
+        assert!(Mapdv2 { above: (3, 1.0), below: (3, 1.0), ..valid }.is_possible(3));
+        assert!(!Mapdv2 { above: (4, 1.0), ..valid }.is_possible(3));
+        assert!(!Mapdv2 { below: (4, 1.0), ..valid }.is_possible(3));
+    }
 }

@@ -634,4 +634,74 @@ mod tests {
             assert_eq!((chunks.min(), chunks.max()), (Some(far.min(-7)), Some(far.max(-7))));
         }
     }
+
+    #[test]
+    fn later_values_are_added_to_those_before() {
+        let (a, lead, later) = ([70, 30, 90], [55, 20, 91], [10, 95, 44, -3]);
+        let of = |values: &[i64]| values.iter().copied().collect::<Moments>();
+        let mut mine = of(&a);
+        mine.add_later(of(&[lead, [later[0], later[1], later[2]]].concat()), &of(&lead));
+        let whole = of(&[70, 30, 90, 10, 95, 44]);
+        // The extremes are those of all values that either had.
+        assert_eq!((mine.n(), mine.min(), mine.max()), (6, Some(10), Some(95)));
+        assert_eq!((mine.mean(), mine.stddev()), (whole.mean(), whole.stddev()));
+        let row = |k: &i64| (k * 3, k * k % 17);
+        let of = |values: &[i64]| packets(&values.iter().map(row).collect::<Vec<_>>());
+        let mut mine = of(&a);
+        mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+        assert_eq!(mine.n(), 7);
+        assert_eq!(mine.output(), of(&[&a[..], &later].concat()).output());
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_values() {
+        let valid: Moments = [3, 9].into_iter().collect();
+        assert!(valid.is_possible(2) && !valid.is_possible(1) && !valid.is_possible(3));
+        let sum = |exact, spilt| Sum { exact, spilt };
+        assert!(Moments { sum: sum(2 << 65, 0.0), ..valid }.is_possible(2));
+        assert!(Moments { sum: sum(-2 << 65, 0.0), ..valid }.is_possible(2));
+        assert!(!Moments { sum: sum((2 << 65) + 1, 0.0), ..valid }.is_possible(2));
+        assert!(!Moments { sum: sum(1, 0.5), ..valid }.is_possible(2));
+        assert!(Moments { squares: sum(1, 0.5), ..valid }.is_possible(2));
+        assert!(!Moments { squares: sum(1, f64::INFINITY), ..valid }.is_possible(2));
+        assert!(
+            Moments { min: 4, max: 4, ..valid }.is_possible(2)
+                && !Moments { min: 5, max: 4, ..valid }.is_possible(2)
+        );
+        let valid = packets(&[(1, 2), (3, 4)]);
+        assert!(valid.is_possible(2) && !valid.is_possible(1) && !valid.is_possible(3));
+        let (far, endless) = (sum((2 << 65) + 1, 0.0), sum(1, f64::INFINITY));
+        for impossible in [
+            CoMoments { t: far, ..valid },
+            CoMoments { d: far, ..valid },
+            CoMoments { tt: endless, ..valid },
+            CoMoments { td: endless, ..valid },
+            CoMoments { dd: endless, ..valid },
+        ] {
+            assert!(!impossible.is_possible(2), "{impossible:?}");
+        }
+    }
+
+    #[test]
+    fn absurd_values_are_added_to_those_before() {
+        let of = |values: &[i64]| values.iter().copied().collect::<Moments>();
+        let (lead, later) = ([i64::MIN, i64::MAX, 5], [i64::MAX, 3]);
+        let mut mine = of(&[0, 8]);
+        mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+        let whole = of(&[0, 8, i64::MAX, 3]);
+        assert!((mine.stddev().unwrap() / whole.stddev().unwrap() - 1.0).abs() < 1e-9);
+        assert_eq!(mine.mean(), whole.mean());
+    }
+
+    #[test]
+    fn delays_are_the_values_of_packets() {
+        let of = |delays: &[i64]| {
+            let mut moments = Moments::default();
+            delays.iter().for_each(|&delay| OnePass::push(&mut moments, &Packet { seq: 0, sent: 0, delay }));
+            moments
+        };
+        let mut halves = of(&[3, 9]);
+        Merge::merge(&mut halves, of(&[12]));
+        assert_eq!(halves.output(), [3, 9, 12].into_iter().collect());
+    }
 }

@@ -33,3 +33,16 @@ pub(crate) fn add_later_counts<K: Copy + Ord>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_counts_are_added_and_nothing_else() {
+        let mut counts = BTreeMap::from([(1, 5), (2, 1)]);
+        let (lead, whole) = (BTreeMap::from([(1, 2), (3, 4)]), BTreeMap::from([(1, 9), (3, 4), (4, 6)]));
+        add_later_counts(&mut counts, &whole, &lead);
+        assert_eq!(counts, BTreeMap::from([(1, 12), (2, 1), (4, 6)]));
+    }
+}

@@ -164,6 +164,8 @@ impl Periods {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seqset::SeqSet;
+    use super::super::series::Samples;
     use super::*;
     use crate::spec::{Direction, Schedule, TestSpec, Transport};
     use crate::time::Span;
@@ -215,5 +217,69 @@ mod tests {
         assert_eq!(extent.periods(), (None, None));
         extent.push(&Packet { seq: 3, sent: 5, delay: 1 });
         assert_eq!(extent.periods(), (None, None));
+    }
+
+    #[test]
+    fn later_packets_are_added_to_those_before() {
+        let of = |rows: std::ops::Range<u32>| {
+            let mut extent = Extent::default();
+            rows.for_each(|seq| {
+                extent.push(&Packet { seq, sent: i64::from(seq) * 20, delay: 5 + i64::from(seq) })
+            });
+            extent
+        };
+        let mut mine = of(0..10);
+        mine.add_later(of(7..30), &of(7..10));
+        assert_eq!(mine, of(0..30));
+        mine.add_later(of(40..50), &of(40..50));
+        assert_eq!(mine, of(0..30));
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let of = |n, lowest, highest| Extent { n, lowest, highest, ..Extent::default() };
+        let at = |seq| Some((seq, 0));
+        assert!(of(2, at(3), at(9)).is_possible(2, 10) && of(1, at(9), at(9)).is_possible(1, 10));
+        assert!(of(0, None, None).is_possible(0, 0));
+        for (extent, n) in [
+            (of(3, at(3), at(9)), 2),
+            (of(0, at(3), at(9)), 0),
+            (of(2, at(9), at(3)), 2),
+            (of(2, at(3), at(10)), 2),
+            (of(2, None, None), 2),
+            (of(0, at(3), None), 0),
+            (of(0, None, at(3)), 0),
+        ] {
+            assert!(!extent.is_possible(n, 10), "{extent:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_series_they_are_those_of_its_packets() {
+        let rows = [(3, 40, 5), (4, 60, 9), (5, 90, 5)];
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut extent = Extent::default();
+        for (seq, sent, delay) in rows {
+            let packet = Packet { seq, sent, delay };
+            samples.push(packet);
+            accepted.insert(seq);
+            extent.push(&packet);
+        }
+        assert_eq!(Extent::of(&Series::new(&samples, &accepted)), extent);
+        // 50 from number 3 to number 5, and as much from the first arrival to the third.
+        assert_eq!(extent.periods(), (Some(25.0), Some(25.0)));
+    }
+
+    #[test]
+    fn the_period_is_the_one_requested_or_else_the_one_sent() {
+        let spec =
+            |ms| TestSpec::new(Direction::Up, Transport::Udp, 6, 80, Span::millis(ms), Schedule::Periodic);
+        let session = Session::new(spec(20).unwrap());
+        let target = Periods::target_only(&session);
+        assert_eq!(target.target, Some(Rate::new(20e6, session.payload())));
+        assert_eq!((target.tx, target.rx, target.mean()), (None, None, Some(20e6)));
+        let sent = Periods { tx: Some(Rate::new(30e6, None)), ..Periods::default() };
+        assert_eq!((sent.mean(), Periods { target: target.target, ..sent }.mean()), (Some(30e6), Some(20e6)));
+        assert_eq!(Periods::default().mean(), None);
     }
 }

@@ -633,4 +633,178 @@ mod tests {
         let straight = bounded(0, 1..1000);
         assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
     }
+
+    fn push_all(overtaking: &mut Overtaking, from: usize, seqs: &[u32]) {
+        for (arrived, &seq) in (from..).zip(seqs) {
+            overtaking.push(&Packet { seq, sent: 0, delay: arrived as i64 });
+        }
+    }
+
+    #[test]
+    fn later_arrivals_are_added_to_those_before() {
+        let mut seqs: Vec<u32> = (0..400).collect();
+        for (from, to) in
+            [(20, 22), (60, 62), (61, 66), (150, 152), (200, 206), (209, 211), (330, 335), (395, 397)]
+        {
+            seqs[from..to].rotate_left(1);
+        }
+        let part = |from: usize, marked: usize, to: usize| {
+            let mut part = Overtaking::default();
+            push_all(&mut part, from, &seqs[from..marked]);
+            part.mark();
+            push_all(&mut part, marked, &seqs[marked..to]);
+            part
+        };
+        // Those up to `end`, and those from `begin` on, of which the first 40 are again those of both. The last are in
+        // order, or not.
+        for (begin, to) in (1..360).map(|begin| (begin, 400)).chain((1..340).map(|begin| (begin, 385))) {
+            let end = begin + 40;
+            let (mut mine, lead) = (part(0, 40.min(begin), end), part(begin, end, end));
+            mine.add_later(part(begin, end, to), &lead);
+            let whole = part(0, 40.min(begin), to);
+            assert_eq!(mine.output(), whole.output(), "{begin}");
+            assert_eq!(
+                (mine.expected, mine.free_run, mine.marked_run),
+                (whole.expected, whole.free_run, whole.marked_run),
+                "{begin}"
+            );
+            assert_eq!((&mine.maxima, &mine.ascent), (&whole.maxima, &whole.ascent), "{begin}");
+        }
+    }
+
+    #[test]
+    fn nothing_later_changes_nothing() {
+        let mut mine = bounded(4, [0, 2, 1, 3]);
+        let before = mine.output();
+        mine.add_later(bounded(4, [5, 7, 6]), &bounded(4, [5, 7, 6]));
+        assert_eq!(mine.output(), before);
+    }
+
+    #[test]
+    fn later_arrivals_keep_to_the_limit() {
+        // Pairs swapped, of which four stretches are kept of either part.
+        let pairs: Vec<u32> = (0..400).map(|k| k ^ 1).collect();
+        let of = |from: usize, to: usize| {
+            let mut part = Overtaking::bounded(4);
+            push_all(&mut part, from, &pairs[from..to]);
+            part
+        };
+        for (begin, end) in [(100, 140), (101, 140), (100, 300), (390, 396)] {
+            let mut mine = of(0, end);
+            mine.add_later(of(begin, 400), &of(begin, end));
+            let whole = of(0, 400);
+            assert_eq!(mine.output(), whole.output(), "{begin} {end}");
+            assert!(mine.is_possible(400, 4), "{begin} {end}");
+            assert_eq!(mine.ascent, whole.ascent, "{begin} {end}");
+        }
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let stretch = |seq, index, len| Stretch { seq, index, len, arrived: 0, overtook: false };
+        let valid = Overtaking {
+            arrivals: 20,
+            limit: 4,
+            expected: Some(31),
+            maxima: vec![stretch(10, 6, 5), stretch(15, 11, 2)],
+            ascent: vec![stretch(8, 5, 1), stretch(15, 11, 2)],
+            reordered: 3,
+            extents: BTreeMap::from([(1, 2), (4, 1)]),
+            n_values: BTreeMap::from([(2, 3)]),
+            positions: vec![2, 4],
+            forgotten: 3,
+            ..Overtaking::default()
+        };
+        assert!(valid.is_possible(20, 4) && !valid.is_possible(19, 4) && !valid.is_possible(21, 4));
+        assert!(!valid.is_possible(20, 3) && !valid.is_possible(20, 5));
+        let found = |changes: &[&dyn Fn(&mut Overtaking)]| {
+            let with = |change: &&dyn Fn(&mut Overtaking)| {
+                let mut changed = valid.clone();
+                change(&mut changed);
+                changed.is_possible(20, 4)
+            };
+            changes.iter().map(with).collect::<Vec<_>>()
+        };
+        let possible = found(&[
+            &|o| (o.maxima, o.ascent) = (vec![], vec![]),
+            &|o| o.maxima[1] = stretch((1 << 32) - 2, 11, 2),
+            &|o| o.maxima[1] = stretch(15, 18, 2),
+            &|o| o.ascent = (6..10).map(|k| stretch(k, k, 1)).collect(),
+            &|o| o.forgotten = 5,
+            &|o| o.positions = vec![6; LISTED + 1],
+            &|o| (o.reordered, o.free_run, o.free_runs) = (20, 20, 20),
+            &|o| o.expected = Some(1 << 32),
+            &|o| o.expected = None,
+        ]);
+        assert_eq!(possible, [true; 9]);
+        let impossible = found(&[
+            &|o| o.maxima = (6..11).map(|k| stretch(k, k, 1)).collect(),
+            &|o| o.ascent = (6..11).map(|k| stretch(k, k, 1)).collect(),
+            &|o| o.maxima[1].len = 0,
+            &|o| o.maxima[1] = stretch((1 << 32) - 1, 11, 2),
+            &|o| o.maxima[1] = stretch(u64::MAX, 11, 2),
+            &|o| o.maxima[1] = stretch(15, 19, 2),
+            &|o| o.maxima[1] = stretch(14, 11, 2),
+            &|o| o.maxima[1] = stretch(15, 10, 2),
+            &|o| o.ascent[1] = stretch(8, 11, 2),
+            &|o| o.forgotten = 6,
+            &|o| o.positions = vec![4, 2],
+            &|o| o.positions = vec![2, 7],
+            &|o| o.positions = vec![6; LISTED + 2],
+            &|o| o.reordered = 21,
+            &|o| o.free_run = 21,
+            &|o| o.free_runs = 21,
+            &|o| o.reordered = 2,
+            &|o| o.extents = BTreeMap::from([(1, 4)]),
+            &|o| o.n_values = BTreeMap::from([(1, 4)]),
+            &|o| o.expected = Some((1 << 32) + 1),
+        ]);
+        assert_eq!(impossible, [false; 20]);
+    }
+
+    #[test]
+    fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
+        let pairs: Vec<u32> = (0..24_000).map(|k| k ^ 1).collect();
+        let of = |from: usize, to: usize| {
+            let mut part = Overtaking::bounded(4);
+            push_all(&mut part, from, &pairs[from..to]);
+            part
+        };
+        let (mut mine, lead) = (of(0, 3000), of(2000, 3000));
+        mine.add_later(of(2000, 24_000), &lead);
+        assert_eq!(mine.positions, of(0, 24_000).positions);
+        assert_eq!(mine.output().gaps.len(), LISTED);
+    }
+
+    #[test]
+    fn what_later_arrivals_made_forget_is_forgotten() {
+        // Every other number below 1000, upwards: none is in order, and each begins a stretch.
+        let seqs: Vec<u32> =
+            (0..100).chain([1000]).chain((0..20).map(|k| 200 + 2 * k)).chain([150]).collect();
+        let of = |from: usize, to: usize| {
+            let mut part = Overtaking::bounded(4);
+            push_all(&mut part, from, &seqs[from..to.min(100)]);
+            part.mark();
+            push_all(&mut part, 100, &seqs[to.min(100)..to]);
+            part
+        };
+        let (mut mine, lead, whole) = (of(0, 100), of(90, 100), of(0, seqs.len()));
+        mine.add_later(of(90, seqs.len()), &lead);
+        assert!(whole.forgotten > 100);
+        assert_eq!((mine.forgotten, &mine.ascent), (whole.forgotten, &whole.ascent));
+        assert_eq!(mine.output(), whole.output());
+    }
+
+    #[test]
+    fn shares_and_densities_of_a_short_test() {
+        let found = seqs(&[1, 2, 4, 3]);
+        assert_eq!((found.ratio, found.in_order), (Some(0.25), 3));
+        assert_eq!(found.rd_fd, BTreeMap::from([(-1, 1), (0, 2), (1, 1)]));
+        // Packet 0 is lost, and fills the buffer unless losses are known.
+        assert_eq!(found.rbd_fb_bt128, BTreeMap::from([(1, 1), (2, 1), (3, 1), (4, 1)]));
+        assert_eq!(found.rbd_fb_loss_aware, BTreeMap::from([(0, 3), (1, 1)]));
+        let in_order = seqs(&[1, 2, 4]);
+        assert_eq!((in_order.ratio, in_order.rd_fd), (Some(0.0), BTreeMap::from([(0, 3)])));
+        assert_eq!(in_order.rbd_fb_loss_aware, BTreeMap::from([(0, 3)]));
+    }
 }

@@ -121,4 +121,52 @@ mod tests {
         e.push(&Packet { seq: 0, sent: 0, delay: 5 });
         assert_eq!(e.output(), None);
     }
+
+    fn of(delays: &[i64]) -> Estimator {
+        let mut e = Estimator::default();
+        delays.iter().for_each(|&delay| e.push(&Packet { seq: 0, sent: 0, delay }));
+        e
+    }
+
+    #[test]
+    fn later_packets_are_added_to_those_before() {
+        // Whatever comes before so many equal delays no longer matters.
+        let settled = |first: &[i64]| [first, &[70_000; 900]].concat();
+        for (a, lead) in [([30_000, 90_000], [110_000, 40_000]), ([10_000, 990_000], [1_000, 2_000])] {
+            let (a, lead, later) = (settled(&a), settled(&lead[..1]), [90_000, 40_000, 700_000]);
+            let mut mine = of(&a);
+            mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+            let whole = of(&[&a[..], &later].concat());
+            assert_eq!((mine.n, mine.previous), (whole.n, whole.previous));
+            let (merged, whole) = (mine.output().unwrap(), whole.output().unwrap());
+            for (a, b) in [(merged.last, whole.last), (merged.mean, whole.mean), (merged.max, whole.max)] {
+                assert!((a / b - 1.0).abs() < 1e-9, "{merged:?} {whole:?}");
+            }
+            assert_eq!(merged.last_int, whole.last_int);
+        }
+        let mut mine = of(&[5, 9]);
+        mine.add_later(of(&[3, 8, 1]), &of(&[3, 8, 1]));
+        assert_eq!(mine, of(&[5, 9]));
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let valid = of(&[5, 9, 1]);
+        assert!(valid.is_possible(3) && !valid.is_possible(2) && !valid.is_possible(4));
+        for x in [f64::NAN, f64::INFINITY] {
+            assert!(!Estimator { jitter: x, ..valid }.is_possible(3));
+            assert!(!Estimator { sum: x, ..valid }.is_possible(3));
+            assert!(!Estimator { max: x, ..valid }.is_possible(3));
+        }
+        let scaled = |scaled| Estimator { scaled, ..valid }.is_possible(3);
+        assert!(scaled(1 << 69) && scaled(-1 << 69) && !scaled((1 << 69) + 1) && !scaled((-1 << 69) - 1));
+    }
+
+    #[test]
+    fn figures_of_alternating_transit() {
+        let found = of(&[0, 160, 0, 160]).output().unwrap();
+        assert_eq!((found.last, found.max, found.last_int), (28.1640625, 28.1640625, 28));
+        assert_eq!(found.mean, (10.0 + 19.375 + 28.1640625) / 3.0);
+        assert_eq!(of(&[0, 160, 160]).output().unwrap().max, 10.0);
+    }
 }

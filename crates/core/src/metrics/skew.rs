@@ -436,4 +436,55 @@ mod tests {
         assert_eq!((allan_deviation(&x[1..], 1.0, 3), allan_deviation(&x, 1.0, 4)), (None, None));
         assert_eq!(allan_deviation(&x, 1.0, 0), None);
     }
+
+    fn hull_of(points: &[Point]) -> StreamingHull {
+        let mut hull = StreamingHull::default();
+        points.iter().for_each(|&(sent, delay)| hull.push(&Packet { seq: 0, sent, delay }));
+        hull
+    }
+
+    #[test]
+    fn later_packets_are_added_to_those_before() {
+        let queue = |k: i64| k * 7_919 % 1000 * (k * 104_729 % 10);
+        let points: Vec<Point> =
+            (0..3000).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
+        let mut sums = CoMoments::default();
+        points.iter().for_each(|&(sent, delay)| sums.push(&Packet { seq: 0, sent, delay }));
+        let whole = streaming(points.iter().copied()).unwrap();
+        // The first so many, of which those from `begin` on come again.
+        for (begin, end) in [(0, 0), (0, 100), (1000, 1200), (1500, 1500), (2000, 2900)] {
+            let mut mine = hull_of(&points[..end]);
+            mine.add_later(hull_of(&points[begin..]), hull_of(&points[begin..end]));
+            let merged = mine.figures(sums.on_send()).unwrap();
+            assert_eq!((merged.edge, merged.is_skew), (whole.edge, whole.is_skew), "{begin} {end}");
+            assert_eq!(merged.residual_max_ns, whole.residual_max_ns);
+            assert!((merged.residual_mean_ns / whole.residual_mean_ns - 1.0).abs() < 1e-9, "{begin} {end}");
+        }
+        let mut mine = hull_of(&points[..50]);
+        mine.add_later(StreamingHull::default(), StreamingHull::default());
+        assert_eq!((mine.n, mine.first), (50, Some(9_000_000_000)));
+    }
+
+    #[test]
+    fn a_state_has_nothing_beyond_its_packets() {
+        let mut valid = hull_of(&[(0, 5), (10, 6), (20, 7)]);
+        valid.settle();
+        valid.block.push((30, 9));
+        assert!(valid.is_possible(4) && !valid.is_possible(3) && !valid.is_possible(5));
+        let unsorted = || {
+            let mut hull = Hull::default();
+            [(5, 0), (3, 0)].into_iter().for_each(|p| hull.push(p));
+            hull
+        };
+        assert!(!StreamingHull { lower: unsorted(), ..valid.clone() }.is_possible(4));
+        assert!(!StreamingHull { upper: unsorted(), ..valid.clone() }.is_possible(4));
+        let sum = |sum_t| StreamingHull { sum_t, ..valid.clone() }.is_possible(4);
+        assert!(sum(3 << 64) && sum(-3 << 64) && !sum((3 << 64) + 1) && !sum((-3 << 64) - 1));
+        let full = |n: usize| {
+            let block = vec![(0, 0); n];
+            StreamingHull { block, ..valid.clone() }.is_possible(3 + n as u64)
+        };
+        assert!(full(StreamingHull::BLOCK - 1) && !full(StreamingHull::BLOCK));
+        assert!(!StreamingHull { n: u64::MAX, ..valid.clone() }.is_possible(0));
+    }
 }

@@ -78,3 +78,21 @@ impl Read for Zstd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_into_no_room_loses_nothing() {
+        let plain: Vec<u8> = (0..10_000u32).flat_map(|k| k.to_be_bytes()).collect();
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        let mut file =
+            unpack(Box::new(Cursor::new(ruzstd::encoding::compress_to_vec(&plain[..], level)))).unwrap();
+        let mut read = vec![0; 100];
+        file.read_exact(&mut read).unwrap();
+        assert_eq!(file.read(&mut []).unwrap(), 0);
+        file.read_to_end(&mut read).unwrap();
+        assert!(read == plain);
+    }
+}

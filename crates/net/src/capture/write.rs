@@ -56,4 +56,14 @@ mod tests {
         assert_eq!(frame.data, [0x45, 1, 2]);
         assert!(capture.next_frame().is_none() && capture.notes().is_empty());
     }
+
+    #[test]
+    fn what_is_flushed_has_left_the_writer() {
+        let mut writer = PcapWriter::new(io::BufWriter::new(Vec::new()), LinkType::RAW, 96).unwrap();
+        let at = WallTime(1_700_000_000_123_456_789);
+        writer.write(&Frame { at, link: LinkType::RAW, wire_length: 3, data: &[0x45, 1, 2] }).unwrap();
+        assert_eq!(writer.out.get_ref().len(), 0);
+        writer.flush().unwrap();
+        assert_eq!(writer.out.get_ref().len(), 24 + 16 + 3);
+    }
 }
