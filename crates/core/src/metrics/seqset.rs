@@ -361,4 +361,32 @@ mod tests {
         let beyond = stored.replace("\"8388607\"", "\"8388608\"");
         assert!(serde_json::from_str::<SeqSet>(&beyond).unwrap_err().to_string().contains("beyond 32 bits"));
     }
+
+    #[test]
+    fn nothing_is_empty_and_one_number_is_not() {
+        let mut set = SeqSet::default();
+        assert!(set.is_empty());
+        set.insert(7);
+        assert!(!set.is_empty());
+    }
+
+    #[test]
+    fn what_is_cut_out_is_left_out() {
+        let runs = |of: &[(u64, u64)]| of.iter().map(|&(start, len)| Run { start, len }).collect::<Vec<_>>();
+        let of = |from: &[(u64, u64)], cut: &[(u64, u64)]| {
+            without(runs(from).into_iter(), runs(cut).into_iter()).collect::<Vec<_>>()
+        };
+        for (from, cut, left) in [
+            (&[(5, 10)][..], &[][..], &[(5, 10)][..]),
+            (&[(5, 10)], &[(0, 5), (15, 3)], &[(5, 10)]),
+            (&[(5, 10)], &[(0, 6), (14, 3)], &[(6, 8)]),
+            (&[(5, 10)], &[(5, 10)], &[]),
+            (&[(5, 10)], &[(0, 30)], &[]),
+            (&[(5, 10)], &[(7, 2), (10, 1)], &[(5, 2), (9, 1), (11, 4)]),
+            (&[(5, 10), (20, 5)], &[(12, 10)], &[(5, 7), (22, 3)]),
+            (&[(5, 10), (20, 5)], &[(0, 1), (6, 1), (24, 9)], &[(5, 1), (7, 8), (20, 4)]),
+        ] {
+            assert_eq!(of(from, cut), runs(left), "{from:?} without {cut:?}");
+        }
+    }
 }

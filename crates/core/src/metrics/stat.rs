@@ -309,4 +309,12 @@ mod tests {
             assert_eq!(tree.below(place), expected, "{place}");
         }
     }
+
+    #[test]
+    fn how_often_students_t_is_farther_out() {
+        // Of one degree of freedom half of all lie beyond 1; the others are the table's values for 5 %.
+        for (t, df, p) in [(1.0, 1, 0.5), (0.0, 5, 1.0), (2.228_139, 10, 0.05), (1.960_201, 10_000, 0.05)] {
+            assert!((t_outside(t, df) - p).abs() < 1e-6, "{t} {df}: {}", t_outside(t, df));
+        }
+    }
 }
