@@ -167,12 +167,14 @@ impl SkewHull {
         if !self.is_skew || drift <= p99 / 10.0 {
             return None;
         }
-        let delays = series.iter().map(|p| {
+        let mut delays = Vec::with_capacity(series.len());
+        series.iter().for_each(|p| {
             let skew = self.alpha * p.sent.wrapping_sub(first) as f64;
-            p.delay.saturating_sub(skew.round() as i64)
+            delays.push(p.delay.saturating_sub(skew.round() as i64));
         });
-        let moments: Moments = delays.clone().collect();
-        let sample = Sample::new(delays);
+        let mut moments = Moments::default();
+        moments.add_all(&delays);
+        let sample = Sample::new(delays.iter().copied());
         Some(Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample)))
     }
 

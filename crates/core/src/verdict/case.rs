@@ -205,12 +205,17 @@ impl<'a> Case<'a> {
         if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
             return Cow::Borrowed(self.material.sample);
         }
-        let of_path = |k: &usize| {
-            let after = held.partition_point(|h| h.from <= *k);
-            after.checked_sub(1).is_none_or(|i| held[i].to <= *k)
+        let of_path = |k: usize| {
+            let after = held.partition_point(|h| h.from <= k);
+            after.checked_sub(1).is_none_or(|i| held[i].to <= k)
         };
-        let places = (0..self.delays.len()).filter(of_path);
-        Cow::Owned(Sample::new(places.map(|k| self.delays.excess(k).saturating_add(self.late.of(k)))))
+        let mut waits = Vec::with_capacity(self.delays.len());
+        self.delays.each_excess(0..self.delays.len(), |k, excess| {
+            if of_path(k) {
+                waits.push(excess.saturating_add(self.late.of(k)));
+            }
+        });
+        Cow::Owned(Sample::new(waits.iter().copied()))
     }
 
     /// What an application lives through, without outages: with what its own host adds.

@@ -116,15 +116,17 @@ impl Course {
         let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
         // What was sent before the first is counted with it.
         let since = (at - origin).max(0);
-        while since / self.width >= SLOTS as i128 {
+        let mut k = divided(since, self.width);
+        while k >= SLOTS as i128 {
             self.width *= 2;
             let pairs = self.slots.chunks(2).map(|pair| {
                 let lost = pair.iter().map(|s| s.lost).fold(0, u64::saturating_add);
                 Slot { largest: pair.iter().filter_map(|s| s.largest).max(), lost }
             });
             self.slots = pairs.collect();
+            k = divided(since, self.width);
         }
-        let k = (since / self.width) as usize;
+        let k = k as usize;
         if k >= self.slots.len() {
             self.slots.resize(k + 1, Slot::default());
         }
@@ -195,6 +197,14 @@ impl Course {
             });
         }
         Drawn { delay: delay.trim_end().to_owned(), lost: lost.trim_end().to_owned() }
+    }
+}
+
+/// `a / b` of what is not negative: in 64 bits where both fit, which is several times faster.
+fn divided(a: i128, b: i128) -> i128 {
+    match (u64::try_from(a), u64::try_from(b)) {
+        (Ok(a), Ok(b)) => (a / b).into(),
+        _ => a / b,
     }
 }
 
