@@ -224,7 +224,7 @@ mod tests {
         let of = |rows: std::ops::Range<u32>| {
             let mut extent = Extent::default();
             rows.for_each(|seq| {
-                extent.push(&Packet { seq, sent: i64::from(seq) * 20, delay: 5 + i64::from(seq) })
+                extent.push(&Packet { seq, sent: i64::from(seq) * 20, delay: 5 + i64::from(seq) });
             });
             extent
         };

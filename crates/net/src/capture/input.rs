@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn reading_into_no_room_loses_nothing() {
-        let plain: Vec<u8> = (0..10_000u32).flat_map(|k| k.to_be_bytes()).collect();
+        let plain: Vec<u8> = (0..10_000u32).flat_map(u32::to_be_bytes).collect();
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let mut file =
             unpack(Box::new(Cursor::new(ruzstd::encoding::compress_to_vec(&plain[..], level)))).unwrap();
