@@ -2,13 +2,13 @@
 # Re-makes the figures of the examples of document 000 (Jitlat: a jitter and latency measurement tool, DRDC Ottawa TM 2011-047) from logs of
 # this repository:
 #
-#   examples/seeds/000.sh FIGURE [DIR]     FIGURE is 6 … 17 as in the document
+#   examples/seeds/000.sh FIGURE [DIR]     FIGURE is 6 … 17 as in the document, or several: 8-15
 #
-# draws into DIR (default: figures), and prints what the document prints, what is measured here, and why they differ.
+# draws into DIR (default: figures), of several figures each into the folder DIR/FIGURE, and prints what the document prints, what is measured here, and why they differ.
 # JITLAT names the binary (default: jitlat). Where the logs are from: examples/seeds/README.md.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-figure=${1:?which figure: 6 … 17}
+figure=${1:?which figure: 6 … 17, or several: 8-15}
 dir=${2:-figures}
 . "$here/lib.sh"
 
@@ -21,6 +21,12 @@ sync='no log of synchronised clocks is kept: that of Figure 17, corrected by its
 unsync='another log of the same test: the same offset and minimum RTT, other jitter'
 
 case $figure in
+[0-9]*-[0-9]*)
+    for one in $(seq "${figure%-*}" "${figure#*-}"); do
+        printf '== Figure %s\n' "$one"
+        "$0" "$one" "$dir/$one"
+        echo
+    done ;;
 1 | 2 | 3 | 4 | 5) echo "figure $figure is a drawing of the protocol, not of a measurement: docs/protocols" ;;
 6) head -n 14 "$testdata/a_loopback_v1.log"
    echo; echo 'in the document: the same eleven lines, then a row for each packet: when received (from 0), sent, number, received, flags' ;;

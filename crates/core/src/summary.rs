@@ -409,6 +409,15 @@ impl Summary {
         (self.session.direction_known && !self.is_round_trip()).then_some(self.session.direction)
     }
 
+    /// Between which hosts it was measured, and when: `192.0.2.1 to 192.0.2.2, Fri Jul 3 19:46:11 UTC 2009`; `None` if
+    /// neither is known.
+    pub fn measured(&self) -> Option<String> {
+        let ends = self.header.src_ip.as_ref().zip(self.header.dst_ip.as_ref());
+        let ends = ends.map(|(from, to)| format!("{from} to {to}"));
+        let known: Vec<String> = ends.into_iter().chain(self.header.date.clone()).collect();
+        (!known.is_empty()).then(|| known.join(", "))
+    }
+
     /// Whether loss and order are observable: TCP hides both.
     pub fn loss_observable(&self) -> bool {
         self.header.proto != Transport::Tcp.number()

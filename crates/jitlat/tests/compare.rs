@@ -238,6 +238,8 @@ fn all_formats_at_once() {
     assert_eq!(
         drawn,
         [
+            "card.png",
+            "card.svg",
             "compare-ipdv-cdf.png",
             "compare-ipdv-cdf.svg",
             "compare-jitter-cdf.png",

@@ -4,6 +4,7 @@
 //! * [`figure`] – figures as data, independent of how they are drawn
 //! * [`draw`] – a figure as SVG or PNG
 //! * [`html`] – the report as one HTML document
+//! * [`FirstScreen`] – what the page begins with, and what is drawn as one card
 //!
 //! ```
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};
@@ -18,6 +19,10 @@
 pub mod draw;
 mod escape;
 pub mod figure;
+mod first;
 pub mod html;
 mod mean;
 pub mod text;
+mod typography;
+
+pub use first::{FirstScreen, ShownUse};

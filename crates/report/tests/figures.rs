@@ -3,8 +3,11 @@
 mod common;
 
 use common::{GOLDEN, Measured, everything, figures, golden, made_up, run};
+use jitlat_core::distribution::sample::Sample;
+use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_report::draw::{self, Drawing, Shape, layout};
-use jitlat_report::figure::{self, ComparedRun, DrawnRun, Figure, Mark};
+use jitlat_report::figure::{self, ComparedRun, DrawnRun, Figure, Mark, Scale, Unit};
+use jitlat_report::html::{self, Part, Report};
 
 /// Text must not be clipped, nor overlap other text.
 fn assert_readable(name: &str, drawing: &Drawing) {
@@ -49,6 +52,153 @@ fn words_of_any_length_are_wrapped_or_cut() {
     {
         assert_readable(&figure.id, &layout(&figure));
     }
+}
+
+#[test]
+fn every_figure_says_what_where_when_how_many_and_in_which_unit() {
+    for (name, figure) in everything() {
+        let drawn = draw::svg(&figure);
+        let legend: String = figure.legend().map(|s| s.name.clone()).collect();
+        let numbers = format!("{} {legend}", figure.subtitle);
+        let counts = numbers.contains("n = ");
+        assert!(counts && !figure.title.is_empty(), "{name}: {numbers}");
+        // Of the made-up runs nothing is known.
+        if !name.starts_with("made up") {
+            assert!(figure.measured.contains(" to ") && figure.measured.contains(" UTC "), "{name}");
+            let address = figure.measured.split(' ').find(|word| word.contains('.')).unwrap();
+            assert!(drawn.contains(address), "{name}: {address} is not drawn");
+        }
+        for axis in [Some(&figure.x), Some(&figure.y), figure.right.as_ref()].into_iter().flatten() {
+            let timed = matches!(axis.unit, Unit::Time | Unit::Elapsed) && axis.names.is_empty();
+            let unit = axis.unit_name().map(str::to_owned).or(axis.ticks(6).first().map(|t| t.label.clone()));
+            let has = |unit: String| ["ns", "µs", "ms", "s", "min", "h"].iter().any(|of| unit.ends_with(of));
+            assert!(!timed || unit.is_some_and(has), "{name}: {axis:?}");
+        }
+    }
+}
+
+/// A run with these delays, ns.
+fn delays(of: impl Iterator<Item = i64>) -> Measured {
+    let records: Vec<PacketRecord> = of
+        .zip(0..)
+        .map(|(delay, k)| PacketRecord::one_way(k, WallTime(k * 1_000_000), WallTime(k * 1_000_000 + delay)))
+        .collect();
+    Measured::new(Session::new(TestSpec::default()), records)
+}
+
+#[test]
+fn a_log_axis_hides_little_of_a_run() {
+    let wide = delays((0..1000).map(|k| 5_000_000 + k * 300_000));
+    let runs = [
+        // Most packets far below the 99th percentile; most at the smallest delay; over six decades.
+        delays((0..1000).map(|k| if k % 40 == 0 { 2_000_000 + k } else { 1_000_000 + k % 7 * 100 })),
+        delays((0..1000).map(|k| if k % 10 == 0 { 1_000_000 + k * 100 } else { 1_000_000 })),
+        delays((0..1000).map(|k| 1_000_000 + 10f64.powf(k as f64 / 166.0) as i64)),
+    ];
+    let mut logarithmic = 0;
+    let mut check = |name: &str, figure: &Figure| {
+        let is_log = |axis: &figure::Axis| axis.scale == Scale::Log;
+        logarithmic += u32::from(is_log(&figure.x) || is_log(&figure.y));
+        for series in &figure.series {
+            let y = figure.right.as_ref().filter(|_| series.on_right).unwrap_or(&figure.y);
+            let outside = |points: &[(f64, f64)]| {
+                let hidden = |p: &&(f64, f64)| {
+                    is_log(&figure.x) && p.0 < figure.x.lo || is_log(y) && p.1 < y.lo * 0.999_999
+                };
+                points.iter().filter(hidden).count()
+            };
+            match &series.mark {
+                // A cumulative share: how much lies before the axis.
+                Mark::Line { points, .. } | Mark::Step { points } if y.unit == Unit::Share && !is_log(y) => {
+                    let before = points.iter().filter(|p| is_log(&figure.x) && p.0 < figure.x.lo);
+                    let hidden = before.map(|p| p.1).fold(0.0, f64::max);
+                    assert!(hidden <= 0.1, "{name}: {} hides {hidden} of {}", figure.id, series.name);
+                }
+                Mark::Line { points, .. } | Mark::Step { points } | Mark::Stems { points } => {
+                    assert_eq!(outside(points), 0, "{name}: {}", figure.id);
+                }
+                Mark::Bars { heights, .. } => {
+                    let low = heights.iter().filter(|h| **h > 0.0 && is_log(y) && **h < y.lo).count();
+                    assert_eq!(low, 0, "{name}: {}", figure.id);
+                }
+                _ => {}
+            }
+        }
+    };
+    for (k, run) in runs.iter().enumerate() {
+        let beside = [ComparedRun::new("wide", &wide.summary), ComparedRun::new("other", &run.summary)];
+        let samples: Vec<_> = [&wide, run].map(exact_samples).into();
+        let exactly: Vec<ComparedRun<'_>> = beside
+            .iter()
+            .zip(&samples)
+            .map(|(run, [latency, pdv])| ComparedRun { samples: Some((latency, pdv)), ..*run })
+            .collect();
+        for figure in figure::of_runs(&beside).iter().chain(&figure::of_runs(&exactly)) {
+            check(&format!("run {k}"), figure);
+        }
+    }
+    for (name, figure) in everything() {
+        check(&name, &figure);
+    }
+    assert!(logarithmic > 5, "{logarithmic} figures have such an axis");
+}
+
+/// The delays of a run, and those above its smallest.
+fn exact_samples(m: &Measured) -> [Sample; 2] {
+    let least = m.samples.delay.iter().copied().min().unwrap();
+    [0, least].map(|by| Sample::new(m.samples.delay.iter().map(move |delay| delay - by)))
+}
+
+#[test]
+fn a_card_can_be_read_without_its_page() {
+    let card = |runs: &[(&str, &Measured)]| {
+        let parts: Vec<Part<'_>> = runs
+            .iter()
+            .map(|(label, m)| Part {
+                label,
+                session: Some(&m.session),
+                summary: &m.summary,
+                trace: Some(&m.trace),
+            })
+            .collect();
+        html::first_screen(&Report {
+            section: None,
+            parts: &parts,
+            corrected: false,
+            command: None,
+            program: "jitlat 0",
+            written: None,
+        })
+        .expect("there are runs")
+    };
+    let said = |drawing: &Drawing| {
+        let texts = drawing.labels.iter().filter_map(|s| match s {
+            Shape::Text(t) => Some(t.text.clone()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    for name in GOLDEN {
+        let m = golden(name);
+        let first = card(&[("", &m)]);
+        let drawing = draw::card(&first);
+        assert_readable(name, &drawing);
+        insta::assert_snapshot!(format!("{name}-card"), said(&drawing));
+    }
+    let (a, b) = (golden("b_wan_lossy_v1"), golden("d_edge_small_v1"));
+    let long = "a name as long as that of a user who names every run after its whole command line ".repeat(3);
+    let runs: Vec<(&str, &Measured)> =
+        (0..30).map(|k| (long.as_str(), if k % 2 == 0 { &a } else { &b })).collect();
+    for runs in [&runs[..2], &runs[..]] {
+        let drawing = draw::card(&card(runs));
+        assert_readable("long names", &drawing);
+    }
+    let empty = Measured::new(golden("a_loopback_v1").session, []);
+    let first = card(&[("", &empty)]);
+    assert!(first.figure.is_none() && first.leads[0].1.contains("othing"), "{:?}", first.leads);
+    assert_readable("nothing received", &draw::card(&first));
+    let names: Vec<_> = draw::card_files(&first).map(|file| file.expect("it is drawn").0).collect();
+    assert_eq!(names, ["card.svg", "card.png"]);
 }
 
 #[test]

@@ -1,16 +1,15 @@
 //! The HTML report: self-contained, safe, and working in a browser.
 
+mod browser;
 mod common;
 
+use browser::{SHOWN, accessibility, axe, driven, printed};
 use common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{Direction, PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
 use jitlat_report::html::{Part, Report, comparison, page};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 fn report(runs: &[(&str, &Measured)]) -> String {
     let parts: Vec<Part<'_>> = runs
@@ -189,81 +188,6 @@ fn golden_reports_say_what_they_said() {
     }
 }
 
-/// A script added to the page by the test: shows every figure, zooms, hovers, hides, saves, and writes errors, or `ok`
-/// and the number of figures, where `--dump-dom` shows it.
-const DRIVER: &str = include_str!("page/driver.js");
-
-/// Collects errors from the first script on.
-const COLLECT_ERRORS: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
-
-fn browser() -> Option<&'static str> {
-    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    });
-    if found.is_none() {
-        assert!(
-            std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none(),
-            "JITLAT_REQUIRE_BROWSER is set and no Chromium is installed"
-        );
-        eprintln!(
-            "SKIPPED: no Chromium (package chromium) is installed; set JITLAT_REQUIRE_BROWSER=1 to make this fail"
-        );
-    }
-    found
-}
-
-/// Runs the browser on `file`; killed after a minute.
-fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> String {
-    let profile = dir.join("profile");
-    let output = dir.join("dom.html");
-    let mut child = Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--disable-extensions",
-        ])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .args(arguments)
-        .arg(format!("file://{}", file.display()))
-        .stdout(std::fs::File::create(&output).expect("a file in the temporary directory"))
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the browser answered --version");
-    let until = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().expect("our child").is_none() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("the browser did not finish within a minute");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    std::fs::read_to_string(output).expect("the browser's output")
-}
-
-fn driven(name: &str, html: &str) {
-    let Some(program) = browser() else { return };
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory under target");
-    let file = dir.join("report.html");
-    let driver = format!("<script>{DRIVER}</script></body>");
-    let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", &driver, 1);
-    std::fs::write(&file, watched).expect("a file under target");
-    let figures = html.matches("<figure id=\"").count();
-    for size in ["1400,900", "400,900"] {
-        let dom = browse(program, &dir, &["--dump-dom", &format!("--window-size={size}")], &file);
-        assert_eq!(result(&dom, "driven"), Some(format!("ok {figures}").as_str()), "{size}");
-    }
-}
-
-/// What a script wrote into the attribute `data-` `name` of the page.
-fn result<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
-    let (_, rest) = dom.split_once(&format!("data-{name}=\""))?;
-    Some(rest.split_once('"')?.0)
-}
-
 #[test]
 fn every_figure_can_be_chosen_zoomed_and_read_in_a_browser() {
     driven("wan", &report(&[("", &golden("b_wan_lossy_v1"))]));
@@ -277,72 +201,11 @@ fn both_directions_work_in_a_browser() {
 
 #[test]
 fn on_paper_the_answer_is_the_first_of_at_most_six_pages() {
-    let Some(program) = browser() else { return };
     let [up, down] = both(1000);
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("print");
-    std::fs::create_dir_all(&dir).expect("a directory under target");
-    let (file, printed) = (dir.join("report.html"), dir.join("report.pdf"));
     let html = report(&[("Client to server", &up), ("Server to client", &down)]);
-    let pages = |html: &str| {
-        std::fs::write(&file, html).expect("a file under target");
-        let to = format!("--print-to-pdf={}", printed.display());
-        browse(program, &dir, &["--no-pdf-header-footer", &to], &file);
-        let pdf = std::fs::read(&printed).expect("the browser prints");
-        String::from_utf8_lossy(&pdf).matches("/Type /Page\n").count()
-    };
-    let all = pages(&html);
+    let Some((first, all)) = printed("print", &html) else { return };
     assert!((2..=6).contains(&all), "{all} pages");
-    // Without what follows it.
-    let (first, _) = html.split_once("<section class=\"plots\">").expect("figures follow");
-    assert_eq!(pages(&format!("{first}</main></body></html>")), 1);
-}
-
-/// The version of axe-core with which pages are checked, and the checksum of its package.
-const AXE: [&str; 2] = [
-    "4.14.1",
-    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
-];
-
-/// The script of axe-core, installed below `target` by npm. Only where nothing may be skipped: elsewhere tests fetch
-/// nothing.
-fn axe() -> Option<String> {
-    if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() {
-        eprintln!("SKIPPED: axe-core is installed with npm where JITLAT_REQUIRE_BROWSER=1 is set");
-        return None;
-    }
-    let [version, integrity] = AXE;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}"));
-    std::fs::create_dir_all(&dir).expect("a directory under target");
-    let script = dir.join("node_modules/axe-core/axe.min.js");
-    if !script.exists() {
-        let package = format!("axe-core@{version}");
-        let options = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."];
-        let mut npm = Command::new("timeout");
-        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&dir);
-        let status = npm.stdout(Stdio::null()).status();
-        assert!(status.is_ok_and(|s| s.success()), "npm (package npm) could not install axe-core {version}");
-    }
-    let lock = std::fs::read_to_string(dir.join("node_modules/.package-lock.json")).expect("npm writes it");
-    assert!(lock.contains(integrity), "axe-core {version} is not the one that was checked: {lock}");
-    Some(std::fs::read_to_string(script).expect("the package has it"))
-}
-
-/// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
-const ASK_AXE: &str = include_str!("page/accessibility.js");
-
-/// What axe-core finds on a page: `ok`, or its rules with the elements that break them.
-fn accessibility(name: &str, html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
-    let program = browser()?;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory under target");
-    let file = dir.join("report.html");
-    let scripts = format!("<script>{axe}</script><script>{ASK_AXE}</script></body>");
-    let (before, after) = html.rsplit_once("</body>").expect("a page");
-    std::fs::write(&file, format!("{before}{scripts}{after}")).expect("a file under target");
-    // Its waits pass in virtual time; it waits for nothing outside of the page.
-    let time = ["--dump-dom", "--virtual-time-budget=120000"];
-    let dom = browse(program, &dir, &[&time, arguments].concat(), &file);
-    Some(result(&dom, "axe").expect("axe-core has finished").to_owned())
+    assert_eq!(first, 1);
 }
 
 #[test]
@@ -354,11 +217,7 @@ fn nobody_is_kept_from_a_page() {
         report(&[("", &wan)]),
         comparison(&compared(&[("loopback", &loopback), ("wan", &wan)]), "jitlat 0", None),
     ];
-    // The second makes the browser prefer dark pages.
-    for arguments in [
-        &["--window-size=1400,900"][..],
-        &["--window-size=400,900", "--blink-settings=preferredColorScheme=0"],
-    ] {
+    for (arguments, _) in SHOWN {
         for (k, page) in pages.iter().enumerate() {
             let found = accessibility("axe", page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "page {k}, {arguments:?}");

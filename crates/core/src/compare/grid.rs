@@ -146,6 +146,9 @@ pub struct Cell {
     pub members: Vec<usize>,
     /// The files of its runs.
     pub sources: Vec<String>,
+    /// Where and when its runs were measured, as far as that is known.
+    #[serde(skip)]
+    pub measured: Vec<String>,
     /// Packets sent.
     pub sent: u64,
     /// Packets accepted: first clean copies.
@@ -299,6 +302,7 @@ impl Cell {
             column: column.to_owned(),
             members: group.iter().map(|(k, _)| *k).collect(),
             sources: runs.iter().map(|r| r.source.clone()).collect(),
+            measured: summaries().filter_map(Summary::measured).collect(),
             sent,
             accepted: sum(|d| d.counts.unique_valid),
             lost,

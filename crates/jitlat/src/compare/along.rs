@@ -1,6 +1,7 @@
 //! `--along`: the figures of saved tests against a number that distinguishes them, such as a distance in their tags.
 
 use crate::console;
+use crate::output::report::first_screen;
 use crate::output::{Drawings, Report, Table};
 use crate::sweep::show::{PointDocument, lines, table};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +12,9 @@ use jitlat_core::sweep::{
     with_intervals_of_packets,
 };
 use jitlat_core::verdict::Answer;
-use jitlat_report::figure::{Sweep, of_sweep};
+use jitlat_report::FirstScreen;
+use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, say_measured};
+use jitlat_report::html::Section;
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
 use serde::Serialize;
@@ -25,6 +28,8 @@ pub struct Along {
     confidence: Confidence,
     answer: Answer,
     title: String,
+    /// Where and when the runs were measured.
+    measured: String,
 }
 
 impl Along {
@@ -90,7 +95,9 @@ impl Along {
         let quantity = if round_trips > 0 { "round trip" } else { "one-way delay" };
         let answer = answer(&grid, &points, true);
         let title = format!("{quantity} by {}: {} tests", grid.axes[0].label(), runs.len());
-        Ok(Along { quantity, grid, points, confidence, answer, title })
+        let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
+        let measured = measured_of_several(measured);
+        Ok(Along { quantity, grid, points, confidence, answer, title, measured })
     }
 
     /// What changes with the number.
@@ -108,6 +115,15 @@ impl Along {
             answer: &self.answer,
             notes: &[],
         })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let (grid, points) = (&self.grid, &self.points[..]);
+        let (confidence, quantity) = (self.confidence, self.quantity);
+        let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[], packets: &[] });
+        figures.iter_mut().for_each(|f| f.id = f.id.replacen("sweep", "along", 1));
+        say_measured(&mut figures, &self.measured);
+        figures
     }
 
     /// The table for the console.
@@ -138,12 +154,19 @@ impl Report for Along {
         Some(lines(&self.grid, &self.points))
     }
 
+    fn first_screen(&self) -> Option<FirstScreen> {
+        let section = Section {
+            title: self.title.clone(),
+            what: self.measured.clone(),
+            screen: Some(self.screen()),
+            figures: self.figures(),
+            ..Section::default()
+        };
+        first_screen(&[], Some(&section))
+    }
+
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
-        let (grid, points) = (&self.grid, &self.points[..]);
-        let (confidence, quantity) = (self.confidence, self.quantity);
-        let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[], packets: &[] });
-        figures.iter_mut().for_each(|f| f.id = f.id.replacen("sweep", "along", 1));
-        each("", &figures)
+        each("", &self.figures())
     }
 }
 

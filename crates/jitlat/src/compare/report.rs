@@ -6,7 +6,7 @@ use anyhow::Result;
 use jitlat_core::compare::{Cell, Comparison, Grid};
 use jitlat_core::figures::selectors;
 use jitlat_core::verdict::comparison;
-use jitlat_report::html;
+use jitlat_report::{FirstScreen, html};
 use serde_json::Value;
 
 /// A comparison's report.
@@ -23,6 +23,10 @@ impl Report for GridReport<'_> {
 
     fn page(&self) -> Result<String> {
         Ok(html::comparison(self.0, PROGRAM, Some(jitlat_net::clock::wall())))
+    }
+
+    fn first_screen(&self) -> Option<FirstScreen> {
+        Some(html::first_screen_of(self.0, PROGRAM, Some(jitlat_net::clock::wall())))
     }
 
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {

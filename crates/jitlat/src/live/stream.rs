@@ -46,11 +46,11 @@ pub struct StreamState {
 pub enum Known {
     /// Its packets arrive here.
     Here,
-    /// The far host says what it receives.
-    Told,
-    /// The far host has not said anything yet.
-    Untold,
-    /// The classic protocol has no word for it.
+    /// The far host reports what it receives.
+    Reported,
+    /// The far host has not reported anything yet.
+    NotReported,
+    /// The far host reports nothing: the classic protocol has no message for it.
     Classic,
 }
 
@@ -96,9 +96,9 @@ impl StreamState {
     pub fn known(&self) -> Known {
         match (self.is_received() || self.so_far.received() > 0, &self.far) {
             (true, _) => Known::Here,
-            (false, Some(_)) => Known::Told,
+            (false, Some(_)) => Known::Reported,
             (false, None) if self.session.classic => Known::Classic,
-            (false, None) => Known::Untold,
+            (false, None) => Known::NotReported,
         }
     }
 
@@ -158,8 +158,8 @@ impl StreamState {
     pub fn figures(&self) -> Option<ReceivedSoFar> {
         match self.known() {
             Known::Here => Some(self.so_far.figures()),
-            Known::Told => self.far.map(|(far, _)| far),
-            Known::Untold | Known::Classic => None,
+            Known::Reported => self.far.map(|(far, _)| far),
+            Known::NotReported | Known::Classic => None,
         }
     }
 
@@ -195,7 +195,7 @@ impl StreamState {
         let since = |at: SteadyTime| (now - at).0;
         let silence = match (self.known(), &self.far) {
             (Known::Here, _) => since(self.arrived.unwrap_or(self.begun)),
-            (Known::Told, Some((far, said))) => match far.silence {
+            (Known::Reported, Some((far, said))) => match far.silence {
                 Some(silence) => silence.0.saturating_add(since(*said)),
                 None => since(self.begun),
             },

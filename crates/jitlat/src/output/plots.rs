@@ -2,28 +2,34 @@
 
 use super::format::{Output, Part, Place, not_written, write_file};
 use anyhow::Context;
-use jitlat_report::draw;
+use jitlat_report::draw::{self, DrawError};
 use std::fs;
 
 pub static OUTPUT: Output = Output {
     needs: Part::FIGURES,
     keeps_packets: true,
-    ..Output::new("plots", "Draw every figure into DIR, as SVG and PNG", Place::Folder, |report, folder| {
-        let mut drawn = false;
-        report.draw(&mut |prefix, figures| {
-            for file in draw::files(figures) {
+    ..Output::new(
+        "plots",
+        "Draw the result as one card and every figure into DIR, as SVG and PNG",
+        Place::Folder,
+        |report, folder| {
+            let mut drawn = false;
+            let mut write = |prefix: &str, file: Result<(String, Vec<u8>), DrawError>| {
                 if !std::mem::replace(&mut drawn, true) {
                     fs::create_dir_all(folder)
                         .with_context(|| format!("making the folder {}", folder.display()))?;
                 }
                 let (name, content) = file.context("drawing a figure")?;
-                write_file(&folder.join(format!("{prefix}{name}")), |out| out.write_all(&content))?;
+                write_file(&folder.join(format!("{prefix}{name}")), |out| out.write_all(&content))
+            };
+            report
+                .draw(&mut |prefix, figures| draw::files(figures).try_for_each(|file| write(prefix, file)))?;
+            let card = report.first_screen().filter(|first| first.figure.is_some());
+            card.iter().flat_map(draw::card_files).try_for_each(|file| write("", file))?;
+            if !drawn {
+                not_written(folder);
             }
             Ok(())
-        })?;
-        if !drawn {
-            not_written(folder);
-        }
-        Ok(())
-    })
+        },
+    )
 };

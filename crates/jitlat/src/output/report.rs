@@ -8,6 +8,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
+use jitlat_report::FirstScreen;
 use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
 use jitlat_report::html::{self, Part, Section};
 use jitlat_store::json;
@@ -47,6 +48,11 @@ pub trait Report {
     /// Writes its page.
     fn page(&self) -> Result<String> {
         Ok(page(self.streams(), self.section()))
+    }
+
+    /// What its page begins with, to be drawn as one card; `None`: nothing is known that would be an answer.
+    fn first_screen(&self) -> Option<FirstScreen> {
+        first_screen(self.streams(), self.section())
     }
 
     /// Passes its figures to `each` in groups, with the prefix of their file names.
@@ -151,8 +157,22 @@ pub fn file_ending(direction: Direction) -> String {
 
 /// A page of streams; what an instrument adds comes first.
 pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
+    reported(runs, section, html::page)
+}
+
+/// What that page begins with.
+pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
+    reported(runs, section, html::first_screen)
+}
+
+/// What `make` makes of streams and what an instrument adds to them.
+fn reported<T>(
+    runs: &[AnalysedStream],
+    section: Option<&Section>,
+    make: impl FnOnce(&html::Report<'_>) -> T,
+) -> T {
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
-    html::page(&html::Report {
+    make(&html::Report {
         section,
         parts: &parts(runs, &traces),
         corrected: runs.iter().any(|run| run.corrected),
@@ -212,7 +232,10 @@ fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result
             ..ComparedRun::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
         })
         .collect();
-    each("", &figure::of_runs(&beside))
+    let mut figures = figure::of_runs(&beside);
+    let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
+    figure::say_measured(&mut figures, &figure::measured_of_several(measured));
+    each("", &figures)
 }
 
 /// A label, changed so that it can be part of a file name.

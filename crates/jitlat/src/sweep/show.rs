@@ -10,9 +10,9 @@ use jitlat_core::figures::{FIGURES, Figure, Number, Selector, selectors};
 use jitlat_core::sweep::{
     Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, answer, points, size_laws,
 };
-use jitlat_core::units::{bit_rate, eng3, eng4_f64};
+use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_core::verdict::Answer;
-use jitlat_report::figure::{CellPackets, Sweep, of_sweep};
+use jitlat_report::figure::{CellPackets, Sweep, of_sweep, say_measured};
 use jitlat_report::html::Section;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
@@ -131,7 +131,7 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
         CellPackets::new(p.cell, &runs)
     };
     let packets: Vec<CellPackets> = points.iter().filter_map(packets).collect();
-    let figures = of_sweep(&Sweep {
+    let mut figures = of_sweep(&Sweep {
         grid: &plan.grid,
         points,
         confidence: plan.confidence,
@@ -139,6 +139,9 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
         notes: &notes,
         packets: &packets,
     });
+    let begun = state.outcomes().iter().map(|outcome| outcome.at).min();
+    let when = begun.map_or(String::new(), |at| format!(", {}", utc_date(at)));
+    say_measured(&mut figures, &format!("to {}{when}", plan.host));
     let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
     let mean = format!("Means over the runs of each combination; n = {} packets a run.", plan.packets);
     Section {

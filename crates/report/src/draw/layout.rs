@@ -10,13 +10,13 @@ use crate::figure::{
     Tone, group_thousands,
 };
 
-const WIDTH: f32 = 760.0;
+pub(super) const WIDTH: f32 = 760.0;
 const PLOT_HEIGHT: f32 = 300.0;
-const EDGE: f32 = 14.0;
-const TITLE: f32 = 17.0;
-const BODY: f32 = 12.0;
-const LABEL: f32 = 11.5;
-const LINE: f32 = 16.0;
+pub(super) const EDGE: f32 = 14.0;
+pub(super) const TITLE: f32 = 17.0;
+pub(super) const BODY: f32 = 12.0;
+pub(super) const LABEL: f32 = 11.5;
+pub(super) const LINE: f32 = 16.0;
 /// Width of the bar for values beyond the axis, with its margins.
 const OVERFLOW: f32 = 54.0;
 /// Height of a strip in which losses are marked.
@@ -139,6 +139,21 @@ pub enum Shape {
     Text(TextBox),
 }
 
+impl Shape {
+    /// The same, lower by `by`.
+    pub(super) fn moved_down(mut self, by: f32) -> Shape {
+        match &mut self {
+            Shape::Rects { rects, .. } => rects.iter_mut().for_each(|r| r.y += by),
+            Shape::Path { points, .. } | Shape::Dots { points, .. } => {
+                points.iter_mut().for_each(|p| p.1 += by);
+            }
+            Shape::Cells { rect, .. } => rect.y += by,
+            Shape::Text(text) => text.y += by,
+        }
+        self
+    }
+}
+
 /// A figure with its layout: 760 units wide, as high as needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
@@ -187,7 +202,12 @@ pub fn layout(figure: &Figure) -> Drawing {
     Drawing {
         id: figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect(),
         title: figure.title.clone(),
-        description: format!("{}. {}", figure.subtitle, figure.notes.join(" ")),
+        description: [&figure.subtitle, &figure.measured]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .map(|text| format!("{text}. "))
+            .chain([figure.notes.join(" ")])
+            .collect(),
         width: WIDTH,
         height: (bottom + EDGE).ceil(),
         plot,
@@ -224,9 +244,11 @@ impl Sheet {
             y += TITLE + 4.0;
         }
         y -= 1.0;
-        for line in wrapped(&figure.subtitle, BODY, WIDTH - 2.0 * EDGE) {
-            self.text(&line, EDGE, y, BODY, Anchor::Start, MUTED);
-            y += LINE;
+        for text in [&figure.subtitle, &figure.measured] {
+            for line in wrapped(text, BODY, WIDTH - 2.0 * EDGE) {
+                self.text(&line, EDGE, y, BODY, Anchor::Start, MUTED);
+                y += LINE;
+            }
         }
         y - LINE + 8.0
     }
@@ -646,7 +668,7 @@ fn key(series: &Series, x: f32, y: f32, w: f32) -> Vec<Shape> {
     }
 }
 
-fn line(points: [(f32, f32); 2], stroke: Paint, width: f32) -> Shape {
+pub(super) fn line(points: [(f32, f32); 2], stroke: Paint, width: f32) -> Shape {
     Shape::Path { points: points.to_vec(), stroke, width, dashes: &[] }
 }
 
@@ -660,7 +682,7 @@ fn short_count(n: u64) -> String {
 }
 
 /// `text` in lines no wider than `width`, broken at spaces; a longer word is shortened.
-fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
+pub(super) fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();
     for word in text.split(' ').filter(|w| !w.is_empty()) {
@@ -681,7 +703,7 @@ fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
 }
 
 /// `text`, with its end replaced by … if it is wider than `width`.
-fn shortened(text: &str, size: f32, width: f32) -> String {
+pub(super) fn shortened(text: &str, size: f32, width: f32) -> String {
     if font::width(text, size) <= width {
         return text.to_owned();
     }

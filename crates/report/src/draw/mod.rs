@@ -4,15 +4,18 @@
 //! cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans: nothing depends on the
 //! fonts of the machine.
 
+mod card;
 mod font;
 mod layout;
 mod palette;
 mod png;
 mod svg;
 
+pub use card::card;
 pub use layout::{Anchor, Drawing, Shape, TextBox, layout};
 pub use palette::{Ink, Paint};
 
+use crate::FirstScreen;
 use crate::figure::Figure;
 
 /// The colours of everything but the data.
@@ -50,6 +53,14 @@ pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>
         let pixels = png(figure, 2.0).map(|bytes| (format!("{stem}.png"), bytes));
         [vector, pixels]
     })
+}
+
+/// The files of the first screen as one card, `card.svg` and `card.png`: name and content.
+pub fn card_files(first: &FirstScreen) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> {
+    let drawing = card::card(first);
+    let vector = Ok(("card.svg".to_owned(), svg::write(&drawing, Theme::Paper).into_bytes()));
+    let pixels = png::write(&drawing, 2.0).map(|bytes| ("card.png".to_owned(), bytes));
+    [vector, pixels].into_iter()
 }
 
 /// Why a figure could not be drawn.

@@ -1,6 +1,7 @@
 //! Colours by meaning: the Okabe–Ito palette and shades of the text colour.
 
 use crate::figure::Tone;
+use jitlat_core::summary::Level;
 
 /// A colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,16 @@ pub fn ink(tone: Tone) -> Ink {
         Tone::Harm => Ink::Fixed(VERMILION),
         Tone::Run(k) => RUNS[usize::from(k) % RUNS.len()],
     }
+}
+
+/// The colour of a level: dark enough to be read as text on white.
+pub fn level(level: Level) -> Ink {
+    Ink::Fixed(match level {
+        Level::Good => 0x00_694d,
+        Level::Note => 0x00_5a8c,
+        Level::Poor => 0x9a_4400,
+        Level::Bad => 0xa4_0e26,
+    })
 }
 
 /// Dash lengths of the k-th run, so that runs can be distinguished without colour; empty: solid.

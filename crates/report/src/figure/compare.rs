@@ -141,14 +141,21 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     if subject == Subject::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
-    // If runs differ so much that the smaller would be a vertical line, the axis is logarithmic.
-    let by_ratio = subject == Subject::Jitter && least > 0.0 && high / least > 25.0;
+    // If runs differ so much that the smaller would be a vertical line, the axis is logarithmic, unless that would hide
+    // more than a tenth of a run: it has no place for 0.
+    let tenth = |points: &[(f64, f64)]| points.iter().find(|p| p.1 >= 0.1).map_or(0.0, |p| p.0);
+    let tenth = curves.iter().map(|c| tenth(&c.2)).fold(f64::INFINITY, f64::min);
+    let by_ratio = subject == Subject::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
+    let begin = (least / 30.0).min(tenth / 1.2);
     let x = match by_ratio {
-        true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, least / 30.0, high * 1.2),
+        true => Axis::log(format!("{}, log scale", subject.quantity()), Unit::Time, begin, high * 1.2),
         false => Axis::linear(subject.quantity(), Unit::Time, low, high + (high - low) * 0.02),
     };
     let mut notes: Vec<String> = first_runs_only(runs.len()).into_iter().collect();
     notes.push("The axis ends at the largest 99th percentile; the rest of each run lies beyond.".into());
+    if by_ratio {
+        notes.push("Less than a tenth of any run lies before the axis.".into());
+    }
     notes.extend(subject.position(runs));
     if !drawn_exactly {
         notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
@@ -163,6 +170,7 @@ pub fn cdfs(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
         id: format!("compare-{}-cdf", subject.id()),
         title: format!("{}, cumulative distributions", subject.title()),
         subtitle: format!("{} runs", runs.len()),
+        measured: String::new(),
         about: "The curve further to the left is the faster run; the steeper one the steadier. Curves that \
                 cross are better in one part and worse in another: look at the percentile you need."
             .into(),
@@ -218,6 +226,7 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         id: "compare-ipdv-cdf".into(),
         title: "IPDV, cumulative distributions".into(),
         subtitle: format!("{} runs", runs.len()),
+        measured: String::new(),
         about:
             "How far the delay of each packet is from that of the one before. The steeper a curve at 0, the \
                 steadier the run; long arms to either side are rare, large jumps."
@@ -315,9 +324,11 @@ pub fn spreads(subject: Subject, runs: &[ComparedRun<'_>]) -> Option<Figure> {
         id: format!("compare-{}", subject.id()),
         title: format!("{}, runs side by side", subject.title()),
         subtitle: format!(
-            "{} runs · box: minimum to 90th percentile, bar: median, ticks: 99th percentile, maximum",
-            rows.len()
+            "{} runs, n = {} packets · box: minimum to 90th percentile, bar: median, ticks: 99th percentile, maximum",
+            rows.len(),
+            group_thousands(&rows.iter().map(|row| row.n).sum::<u64>().to_string())
         ),
+        measured: String::new(),
         about:
             "Where each run's packets lie. Compare boxes for what most packets see, ticks for what the worst \
                 do."

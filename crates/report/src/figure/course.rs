@@ -1,9 +1,12 @@
 //! Delay over time of several streams on one time axis, with their losses.
 
 use super::series::{drawn, extent};
-use super::{Axis, Figure, Mark, Series, Tone, Trace, Unit, group_thousands};
+use super::{Axis, Figure, Mark, Series, Tone, Trace, Unit, group_thousands, measured_of_several};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
+
+/// Most streams in a figure; more cannot be distinguished.
+const STREAMS: usize = 7;
 
 /// A stream, as it is drawn beside others.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +25,11 @@ pub struct DrawnStream<'a> {
 /// streams each begin at zero. `None` without packets.
 pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     let known: Vec<&DrawnStream<'_>> = streams.iter().filter(|s| s.trace.n() > 0).collect();
-    let first = known.first()?;
+    known.first()?;
+    let all = known.len();
+    let known = &known[..all.min(STREAMS)];
     let relative = known.iter().any(|s| s.minus.is_none());
-    let starts = starts(&known);
+    let starts = starts(known);
     let mut series = Vec::new();
     let (mut from, mut to) = (0.0f64, 0.0f64);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -59,11 +64,10 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         (false, true) => "one-way delay above the smallest",
     };
     let n: u64 = known.iter().map(|s| s.trace.n()).sum();
-    let ends = match (&first.summary.header.src_ip, &first.summary.header.dst_ip) {
-        (Some(from), Some(to)) if known.len() == 1 => format!("{from} to {to}, "),
-        _ => String::new(),
-    };
     let mut notes = Vec::new();
+    if all > STREAMS {
+        notes.push(format!("The first {STREAMS} of {all} runs are drawn."));
+    }
     if relative {
         notes.push(
             "The clocks are not known well enough: delays are shown above the smallest of each.".into(),
@@ -72,7 +76,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     Some(Figure {
         id: "delay-over-time".into(),
         title: "Delay over time".into(),
-        subtitle: format!("{ends}n = {} packets that arrived", group_thousands(&n.to_string())),
+        subtitle: format!("n = {} packets that arrived", group_thousands(&n.to_string())),
+        measured: measured_of_several(known.iter().map(|s| (s.label, s.summary.measured()))),
         about: "Marks along the lower edge are losses, at their times. A ramp is a queue that fills, a gap an outage, a step \
                 another route."
             .into(),

@@ -196,6 +196,7 @@ fn frame(subject: &Subject, start: f64, end: f64, n: u64, width: f64, heights: V
             group_thousands(&n.to_string()),
             value_label(Unit::Time, width)
         ),
+        measured: String::new(),
         about: subject.about.into(),
         x: Axis::linear(subject.quantity, Unit::Time, start, end),
         y: Axis::linear("packets", Unit::Count, 0.0, (most * 1.06).max(1.0)),

@@ -12,6 +12,7 @@ mod density;
 mod grid;
 mod histogram;
 mod lengths;
+mod measured;
 mod parts;
 mod passive;
 mod run;
@@ -26,6 +27,7 @@ pub use compare::{ComparedRun, Subject, cdfs, ipdv_cdfs, spreads};
 pub use course::{DrawnStream, delay_over_time};
 pub use density::Density;
 pub use grid::Grid;
+pub use measured::{measured_of_several, say_measured};
 pub use parts::{Bound, Figure, HistogramRow, Mark, MeanRow, Overflow, Series, SpreadRow, Tone, View};
 pub use passive::{FigureRange, PassiveRun, PassiveTrace, Period, PeriodError, of_captures, of_passive};
 pub use run::DrawnRun;
@@ -50,7 +52,9 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         histogram::send_error(run),
         histogram::latency_full(run),
     ];
-    figures.into_iter().flatten().collect()
+    let mut figures: Vec<Figure> = figures.into_iter().flatten().collect();
+    say_measured(&mut figures, &run.summary.measured().unwrap_or_default());
+    figures
 }
 
 /// Every figure that compares `runs`.

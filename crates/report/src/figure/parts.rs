@@ -13,6 +13,9 @@ pub struct Figure {
     pub title: String,
     /// The number of packets and what limits the resolution, in one line.
     pub subtitle: String,
+    /// Between which hosts it was measured, and when; empty if that is unknown. A page says it once, at its beginning.
+    #[serde(skip)]
+    pub measured: String,
     /// How to read it and which decision it supports, in one or two sentences.
     pub about: String,
     /// The horizontal axis.

@@ -25,6 +25,7 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "burstiness".into(),
         title: run.titled("Delay over arrival time, with its trend"),
         subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
+        measured: String::new(),
         about:
             "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \
                 a pause, a rising floor is a filling queue or a drifting clock."
@@ -101,6 +102,7 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
             value_label(Unit::Time, queue.median),
             value_label(Unit::Time, queue.p99 as f64),
         ),
+        measured: String::new(),
         about: "Time from entering the queue of the sending host's interface to leaving it. A ramp is more than the interface \
                 sends, a level a full queue, a sawtooth bursts of other traffic."
             .into(),
@@ -137,6 +139,7 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
             value_label(Unit::Time, error.median),
             value_label(Unit::Time, error.p99 as f64),
         ),
+        measured: String::new(),
         about:
             "Spikes are moments when the sending host was kept from sending: its scheduler, its disk, its \
                 virtual machine. A ramp is a clock that runs at another rate than the timer."
@@ -214,6 +217,7 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
             "n = {} packets sent · fixed buffer above the smallest delay",
             group_thousands(&summary.counts.sent.to_string())
         ),
+        measured: String::new(),
         about:
             "A larger buffer saves late packets and adds delay. Take the smallest size after which the loss \
                 no longer falls; where the quality peaks, both are in balance."

@@ -140,11 +140,12 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
             _ => capitalised(&name),
         },
         subtitle: format!(
-            "{} combinations, {}, {} packets in all; {bars}",
+            "{} combinations, {}, n = {} packets in all; {bars}",
             found.len(),
             if runs == 1 { "one run each".to_owned() } else { format!("up to {runs} runs each") },
             group_thousands(&found.iter().map(|(p, _)| p.sent).sum::<u64>().to_string())
         ),
+        measured: String::new(),
         about: "Where error bars do not overlap, the conditions differ beyond what repetition explains."
             .into(),
         x,
@@ -213,10 +214,12 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
         id: "sweep-distributions".into(),
         title: format!("{}, frequency distributions", capitalised(quantity)),
         subtitle: format!(
-            "{} combinations · {} per bar · each row to its own height",
+            "n = {} packets of {} combinations · {} per bar · each row to its own height",
+            group_thousands(&all.iter().map(|(d, _)| d.n).sum::<u64>().to_string()),
             all.len(),
             value_label(Unit::Time, width)
         ),
+        measured: String::new(),
         about: "The width of each row is its jitter; rows further right are slower.".into(),
         x: Axis::linear(quantity, Unit::Time, low as f64, end),
         y: Axis::linear("", Unit::Plain, 0.0, 1.0),

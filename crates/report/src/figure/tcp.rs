@@ -167,6 +167,7 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         id: format!("tcp-{id}-rtt"),
         title: format!("TCP round trips, {name}"),
         subtitle: n.join(" · "),
+        measured: String::new(),
         about: "Where the delay comes from: a rising band is a queue on the path; marks far above it are data that was \
                 sent again, as high as it had waited."
             .into(),
@@ -212,6 +213,7 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         id: format!("tcp-{id}-flight"),
         title: format!("Bytes in flight, {name}"),
         subtitle: format!("every {}", value_label(Unit::Time, t.flight.width() as f64)),
+        measured: String::new(),
         about: "Where the line touches the window, the receiver holds the sender up; where it falls steeply, the sender \
                 met a loss."
             .into(),

@@ -4,6 +4,7 @@
 use super::parts::{Group, Printed, data, folded, micro, plots};
 use super::tables::shown;
 use super::{first, list, shell};
+use crate::FirstScreen;
 use crate::escape::escape;
 use crate::figure::{self, ComparedRun, Unit, value_label};
 use crate::text::screen::Screen;
@@ -28,24 +29,12 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
         })
         .filter(|group| !group.figures.is_empty())
         .collect();
-    let cells = grid.rows.iter().flat_map(|r| r.cells.iter().flatten()).count();
-    let title = format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1));
     let mut out = String::with_capacity(1 << 17);
-    shell::open(&mut out, &title, program);
-    let _ = write!(
-        out,
-        "<p class=\"what\">{}</p></header>\n<main>\n",
-        match grid.basis {
-            Basis::Pdv =>
-                "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree.",
-            Basis::Delay => "Compared by delay, corrected where the clocks' relation is known.",
-            Basis::Ipdv =>
-                "Compared by absolute IPDV: how far the delay of each packet is from that of the one before, in either \
-                 direction. No clocks need to agree.",
-        }
-    );
     let screen = Screen::of_comparison(grid);
-    first::write(&mut out, &screen, None);
+    let content = FirstScreen::new(title(grid), vec![basis(grid).to_owned()], &screen, None);
+    shell::open(&mut out, &content.title, program);
+    let _ = write!(out, "<p class=\"what\">{}</p></header>\n<main>\n", basis(grid));
+    first::write(&mut out, &content);
     plots(&mut out, &groups);
     folded(&mut out, "belief", "How far to believe it", |out| list(out, screen.trust()));
     for row in &grid.rows {
@@ -60,10 +49,41 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
     out
 }
 
+/// What the page of a comparison begins with, and the first of its figures: to be drawn as one card.
+pub fn first_screen_of(grid: &Grid, program: &str, written: Option<WallTime>) -> FirstScreen {
+    let figure = grid.rows.iter().find_map(|row| figures_of(row).into_iter().next());
+    let screen = Screen::of_comparison(grid);
+    let first = FirstScreen::new(title(grid), vec![basis(grid).to_owned()], &screen, figure);
+    first.made_by(shell::made(program, written))
+}
+
+fn title(grid: &Grid) -> String {
+    let cells = grid.rows.iter().flat_map(|r| r.cells.iter().flatten()).count();
+    format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1))
+}
+
+/// By what the runs are compared.
+fn basis(grid: &Grid) -> &'static str {
+    match grid.basis {
+        Basis::Pdv => {
+            "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree."
+        }
+        Basis::Delay => "Compared by delay, corrected where the clocks' relation is known.",
+        Basis::Ipdv => {
+            "Compared by absolute IPDV: how far the delay of each packet is from that of the one before, in either \
+             direction. No clocks need to agree."
+        }
+    }
+}
+
 /// The figures of one row, its columns side by side.
 pub fn figures_of(row: &Row) -> Vec<figure::Figure> {
     let runs: Vec<ComparedRun<'_>> = row.cells.iter().flatten().filter_map(beside).collect();
     let mut drawn = figure::of_runs(&runs);
+    let cells = row.cells.iter().flatten();
+    let measured =
+        cells.flat_map(|cell| cell.measured.iter().map(|m| (cell.column.as_str(), Some(m.clone()))));
+    figure::say_measured(&mut drawn, &figure::measured_of_several(measured));
     if !row.name.is_empty() {
         drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
     }

@@ -87,8 +87,8 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
     }
     match spec.schedule() {
         Schedule::Periodic => {}
-        Schedule::Poisson { .. } => add("--schedule poisson"),
-        Schedule::Burst { .. } => add("--schedule burst"),
+        Schedule::Poisson { seed } => add(&format!("--schedule poisson --seed {seed}")),
+        Schedule::Burst { size } => add(&format!("--schedule burst --burst {size}")),
         Schedule::Random { .. } => return None,
     }
     if session.two_way.is_none() {

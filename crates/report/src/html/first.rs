@@ -1,28 +1,26 @@
 //! The first screen: what the console shows on one, and delay over time as a figure.
 
 use super::parts::{figure, level_word, micro, scrolling};
+use crate::FirstScreen;
 use crate::escape::escape;
-use crate::figure::Figure;
-use crate::text::screen::Screen;
 use jitlat_core::summary::Level;
 use std::fmt::Write;
 
-/// Writes the answers, the quality for each use, the table, `course`, and the causes.
-pub fn write(out: &mut String, screen: &Screen, course: Option<&Figure>) {
+/// Writes the answers, the quality for each use, the table, the figure, and the causes.
+pub fn write(out: &mut String, first: &FirstScreen) {
     out.push_str("<section class=\"first\" aria-label=\"The answer\">");
-    for (level, text) in screen.leads() {
-        let _ = write!(out, "<p class=\"headline {}\">{}</p>", level_word(*level), escape(&micro(text)));
+    for (level, text) in &first.leads {
+        let _ = write!(out, "<p class=\"headline {}\">{}</p>", level_word(*level), escape(text));
     }
-    uses(out, screen);
-    table(out, screen);
-    if let Some(course) = course {
-        figure(out, course, "class=\"lead\"");
+    uses(out, first);
+    table(out, first);
+    if let Some(drawn) = &first.figure {
+        figure(out, drawn, "class=\"lead\"");
     }
-    let causes: Vec<_> = screen.causes().collect();
-    if !causes.is_empty() {
+    if !first.causes.is_empty() {
         out.push_str("<h2>Why</h2><ul class=\"findings\">");
-        for (level, word, text) in causes {
-            finding(out, level, word, text);
+        for (level, word, text) in &first.causes {
+            finding(out, *level, word, text);
         }
         out.push_str("</ul>");
     }
@@ -40,45 +38,42 @@ pub fn finding(out: &mut String, level: Level, word: &str, text: &str) {
     );
 }
 
-fn uses(out: &mut String, screen: &Screen) {
-    let mut uses = screen.suitability().peekable();
-    if uses.peek().is_none() {
+fn uses(out: &mut String, first: &FirstScreen) {
+    if first.uses.is_empty() {
         return;
     }
     out.push_str("<ul class=\"uses\" aria-label=\"Quality for each use\">");
-    for (name, word, level, because) in uses {
+    for of in &first.uses {
         let _ = write!(
             out,
-            "<li class=\"{}\"><b>{}</b> <span class=\"level\">{word}</span> <span class=\"because\">{}</span></li>",
-            level_word(level),
-            escape(name),
-            escape(&micro(because))
+            "<li class=\"{}\"><b>{}</b> <span class=\"level\">{}</span> <span class=\"because\">{}</span></li>",
+            level_word(of.level),
+            escape(&of.name),
+            of.word,
+            escape(&of.because)
         );
     }
     out.push_str("</ul>");
 }
 
 /// The table, its verdicts coloured.
-fn table(out: &mut String, screen: &Screen) {
-    let (heads, lines) = screen.lines();
-    if lines.is_empty() {
+fn table(out: &mut String, first: &FirstScreen) {
+    if first.lines.is_empty() {
         return;
     }
     scrolling(out, "The figures that decide", |out| {
         out.push_str("<thead><tr>");
-        for head in &heads {
+        for head in &first.heads {
             let _ = match head.as_str() {
                 "" => write!(out, "<td></td>"),
-                // The error of the delay before it.
-                "+/-" => write!(out, "<th scope=\"col\">±</th>"),
                 _ => write!(out, "<th scope=\"col\">{}</th>", escape(head)),
             };
         }
         out.push_str("</tr></thead><tbody>");
-        for line in &lines {
+        for line in &first.lines {
             out.push_str("<tr>");
             for (k, (text, level)) in line.iter().enumerate() {
-                let text = if k == 0 { escape(text) } else { escape(&shown(text)) };
+                let text = escape(text);
                 let _ = match (k, level) {
                     (0, _) => write!(out, "<th scope=\"row\">{text}</th>"),
                     (_, Some(level)) => write!(
@@ -93,12 +88,4 @@ fn table(out: &mut String, screen: &Screen) {
         }
         out.push_str("</tbody>");
     });
-}
-
-/// A cell in the typography of pages: a dash where there is no value, units that stay with their number.
-fn shown(text: &str) -> String {
-    match text {
-        "-" => "–".to_owned(),
-        _ => micro(text).replace(' ', "\u{a0}"),
-    }
 }

@@ -14,10 +14,11 @@ mod tables;
 mod two_way;
 mod windows;
 
-pub use comparison::{comparison, figures_of};
+pub use comparison::{comparison, figures_of, first_screen_of};
 pub use parts::Part;
 pub use passive::{passive_section, tcp_section};
 
+use crate::FirstScreen;
 use crate::escape::escape;
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
 use crate::text::screen::{Relation, Screen, Stream, shown_shift};
@@ -69,11 +70,7 @@ pub fn page(report: &Report<'_>) -> String {
     let alone = report.parts.len() == 1;
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
-    let screen = match report.section.and_then(|section| section.screen.clone()) {
-        None if report.parts.is_empty() => None,
-        None => Some(screen(report.parts, directions)),
-        own => own,
-    };
+    let screen = answer(report);
     // An instrument with figures has one over time of its own.
     let drawn = report.section.is_some_and(|section| !section.figures.is_empty());
     let course = if drawn { None } else { course(report.parts) };
@@ -81,22 +78,13 @@ pub fn page(report: &Report<'_>) -> String {
     let title = title(report);
     let mut out = String::with_capacity(1 << 18);
     shell::open(&mut out, &title, report.program);
-    if let Some(section) = report.section {
-        let _ = write!(out, "<p class=\"what\">{}</p>", escape(&section.what));
-    }
-    let shown = if directions { &report.parts[..1] } else { report.parts };
-    for part in shown {
-        let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
-        let both = if directions { "each way " } else { "" };
-        let _ = write!(
-            out,
-            "<p class=\"what\">{}</p>",
-            escape(&format!("{label}{both}{}", tables::what(part.summary)))
-        );
+    let what = what(report);
+    for line in &what {
+        let _ = write!(out, "<p class=\"what\">{}</p>", escape(line));
     }
     out.push_str("</header>\n<main>\n");
     if let Some(screen) = &screen {
-        first::write(&mut out, screen, course.as_ref());
+        first::write(&mut out, &FirstScreen::new(title, what, screen, course.clone()));
     }
     // After an answer of its own an instrument's table is a detail.
     let (detail, table): (Vec<_>, Vec<_>) =
@@ -130,6 +118,39 @@ pub fn page(report: &Report<'_>) -> String {
     data(&mut out, course.as_ref(), &groups);
     shell::close(&mut out);
     out
+}
+
+/// What the report begins with, to be drawn as one card: with an instrument's first figure where it has figures. `None`
+/// where there is no answer.
+pub fn first_screen(report: &Report<'_>) -> Option<FirstScreen> {
+    let screen = answer(report)?;
+    let own = report.section.and_then(|section| section.figures.first().cloned());
+    let mut figure = own.or_else(|| course(report.parts));
+    if report.parts.len() == 1 || are_directions(report.parts) {
+        // The title says where, and the line below it when.
+        figure.iter_mut().for_each(|figure| figure.measured.clear());
+    }
+    let first = FirstScreen::new(title(report), what(report), &screen, figure);
+    Some(first.made_by(shell::made(report.program, report.written)))
+}
+
+/// What the console shows of it; `None`: nothing.
+fn answer(report: &Report<'_>) -> Option<Screen> {
+    let own = report.section.and_then(|section| section.screen.clone());
+    let parts = Some(report.parts).filter(|parts| !parts.is_empty());
+    own.or_else(|| Some(screen(parts?, are_directions(report.parts))))
+}
+
+/// What was measured, a line for each run; of both directions of a test one.
+fn what(report: &Report<'_>) -> Vec<String> {
+    let (alone, directions) = (report.parts.len() == 1, are_directions(report.parts));
+    let shown = if directions { &report.parts[..1] } else { report.parts };
+    let line = |part: &Part<'_>| {
+        let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
+        let both = if directions { "each way " } else { "" };
+        format!("{label}{both}{}", tables::what(part.summary))
+    };
+    report.section.map(|section| section.what.clone()).into_iter().chain(shown.iter().map(line)).collect()
 }
 
 /// Whether `parts` are the two directions of one test, which have the same session name.
@@ -194,7 +215,10 @@ fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
             .map(|p| figure::ComparedRun::new(p.label, p.summary).corrected(report.corrected, p.summary))
             .collect();
         let printed = if directions { Printed::None } else { Printed::All };
-        groups.push(Group { name: "side by side".into(), figures: figure::of_runs(&runs), printed });
+        let mut figures = figure::of_runs(&runs);
+        let measured = report.parts.iter().map(|p| (p.label, p.summary.measured()));
+        figure::say_measured(&mut figures, &figure::measured_of_several(measured));
+        groups.push(Group { name: "side by side".into(), figures, printed });
     }
     groups.retain(|g| !g.figures.is_empty());
     groups

@@ -3,6 +3,7 @@
 use crate::draw;
 use crate::escape::{escape, script_safe};
 use crate::figure::{Figure, Trace, View};
+pub(super) use crate::typography::micro;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
 use std::fmt::Write;
@@ -57,23 +58,6 @@ pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
 /// Whether the figures come from captured traffic instead of a test.
 pub(super) fn is_passive(s: &Summary) -> bool {
     s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
-}
-
-/// Texts are ASCII for the console; pages use proper symbols.
-pub(super) fn micro(text: &str) -> String {
-    let digits = |w: &str| w.starts_with(|c: char| c.is_ascii_digit());
-    let word = |w: &str| match w {
-        "-" => "−".to_owned(),
-        _ if w.starts_with("us") && w[2..].chars().all(|c| c.is_ascii_punctuation()) => {
-            format!("µs{}", &w[2..])
-        }
-        _ => match (w.strip_prefix('-'), w.strip_prefix("(-")) {
-            (Some(number), _) if digits(number) => format!("−{number}"),
-            (_, Some(number)) if digits(number) => format!("(−{number}"),
-            _ => w.to_owned(),
-        },
-    };
-    text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A warning as a sentence: with a capital letter and a proper µ.

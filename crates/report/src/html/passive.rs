@@ -1,7 +1,7 @@
 //! Captured traffic in the report: round trips between two points, and TCP connections.
 
 use super::Section;
-use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp};
+use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, say_measured};
 use crate::text::describe_band;
 use crate::text::screen::Screen;
 use jitlat_core::passive::tcp::{DirectionFigures, TcpResult, explain_delays};
@@ -77,11 +77,13 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
 /// between two points.
 pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&PassiveTrace>) -> Option<Section> {
     let (c, between) = r.connections().next()?;
+    let measured = format!("{} to {}, {}", c.client, c.server, units::utc_date(c.first));
     let mut figures = of_tcp(&trace.up, "up", "data from the client");
     figures.extend(of_tcp(&trace.down, "down", "data from the server"));
     if let Some(t) = drawn {
         figures.extend(of_passive(&PassiveRun::new(t)));
     }
+    say_measured(&mut figures, &measured);
     let row = |name: &str, f: &dyn Fn(&DirectionFigures) -> u64| {
         vec![name.to_owned(), f(&c.up).to_string(), f(&c.down).to_string()]
     };

@@ -31,8 +31,13 @@ pub fn footer(out: &mut String, command: Option<&str>, program: &str, written: O
     if let Some(command) = command {
         let _ = write!(out, "<p>Made by <code>{}</code></p>", escape(command));
     }
+    let _ = writeln!(out, "<p>{}</p></footer>", escape(&made(program, written)));
+}
+
+/// The program that made something, and when.
+pub fn made(program: &str, written: Option<WallTime>) -> String {
     let when = written.map_or(String::new(), |t| format!(", {}", utc_date(t)));
-    let _ = writeln!(out, "<p>{}</p></footer>", escape(&format!("{program}{when}")));
+    format!("{program}{when}")
 }
 
 /// The script of the figures, and the end of the page.

@@ -53,6 +53,8 @@ pub fn golden(name: &str) -> Measured {
     );
     let mut session = Session::new(spec.unwrap());
     session.version = 1;
+    let date = |line: &&str| line.contains(" UTC ") && !line.contains('=');
+    session.date = text.lines().map(|line| line.trim_start_matches(['#', ' '])).find(date).map(str::to_owned);
     session.src = header("src_ip").unwrap().trim().parse().ok();
     session.dst = header("dst_ip").unwrap().trim().parse().ok();
     session.direction_known = false;
@@ -133,7 +135,10 @@ pub fn everything() -> Vec<(String, Figure)> {
         all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
     }
     let named: Vec<_> = runs.iter().map(|(n, m)| ComparedRun::new(n, &m.summary)).collect();
-    all.extend(figure::of_runs(&named).into_iter().map(|f| (f.id.clone(), f)));
+    let mut beside = figure::of_runs(&named);
+    let measured = runs.iter().map(|(name, m)| (*name, m.summary.measured()));
+    figure::say_measured(&mut beside, &figure::measured_of_several(measured));
+    all.extend(beside.into_iter().map(|f| (f.id.clone(), f)));
     all
 }
 

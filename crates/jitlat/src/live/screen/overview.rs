@@ -58,14 +58,14 @@ fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
     let span = window.map(|ns| ns as f64);
     let plot = Plot::new(body, span, [low as f64, high as f64]);
     plot.axes(buffer, time, clock, look.faint());
-    let told: Vec<bool> = state.streams.iter().map(|stream| stream.known() == Known::Told).collect();
+    let reported: Vec<bool> = state.streams.iter().map(|stream| stream.known() == Known::Reported).collect();
     for (k, (shift, columns)) in columns.iter().enumerate() {
         let step = (span[1] - span[0]) / columns.len().max(1) as f64;
         let mut strokes = Vec::new();
         for (c, bucket) in columns.iter().enumerate().filter(|(_, b)| b.received > 0) {
             let x = span[0] + step * (c as f64 + 0.5);
             let [from, to] = [bucket.low, bucket.high].map(|y| y.saturating_sub(*shift) as f64);
-            if told[k] {
+            if reported[k] {
                 // Of a second at a time: a band of it all would hide the other stream.
                 let middle = bucket.middle().unwrap_or(from) - *shift as f64;
                 let point = |y: f64| Stroke { from: (x, y), to: (x, y) };

@@ -93,7 +93,7 @@ fn remarks(shown: &Shown<'_>, state: &LiveState) -> Vec<(String, bool)> {
                     false,
                 ));
             }
-            Known::Untold if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
+            Known::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
                 let text = "the server does not say what it receives; known at the end";
                 all.push((format!("{label}: {text}"), false));
             }

@@ -20,6 +20,7 @@ pub use run::PassiveRun;
 pub use several::of_captures;
 pub use trace::PassiveTrace;
 
+use super::measured::say_measured;
 use super::parts::Figure;
 
 /// All figures of a passive measurement.
@@ -39,6 +40,7 @@ pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     .flatten()
     .collect();
     figures.iter_mut().for_each(|f| range::mark(f, run.periods));
+    say_measured(&mut figures, &run.measured().unwrap_or_default());
     figures
 }
 

@@ -35,6 +35,7 @@ pub(super) fn blank(id: &str, title: &str, x: Axis, y: Axis) -> Figure {
         id: id.into(),
         title: title.into(),
         subtitle: String::new(),
+        measured: String::new(),
         about: String::new(),
         x,
         y,

@@ -3,7 +3,9 @@
 use super::range::Period;
 use super::trace::PassiveTrace;
 use jitlat_core::passive::pipeline::LengthCounts;
+use jitlat_core::passive::verdict::list_prefixes;
 use jitlat_core::passive::{Level, Link, LinkQuestion, PassiveResult, SizeFigures};
+use jitlat_core::units::utc_date;
 
 /// One passive measurement, as the builders need it.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +22,14 @@ pub struct PassiveRun<'a> {
     pub captured: Option<[&'a LengthCounts; 2]>,
     /// Periods that are marked.
     pub periods: &'a [Period],
+    /// What was found; `None`: nothing is known of where and when it was measured.
+    pub result: Option<&'a PassiveResult>,
 }
 
 impl<'a> PassiveRun<'a> {
     /// Nothing beside the trace.
     pub fn new(trace: &'a PassiveTrace) -> PassiveRun<'a> {
-        PassiveRun { trace, levels: &[], sizes: &[], link: None, captured: None, periods: &[] }
+        PassiveRun { trace, levels: &[], sizes: &[], link: None, captured: None, periods: &[], result: None }
     }
 
     /// With what was found.
@@ -40,7 +44,16 @@ impl<'a> PassiveRun<'a> {
             sizes: &r.sizes,
             link: link.and_then(LinkQuestion::link),
             captured: Some([&reference.lengths, &monitor.lengths]),
+            result: Some(r),
             ..PassiveRun::new(trace)
         }
+    }
+
+    /// Between which points it was captured, and when; `None` if that is unknown.
+    pub(super) fn measured(&self) -> Option<String> {
+        let result = self.result?;
+        let ends = [&result.plan.sides[0].reference, &result.plan.sides[1].monitor].map(|e| list_prefixes(e));
+        let date = result.captures[0].span.map_or(String::new(), |span| format!(", {}", utc_date(span.0)));
+        Some(format!("between {} and {}{date}", ends[0], ends[1]))
     }
 }

@@ -4,6 +4,7 @@ use super::parts::{blank, least, margins, n, quantile, steps};
 use super::range;
 use super::run::PassiveRun;
 use crate::figure::axis::{Axis, Unit};
+use crate::figure::measured::{measured_of_several, say_measured};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
 use crate::figure::series::drawn;
 use jitlat_core::passive::SizeFigures;
@@ -18,6 +19,8 @@ pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
         [courses(&runs), cdfs(&runs), sizes(&runs)].into_iter().flatten().collect();
     let periods = runs[0].1.periods;
     figures.iter_mut().for_each(|f| range::mark(f, periods));
+    let measured = measured_of_several(runs.iter().map(|(name, run)| (*name, run.measured())));
+    say_measured(&mut figures, &measured);
     figures
 }
 

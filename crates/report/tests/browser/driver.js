@@ -107,6 +107,7 @@
       const bytes = png ? parts.get(png.blob)[0] : "";
       if (!bytes.startsWith("\x89PNG") || bytes.length < 2000) wrong.push(`${host.id}: no PNG: ${bytes.length} bytes`);
     }
+    root.dataset.scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     root.dataset.driven = wrong.length ? wrong.slice(0, 12).join(" | ") : `ok ${hosts.length}`;
   });
 })();

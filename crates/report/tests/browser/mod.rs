@@ -1,0 +1,159 @@
+#![allow(dead_code, reason = "each test uses a part")]
+//! Pages in headless Chromium: every control is used, and accessibility is checked with axe-core.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Sizes of the window and colour schemes in which every page is shown: what the browser is started with, and what it then
+/// prefers.
+pub const SHOWN: [(&[&str], &str); 4] = [
+    (&["--window-size=1400,900"], "light"),
+    (&["--window-size=400,900"], "light"),
+    (&["--window-size=1400,900", DARK], "dark"),
+    (&["--window-size=400,900", DARK], "dark"),
+];
+
+/// Makes the browser prefer dark pages.
+const DARK: &str = "--blink-settings=preferredColorScheme=0";
+
+/// A script added to the page by the test: shows every figure, zooms, hovers, hides, saves, and writes errors, or `ok`
+/// and the number of figures, where `--dump-dom` shows it.
+const DRIVER: &str = include_str!("driver.js");
+
+/// Collects errors from the first script on.
+const COLLECT_ERRORS: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
+
+pub fn browser() -> Option<&'static str> {
+    let found = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    });
+    if found.is_none() {
+        assert!(
+            std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none(),
+            "JITLAT_REQUIRE_BROWSER is set and no Chromium is installed"
+        );
+        eprintln!(
+            "SKIPPED: no Chromium (package chromium) is installed; set JITLAT_REQUIRE_BROWSER=1 to make this fail"
+        );
+    }
+    found
+}
+
+/// Runs the browser on `file`; killed after a minute.
+pub fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> String {
+    let profile = dir.join("profile");
+    let output = dir.join("dom.html");
+    let mut child = Command::new(program)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-extensions",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .arg(format!("file://{}", file.display()))
+        .stdout(std::fs::File::create(&output).expect("a file in the temporary directory"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the browser answered --version");
+    let until = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("our child").is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the browser did not finish within a minute");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::fs::read_to_string(output).expect("the browser's output")
+}
+
+pub fn driven(name: &str, html: &str) {
+    let Some(program) = browser() else { return };
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let file = dir.join("report.html");
+    let driver = format!("<script>{DRIVER}</script></body>");
+    let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", &driver, 1);
+    std::fs::write(&file, watched).expect("a file under target");
+    let figures = html.matches("<figure id=\"").count();
+    for (arguments, scheme) in SHOWN {
+        let dom = browse(program, &dir, &[&["--dump-dom"], arguments].concat(), &file);
+        assert_eq!(result(&dom, "driven"), Some(format!("ok {figures}").as_str()), "{name}, {arguments:?}");
+        assert_eq!(result(&dom, "scheme"), Some(scheme), "{arguments:?}");
+    }
+}
+
+/// The number of pages that a printer needs for what comes before the figures, and for all; `None` without a browser.
+pub fn printed(name: &str, html: &str) -> Option<(usize, usize)> {
+    let program = browser()?;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let (file, printed) = (dir.join("report.html"), dir.join("report.pdf"));
+    let pages = |html: &str| {
+        std::fs::write(&file, html).expect("a file under target");
+        let to = format!("--print-to-pdf={}", printed.display());
+        browse(program, &dir, &["--no-pdf-header-footer", &to], &file);
+        let pdf = std::fs::read(&printed).expect("the browser prints");
+        String::from_utf8_lossy(&pdf).matches("/Type /Page\n").count()
+    };
+    let (first, _) = html.split_once("<section class=\"plots\">").expect("figures follow");
+    Some((pages(&format!("{first}</main></body></html>")), pages(html)))
+}
+
+/// What a script wrote into the attribute `data-` `name` of the page.
+pub fn result<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = dom.split_once(&format!("data-{name}=\""))?;
+    Some(rest.split_once('"')?.0)
+}
+
+/// The version of axe-core with which pages are checked, and the checksum of its package.
+const AXE: [&str; 2] = [
+    "4.14.1",
+    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+];
+
+/// The script of axe-core, installed below `target` by npm. Only where nothing may be skipped: elsewhere tests fetch
+/// nothing.
+pub fn axe() -> Option<String> {
+    if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() {
+        eprintln!("SKIPPED: axe-core is installed with npm where JITLAT_REQUIRE_BROWSER=1 is set");
+        return None;
+    }
+    let [version, integrity] = AXE;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}"));
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let script = dir.join("node_modules/axe-core/axe.min.js");
+    if !script.exists() {
+        let package = format!("axe-core@{version}");
+        let options = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."];
+        let mut npm = Command::new("timeout");
+        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&dir);
+        let status = npm.stdout(Stdio::null()).status();
+        assert!(status.is_ok_and(|s| s.success()), "npm (package npm) could not install axe-core {version}");
+    }
+    let lock = std::fs::read_to_string(dir.join("node_modules/.package-lock.json")).expect("npm writes it");
+    assert!(lock.contains(integrity), "axe-core {version} is not the one that was checked: {lock}");
+    Some(std::fs::read_to_string(script).expect("the package has it"))
+}
+
+/// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
+const ASK_AXE: &str = include_str!("accessibility.js");
+
+/// What axe-core finds on a page: `ok`, or its rules with the elements that break them.
+pub fn accessibility(name: &str, html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
+    let program = browser()?;
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let file = dir.join("report.html");
+    let scripts = format!("<script>{axe}</script><script>{ASK_AXE}</script></body>");
+    let (before, after) = html.rsplit_once("</body>").expect("a page");
+    std::fs::write(&file, format!("{before}{scripts}{after}")).expect("a file under target");
+    // Its waits pass in virtual time; it waits for nothing outside of the page.
+    let time = ["--dump-dom", "--virtual-time-budget=120000"];
+    let dom = browse(program, &dir, &[&time, arguments].concat(), &file);
+    Some(result(&dom, "axe").expect("axe-core has finished").to_owned())
+}
