@@ -167,6 +167,25 @@ fn every_page() {
 }
 
 #[test]
+fn figures_of_a_stream_that_arrives_elsewhere_are_those_the_far_host_reports() {
+    let shown = both(12);
+    let mut viewing = Viewing::new(1);
+    pressed(&mut viewing, &shown.0, shown.1, &chars("3"));
+    for (size, name) in [([120, 40], "figures_120"), ([60, 20], "figures_60")] {
+        insta::assert_snapshot!(name, picture(&shown, &viewing, PLAIN, size));
+    }
+    let text = picture(&shown, &viewing, FULL, [80, 160]);
+    let row = |label: &str| text.lines().find(|line| line.contains(label)).unwrap().to_owned();
+    // What both columns know is the same: the streams lose the same packets.
+    for label in ["packets sent", "unique and valid", "lost packets", "loss runs", "longest loss"] {
+        let row = row(label);
+        let values: Vec<&str> = row.trim_matches('"').split_whitespace().rev().take(2).collect();
+        assert!(values[0] == values[1] && values[0].parse::<u64>().is_ok(), "{row}");
+    }
+    assert!(row("IPDV mean").contains("at the end"), "{text}");
+}
+
+#[test]
 fn nothing_received_is_said_at_once() {
     let (mut board, _) = both(9);
     let viewing = Viewing::new(1);

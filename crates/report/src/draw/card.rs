@@ -192,7 +192,14 @@ impl Sheet {
                 };
                 match c {
                     0 => {
-                        self.text(&shortened(text, BODY, name), EDGE, self.y - 6.0, BODY, Anchor::Start, fill)
+                        self.text(
+                            &shortened(text, BODY, name),
+                            EDGE,
+                            self.y - 6.0,
+                            BODY,
+                            Anchor::Start,
+                            fill,
+                        );
                     }
                     _ => self.text(text, right, self.y - 6.0, BODY, Anchor::End, fill),
                 }

@@ -72,7 +72,14 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         Direction::Down => session.src,
     };
     let host = far.map_or_else(|| "HOST".to_owned(), |a| a.to_string());
-    let (payload, period) = (session.payload()?, as_written(session.period()?.0));
+    let protocol = session.two_way.as_ref().map_or("", |two_way| two_way.protocol.as_str());
+    // With LaMP, -l is what follows its header.
+    let header = if protocol == "lamp" { LAMP_HEADER } else { 0 };
+    let payload = session.payload()?.checked_sub(header)?;
+    let pace = match session.two_way.as_ref().and_then(|two_way| two_way.wait) {
+        Some(wait) => format!("--wait {}", as_written(wait.0)),
+        None => format!("-p {}", as_written(session.period()?.0)),
+    };
     let mut command = "jitlat".to_owned();
     let mut add = |word: &str| command += &format!(" {word}");
     match &session.two_way {
@@ -80,11 +87,7 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         Some(two_way) => add(&format!("ping {host} --proto {}", shell_word(&two_way.protocol))),
         None => add(&host),
     }
-    add(&format!("-n {} -l {payload}", spec.packets()));
-    match session.two_way.as_ref().and_then(|two_way| two_way.wait) {
-        Some(wait) => add(&format!("--wait {}", as_written(wait.0))),
-        None => add(&format!("-p {period}")),
-    }
+    add(&format!("-n {} -l {payload} {pace}", spec.packets()));
     match spec.schedule() {
         Schedule::Periodic => {}
         Schedule::Poisson { seed } => add(&format!("--schedule poisson --seed {seed}")),
@@ -109,6 +112,9 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
     }
     Some(command)
 }
+
+/// Bytes of the header of LaMP.
+const LAMP_HEADER: u16 = 24;
 
 /// A word as a shell reads it.
 fn shell_word(word: &str) -> String {

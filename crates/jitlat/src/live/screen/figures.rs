@@ -2,7 +2,8 @@
 
 use super::{Shown, write};
 use crate::live::stream::StreamState;
-use jitlat_core::figures::{FIGURES, Figure};
+use jitlat_core::figures::{FIGURES, Figure, Number};
+use jitlat_core::so_far::ReceivedSoFar;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -12,6 +13,31 @@ const NAMES: u16 = 24;
 const VALUES: u16 = 14;
 /// Rows of the definition.
 const DEFINITION: u16 = 3;
+
+/// In place of a figure that the far host does not report while the test runs.
+const LATER: &str = "at the end";
+
+/// The figure `key` of what the far host reports of a stream; `None` if it does not report that.
+fn reported(key: &str, far: &ReceivedSoFar) -> Option<Number> {
+    let count = |n: u64| Some(Number::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
+    let all = far.received + far.missing;
+    match key {
+        "sent" => count(all),
+        "received" => count(far.received + far.duplicates),
+        "unique-valid" => count(far.received),
+        "duplicate" => count(far.duplicates),
+        "lost" => count(far.missing),
+        "out-of-sequence" => count(far.reordered),
+        "loss" => far.loss_pct().map(|pct| Number::Real(pct / 100.0)),
+        "loss-runs" => count(far.runs.into()),
+        "loss-run-longest" => count(far.longest.into()),
+        "latency-min" => far.fastest().map(Number::Whole),
+        "latency-median" => far.median().map(Number::Whole),
+        "latency-max" => far.delays.and_then(|delays| delays.last().copied()).map(Number::Whole),
+        "rfc3550-final" => far.jitter.map(|jitter| Number::Whole(jitter.0)),
+        _ => None,
+    }
+}
 
 pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
@@ -33,8 +59,14 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
         write(buffer, (area.x, y), area.x + NAMES, figure.label, style);
         for k in 0..state.streams.len() {
             let summary = shown.summaries.get(k).and_then(Option::as_ref);
-            let value = summary.and_then(|summary| figure.of(summary)).map(|value| figure.show(value));
-            let text = right(value.as_deref().unwrap_or("-"));
+            let stream = &state.streams[k];
+            let value = match summary {
+                Some(summary) => figure.of(summary),
+                None => stream.figures().and_then(|far| reported(figure.key, &far)),
+            };
+            let later = summary.is_none() && !stream.is_received() && !shown.board.saved;
+            let missing = if later { LATER } else { "-" };
+            let text = right(value.map(|value| figure.show(value)).as_deref().unwrap_or(missing));
             write(buffer, (area.x + NAMES + k as u16 * VALUES, y), area.right(), &text, look.stream(k));
         }
     }
@@ -47,11 +79,6 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width).max(1);
     let (first, second) = split(&about, width);
     write(buffer, (area.x, y + 1), area.right(), first, Style::new());
-    let told = "a stream that arrives at the server has its figures at the end";
-    let second = match state.streams.iter().any(|stream| !stream.is_received()) && second.is_empty() {
-        true if !shown.board.saved => told,
-        _ => second,
-    };
     write(buffer, (area.x, y + 2), area.right(), second, look.faint());
 }
 
