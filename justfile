@@ -58,6 +58,10 @@ mutants FILE='':
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view; do ./target/release/$b; done
 
+# How large pages of 1000 and of ten million packets are, and when Chromium first draws them
+pages:
+    cargo test --release -p jitlat-report --test html -- sizes_and_times --ignored --nocapture
+
 # API documentation
 docs:
     cargo doc --workspace --no-deps --open

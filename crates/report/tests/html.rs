@@ -3,7 +3,7 @@
 mod browser;
 mod common;
 
-use browser::{SHOWN, accessibility, axe, driven, printed};
+use browser::{SHOWN, accessibility, axe, browse, browser, driven, printed, result};
 use common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
@@ -233,6 +233,36 @@ fn nobody_is_kept_from_a_page() {
 fn several_runs_and_densities_work_in_a_browser() {
     let runs = [golden("a_loopback_v1"), golden("c_unsync_v2"), made_up(20_000)];
     driven("several", &report(&[("loopback", &runs[0]), ("no clock", &runs[1]), ("long", &runs[2])]));
+}
+
+/// Says when something was first drawn, ms after the page was asked for.
+const PAINT: &str = r#"<script>new PerformanceObserver((list) => { for (const e of list.getEntries()) if (e.name === "first-contentful-paint") document.documentElement.dataset.paint = Math.round(e.startTime); }).observe({ type: "paint", buffered: true });</script><title>"#;
+
+/// `just pages`: prints how large pages are and when they are first drawn. What a page holds does not grow with the packets.
+#[test]
+#[ignore = "prints a table of docs/benchmarks.md; ten million packets take minutes"]
+fn sizes_and_times_to_first_paint() {
+    let Some(program) = browser() else { return };
+    let mut sizes = Vec::new();
+    for n in [1_000, 10_000_000] {
+        let html = report(&[("", &made_up(n))]);
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paint");
+        std::fs::create_dir_all(&folder).expect("a directory under target");
+        let file = folder.join("report.html");
+        std::fs::write(&file, html.replacen("<title>", PAINT, 1)).expect("a file");
+        // A browser that has loaded the page before it draws anything ends without a time: it is asked again.
+        let paint = |_| {
+            let dom = browse(program, &folder, &["--dump-dom", "--timeout=3000"], &file);
+            result(&dom, "paint")?.parse::<u32>().ok()
+        };
+        let mut paints: Vec<u32> = (0..40).filter_map(paint).take(5).collect();
+        assert_eq!(paints.len(), 5, "it is drawn");
+        paints.sort_unstable();
+        println!("{n} packets: {} kB, first paint after {} ms", html.len() / 1000, paints[2]);
+        sizes.push(html.len());
+    }
+    // Ten thousand times as many packets.
+    assert!(sizes[1] < 3 * sizes[0], "{sizes:?}");
 }
 
 fn compared(runs: &[(&str, &Measured)]) -> Grid {
