@@ -26,6 +26,10 @@ hostile SECONDS='60':
 archive-kills KILLS='200':
     JITLAT_KILLS={{KILLS}} cargo test -p jitlat --test archive -- killed
 
+# The Python module: its wheel built, installed in a fresh environment and tested there (minutes; needs python3 with venv)
+python:
+    python/check
+
 # The verdict on some 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture

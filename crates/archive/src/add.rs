@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer, stored_test};
-use crate::text::{MOST_REST, Rest, TAIL, header_of};
+use crate::parts::take_apart;
+use crate::text::{Rest, TAIL, header_of};
 use crate::{Archive, TestId, rollup};
 use jitlat_core::figures::selectors;
 use jitlat_core::pool::Pool;
@@ -10,7 +11,7 @@ use jitlat_core::{Analyzer, Options, Session, Summary};
 use jitlat_store::log::LogReader;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::Xxh3;
@@ -42,7 +43,7 @@ pub(crate) struct Entry {
 }
 
 /// The checksum of all bytes of a log, and their number.
-fn sum(path: &Path) -> Result<(u128, u64), Error> {
+pub(crate) fn sum(path: &Path) -> Result<(u128, u64), Error> {
     let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
     let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 18], 0);
     loop {
@@ -57,7 +58,7 @@ fn sum(path: &Path) -> Result<(u128, u64), Error> {
 }
 
 /// Of a checksum, the test's number: never negative, for programs without unsigned integers.
-fn number(sum: u128) -> i64 {
+pub(crate) fn number(sum: u128) -> i64 {
     (sum as u64 >> 1) as i64
 }
 
@@ -169,46 +170,16 @@ impl Archive {
     fn write_packets(&self, path: &Path, entry: &mut Entry, sum: u128) -> Result<Published, Error> {
         let temporary = self.root.join("tmp").join(format!("{}.parquet", TestId(entry.id)));
         let mut writer = Writer::create(&temporary)?;
-        let mut log =
-            BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("opening the log", path))?);
-        let mut text = LogReader::open(path)?.row_text();
-        let (mut seen, mut line, mut others) = (Xxh3::new(), Vec::new(), 0);
         let mut block = Block::default();
         block.begin(entry.id);
-        let mut in_header = true;
-        loop {
-            line.clear();
-            // A line longer than a row can be is taken in pieces.
-            let read = log.by_ref().take(4096).read_until(b'\n', &mut line);
-            if read.map_err(Error::io("reading the log", path))? == 0 {
-                break;
+        (entry.rows, entry.rest) = take_apart(path, sum, |row| {
+            block.push(row);
+            if block.len() == MOST_ROWS {
+                writer.write(&block)?;
+                block.clear();
             }
-            seen.update(&line);
-            in_header &= line.first().is_none_or(|b| *b == b'#' || b.is_ascii_whitespace());
-            match text.read(&line).filter(|_| !in_header) {
-                Some(row) => {
-                    block.push(&row);
-                    entry.rows += 1;
-                    if block.len() == MOST_ROWS {
-                        writer.write(&block)?;
-                        block.clear();
-                    }
-                }
-                None => {
-                    others += line.len();
-                    if others > MOST_REST {
-                        let problem = "more than 64 MiB of it are no rows as jitlat writes them";
-                        return Err(Error::Unsuitable { path: path.to_owned(), problem });
-                    }
-                    entry.rest.push(entry.rows, &line);
-                }
-            }
-        }
-        entry.rest.opaque_end = !ends_in_text(path, &entry.rest)?;
-        if seen.digest128() != sum {
-            let problem = "it changed while it was read: it is added when its test has ended";
-            return Err(Error::Unsuitable { path: path.to_owned(), problem });
-        }
+            Ok(())
+        })?;
         writer.write(&block)?;
         let day = rollup::day_name(entry.started_ns);
         let name = format!("packets/day={day}/{}.parquet", TestId(entry.id));
@@ -217,7 +188,7 @@ impl Archive {
 }
 
 /// Whether what a reader of the file looks at before its rows is text.
-fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
+pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
     let mut file = File::open(path).map_err(Error::io("opening the log", path))?;

@@ -1,11 +1,12 @@
 //! Tests by their number: the log again, its records, and what the catalogue keeps as bytes.
 
 use crate::error::Error;
-use crate::packets::{Piece, Rows, StoredFile};
+use crate::packets::{Piece, Rows, StoredFile, StoredTest};
+use crate::parts::Header;
 use crate::text::{self, Rest};
 use crate::{Archive, TestId};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::LogReader;
+use jitlat_store::log::{LogReader, Row};
 use rusqlite::{OptionalExtension, Row as SqlRow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -55,6 +56,14 @@ pub struct Packets {
 }
 
 impl Packets {
+    /// The next rows of the log, some thousand at a time; empty after the last.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn rows(&mut self) -> Result<&[Row], Error> {
+        self.rows.next_batch()
+    }
+
     /// The next packets, some thousand at a time, handed to `push`; `false` after the last.
     ///
     /// # Errors
@@ -189,6 +198,31 @@ impl Archive {
     /// As [`Archive::reader`].
     pub fn packets(&self, id: TestId) -> Result<Packets, Error> {
         Ok(Packets { rows: self.rows(id)? })
+    }
+
+    /// Everything of a test that is no packet, to be put together with [`Archive::packets`].
+    ///
+    /// # Errors
+    /// As [`Archive::reader`].
+    pub fn header(&self, id: TestId) -> Result<Header, Error> {
+        let place = self.place(id)?;
+        let query = "SELECT hash, source FROM tests WHERE id = ?";
+        let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (hash, source) = known.map_err(self.sql("reading"))?;
+        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key");
+        let tags = tags.as_mut().map_err(|e| Error::Impossible(e.to_string()))?;
+        let found = tags.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
+        let tags: Vec<(String, String)> = found.map_err(self.sql("reading"))?;
+        Ok(Header::new(StoredTest {
+            id: id.0,
+            hash,
+            row_group: place.row_group,
+            first_row: place.first_row,
+            rows: place.rows,
+            source,
+            tags,
+            rest: self.rest(id)?,
+        }))
     }
 
     /// Everything known about a test except its packets.

@@ -122,31 +122,37 @@ impl Read for LogText {
     }
 }
 
-fn header_reader(rest: &Rest) -> Result<LogReader, ReadError> {
+/// A reader of the lines before the first row, which knows the `end` beforehand.
+pub(crate) fn header_reader(name: &str, rest: &Rest, end: &[u8]) -> Result<LogReader, ReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
-    LogReader::from_reader("the archive", Box::new(Cursor::new(header.unwrap_or_default())))
+    LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
 /// The text of a log, from its rows and its other lines.
 pub(crate) fn text(rows: Rows, rest: Rest) -> Result<Box<dyn Read + Send>, Error> {
-    let text = header_reader(&rest)?.row_text();
+    let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
 /// A reader of the log, as [`LogReader::open`] makes one of the file.
 pub(crate) fn reader(name: &str, rows: Rows, rest: Rest) -> Result<LogReader, Error> {
-    let end = match &rest.lines[..] {
-        _ if rest.opaque_end => Vec::new(),
-        [] => Vec::new(),
-        [.., (before, _)] if *before < rows.left() => Vec::new(),
-        // The header is no part of the end.
-        [(_, only)] => only.0[header_of(&only.0)..].to_vec(),
-        [.., (_, last)] => last.0.clone(),
-    };
+    let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
-    let from = end.len().saturating_sub(TAIL);
-    Ok(LogReader::with_end(name, text, &end[from..])?)
+    Ok(LogReader::with_end(name, text, &end)?)
+}
+
+/// What a reader of the file looks at before its rows, of a log with so many.
+pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
+    let end = match &rest.lines[..] {
+        _ if rest.opaque_end => &[],
+        [] => &[][..],
+        [.., (before, _)] if *before < rows => &[],
+        // The header is no part of the end.
+        [(_, only)] => &only.0[header_of(&only.0)..],
+        [.., (_, last)] => &last.0,
+    };
+    end[end.len().saturating_sub(TAIL)..].to_vec()
 }
 
 /// Bytes of the lines that a log begins with and that are no rows.

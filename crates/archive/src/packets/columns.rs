@@ -8,7 +8,8 @@ use jitlat_store::log::Row;
 
 /// How a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
+#[non_exhaustive]
+pub enum Width {
     /// INT64.
     Wide,
     /// INT32.
@@ -18,14 +19,19 @@ pub(crate) enum Width {
 }
 
 /// A column: its name, type, and how it is taken from a row and put into one.
-pub(crate) struct Column {
+#[non_exhaustive]
+pub struct Column {
+    /// Its name.
     pub name: &'static str,
+    /// How it is stored.
     pub width: Width,
     /// Whether each row has it.
     pub required: bool,
     /// Whether it has few different values.
     pub few: bool,
+    /// The value of a row; `None`: it has none.
     pub take: fn(&Row) -> Option<i64>,
+    /// Gives a row this value; `None`: no row can have it.
     pub put: fn(&mut Row, i64) -> Option<()>,
 }
 
@@ -51,7 +57,7 @@ impl Column {
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
 /// After `test_id`. What needs another column (times their sources, the queue the lag) comes after it.
-pub(crate) static COLUMNS: [Column; 18] = {
+pub static COLUMNS: [Column; 18] = {
     use Width::{Narrow, Short, Wide};
     [
         column("rx_index", Wide, |r| Some(r.index as i64), put_index).always(),

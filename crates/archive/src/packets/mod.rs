@@ -9,6 +9,7 @@ mod file;
 mod read;
 
 pub(crate) use columns::Block;
+pub use columns::{COLUMNS, Column, Width};
 pub(crate) use file::{Piece, Published, Writer};
 pub(crate) use read::{Rows, StoredFile, StoredTest, Tests, stored_test};
 

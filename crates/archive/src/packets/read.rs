@@ -74,7 +74,7 @@ impl Tests {
         STANDARD.encode(zstd::bulk::compress(&bytes, 9).unwrap_or_default())
     }
 
-    fn from_text(text: &str) -> Option<Tests> {
+    pub fn from_text(text: &str) -> Option<Tests> {
         let bytes = zstd::bulk::decompress(&STANDARD.decode(text).ok()?, MOST_TEXT).ok()?;
         rmp_serde::from_slice(&bytes).ok()
     }

@@ -1,6 +1,6 @@
 //! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
-use super::exact::RowText;
+use super::exact::{Row, RowText};
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
 use super::unrecorded::Unrecorded;
@@ -395,21 +395,70 @@ impl LogReader {
                 self.conclude()?;
                 break;
             };
-            // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
-            // column is only ever zero or not.
-            let readable = line.whole || (self.input_ended && self.header.layout.is_classic());
-            let bytes = &self.buf[line.start..line.end];
-            let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
-            if let Some((index, record, beside)) = row {
-                self.scanner.beside = beside;
-                self.count_row(index, &record);
+            if let Some(record) = self.any_line(&line)? {
                 return Ok(Some(record));
-            }
-            if !self.other_line(&line)? {
-                self.conclude()?;
             }
         }
         Ok(None)
+    }
+
+    /// Takes a line of which nothing is known; the record if it is a row.
+    fn any_line(&mut self, line: &Line) -> Result<Option<PacketRecord>, ReadError> {
+        // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
+        // column is only ever zero or not.
+        let readable = line.whole || (self.input_ended && self.header.layout.is_classic());
+        let bytes = &self.buf[line.start..line.end];
+        let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
+        if let Some((index, record, beside)) = row {
+            self.scanner.beside = beside;
+            self.count_row(index, &record);
+            return Ok(Some(record));
+        }
+        if !self.other_line(line)? {
+            self.conclude()?;
+        }
+        Ok(None)
+    }
+
+    /// For a log that is put together from its parts, of which the header was read: the next row, as if its line had been read.
+    /// Returns whether it counts: nothing does once another log began.
+    pub fn take_row(&mut self, row: &Row) -> bool {
+        if self.state == State::Done {
+            return false;
+        }
+        self.line += 1;
+        self.scanner.beside = row.tcp;
+        self.count_row(row.index, &row.record);
+        true
+    }
+
+    /// For such a log: the next lines that are no rows as this program writes them, after those that followed the header. Rows in
+    /// another notation go to `push`.
+    ///
+    /// # Errors
+    /// As of the iterator.
+    pub fn take_lines(&mut self, text: &[u8], mut push: impl FnMut(&PacketRecord)) -> Result<(), ReadError> {
+        let text = io::Cursor::new(text.to_vec());
+        // After the header there may be more of its input.
+        let before = core::mem::replace(&mut self.input, Box::new(io::empty()));
+        self.input = if self.input_ended { Box::new(text) } else { Box::new(before.chain(text)) };
+        self.input_ended = false;
+        while self.state == State::Rows
+            && let Some(line) = self.next_line()?
+        {
+            if let Some(record) = self.any_line(&line)? {
+                push(&record);
+            }
+        }
+        Ok(())
+    }
+
+    /// For such a log: its end.
+    ///
+    /// # Errors
+    /// As of the iterator.
+    pub fn take_end(&mut self) -> Result<(), ReadError> {
+        if self.state == State::Rows { self.conclude() } else { Ok(()) }
     }
 
     /// Handles a line that is not a row. Returns whether reading continues.

@@ -22,7 +22,7 @@ mod trust;
 pub use content::Relation;
 pub use course::Course;
 pub use layout::ROWS;
-pub(crate) use rows::shown_shift;
+pub use rows::shown_shift;
 pub use sweep::Swept;
 
 use super::TextOptions;

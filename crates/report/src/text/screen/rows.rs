@@ -255,7 +255,7 @@ pub(super) fn course(stream: &Stream<'_>) -> Option<(Course, bool)> {
 }
 
 /// What is subtracted from raw delays where they are drawn, in ns; `None` if only their differences mean something.
-pub(crate) fn shown_shift(s: &Summary) -> Option<i64> {
+pub fn shown_shift(s: &Summary) -> Option<i64> {
     // Clocks that make delays negative are not known.
     Clocks::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }

@@ -1,0 +1,238 @@
+//! A log as its parts: the rows, which go into columns, and a [`Header`] with everything else, from which an [`Assembly`] puts
+//! what a reader of the log would find together again.
+
+use crate::TestId;
+use crate::add::{ends_in_text, number, sum};
+use crate::error::Error;
+use crate::packets::{StoredTest, TESTS_KEY, Tests, VERSION, VERSION_KEY};
+use crate::text::{Blob, MOST_REST, Rest, end_of, header_reader};
+use jitlat_core::{PacketRecord, Session};
+use jitlat_store::log::{LogReader, Reading, Row};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::iter::Peekable;
+use std::path::Path;
+use std::vec::IntoIter;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Everything of a test that is no packet, as it stands in the metadata of a file or of a table of packets.
+#[derive(Clone, Debug)]
+pub struct Header {
+    test: StoredTest,
+}
+
+impl Header {
+    pub(crate) fn new(test: StoredTest) -> Header {
+        Header { test }
+    }
+
+    /// Reads the log at `path`, whose rows go to `each`.
+    ///
+    /// # Errors
+    /// [`Error`], as for a log that changes while it is read.
+    pub fn of_log(path: &Path, mut each: impl FnMut(&Row)) -> Result<Header, Error> {
+        let (sum, _) = sum(path)?;
+        let (rows, rest) = take_apart(path, sum, |row| {
+            each(row);
+            Ok(())
+        })?;
+        let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let (id, hash) = (number(sum), format!("{sum:032x}"));
+        Ok(Header::new(StoredTest {
+            id,
+            hash,
+            row_group: 0,
+            first_row: 0,
+            rows,
+            source,
+            tags: Vec::new(),
+            rest,
+        }))
+    }
+
+    /// The number of the test.
+    pub fn id(&self) -> TestId {
+        TestId(self.test.id)
+    }
+
+    /// How many packets it has.
+    pub fn packets(&self) -> u64 {
+        self.test.rows
+    }
+
+    /// Name of its log.
+    pub fn source(&self) -> &str {
+        &self.test.source
+    }
+
+    /// Tags given to the archive.
+    pub fn tags(&self) -> &[(String, String)] {
+        &self.test.tags
+    }
+
+    /// Where its packets are in its file: the row group, and the rows before them there.
+    pub fn place(&self) -> (u64, u64) {
+        (self.test.row_group, self.test.first_row)
+    }
+
+    /// Keys and values of the metadata of a table with the packets of this test alone.
+    pub fn metadata(&self) -> [(&'static str, String); 2] {
+        let alone = StoredTest { row_group: 0, first_row: 0, ..self.test.clone() };
+        [(VERSION_KEY, VERSION.to_string()), (TESTS_KEY, Tests { tests: vec![alone] }.to_text())]
+    }
+
+    /// The tests of a file or table, in the order of their packets; `value` looks a key of its metadata up.
+    ///
+    /// # Errors
+    /// [`Error::Impossible`] if there is nothing of the kind, or of another version.
+    pub fn of_metadata(value: impl Fn(&str) -> Option<String>) -> Result<Vec<Header>, Error> {
+        let impossible = |problem: String| Err(Error::Impossible(problem));
+        let Some(version) = value(VERSION_KEY) else {
+            return impossible(format!("it has no metadata {VERSION_KEY}: it is no table of packets"));
+        };
+        if version != VERSION.to_string() {
+            return impossible(format!(
+                "its columns are of version {version}; this program reads version {VERSION}"
+            ));
+        }
+        match value(TESTS_KEY).and_then(|text| Tests::from_text(&text)) {
+            Some(tests) => Ok(tests.tests.into_iter().map(Header::new).collect()),
+            None => impossible("what it says of its tests cannot be read".to_owned()),
+        }
+    }
+
+    /// What puts the log together again.
+    ///
+    /// # Errors
+    /// [`Error`] if the header lines are not those of a log.
+    pub fn assemble(&self) -> Result<Assembly, Error> {
+        Assembly::new(&self.test.source, self.test.rest.clone(), self.test.rows)
+    }
+}
+
+/// A log whose rows come one by one: finds what [`LogReader`] finds in its text, without making the text.
+pub struct Assembly {
+    reader: LogReader,
+    rest: Peekable<IntoIter<(u64, Blob)>>,
+    /// Whether the lines between the header and the first row were read.
+    begun: bool,
+    /// Rows that came, and that there are.
+    taken: u64,
+    rows: u64,
+}
+
+impl Assembly {
+    fn new(name: &str, rest: Rest, rows: u64) -> Result<Assembly, Error> {
+        let end = end_of(&rest, rows);
+        let reader = header_reader(name, &rest, &end)?;
+        let mut rest = rest.lines.into_iter().peekable();
+        rest.next_if(|(before, _)| *before == 0);
+        Ok(Assembly { reader, rest, begun: false, taken: 0, rows })
+    }
+
+    /// The session, complete at the end.
+    pub fn session(&self) -> &Session {
+        self.reader.session()
+    }
+
+    /// What was found, complete at the end.
+    pub fn reading(&self) -> &Reading {
+        self.reader.reading()
+    }
+
+    /// Whether no row came yet.
+    pub fn is_untouched(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Whether all rows came.
+    pub fn is_complete(&self) -> bool {
+        self.taken >= self.rows
+    }
+
+    /// The next row; its record, and those of lines before it that are rows in another notation, go to `push`.
+    ///
+    /// # Errors
+    /// [`Error`] if there are more rows than the test has, or the lines cannot be read.
+    pub fn push(&mut self, row: &Row, mut push: impl FnMut(&PacketRecord)) -> Result<(), Error> {
+        if self.is_complete() {
+            return Err(Error::Impossible(format!(
+                "there are more packets than the {} of the test",
+                self.rows
+            )));
+        }
+        if !self.begun || self.rest.peek().is_some_and(|(before, _)| *before <= self.taken) {
+            self.lines(&mut push)?;
+        }
+        if self.reader.take_row(row) {
+            push(&row.record);
+        }
+        self.taken += 1;
+        Ok(())
+    }
+
+    fn lines(&mut self, push: &mut impl FnMut(&PacketRecord)) -> Result<(), Error> {
+        let taken = self.taken;
+        if !std::mem::replace(&mut self.begun, true) {
+            self.reader.take_lines(b"", &mut *push)?;
+        }
+        while let Some((_, lines)) = self.rest.next_if(|(before, _)| *before <= taken) {
+            self.reader.take_lines(&lines.0, &mut *push)?;
+        }
+        Ok(())
+    }
+
+    /// The end of the log.
+    ///
+    /// # Errors
+    /// [`Error`] if rows are missing, or the log has none that can be read.
+    pub fn finish(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<(), Error> {
+        if !self.is_complete() {
+            return Err(Error::Impossible(format!("{} of its {} packets are there", self.taken, self.rows)));
+        }
+        self.lines(&mut push)?;
+        Ok(self.reader.take_end()?)
+    }
+}
+
+/// Reads the log at `path`, which has the checksum `expected`: rows go to `each`; their number, and the other lines.
+pub(crate) fn take_apart(
+    path: &Path,
+    expected: u128,
+    mut each: impl FnMut(&Row) -> Result<(), Error>,
+) -> Result<(u64, Rest), Error> {
+    let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
+    let mut log =
+        BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("opening the log", path))?);
+    let mut text = LogReader::open(path)?.row_text();
+    let (mut seen, mut line, mut others) = (Xxh3::new(), Vec::new(), 0);
+    let (mut rows, mut rest, mut in_header) = (0, Rest::default(), true);
+    loop {
+        line.clear();
+        // A line longer than a row can be is taken in pieces.
+        let read = log.by_ref().take(4096).read_until(b'\n', &mut line);
+        if read.map_err(Error::io("reading the log", path))? == 0 {
+            break;
+        }
+        seen.update(&line);
+        in_header &= line.first().is_none_or(|b| *b == b'#' || b.is_ascii_whitespace());
+        match text.read(&line).filter(|_| !in_header) {
+            Some(row) => {
+                each(&row)?;
+                rows += 1;
+            }
+            None => {
+                others += line.len();
+                if others > MOST_REST {
+                    return Err(unsuitable("more than 64 MiB of it are no rows as jitlat writes them"));
+                }
+                rest.push(rows, &line);
+            }
+        }
+    }
+    rest.opaque_end = !ends_in_text(path, &rest)?;
+    if seen.digest128() != expected {
+        return Err(unsuitable("it changed while it was read: it is added when its test has ended"));
+    }
+    Ok((rows, rest))
+}

@@ -1,0 +1,86 @@
+//! Captured traffic: `spp` and `tcp`.
+
+use crate::errors::{failed, invalid};
+use crate::state::Wanted;
+use crate::summary::{dumps, loads};
+use jitlat_core::Summary;
+use jitlat_core::passive::tcp::TcpResult;
+use jitlat_core::passive::{PassiveResult, PingFigures};
+use jitlat_instruments::passive::{CaptureSource, Passive, TcpCaptures};
+use jitlat_instruments::{Analyses, Stop, Unobserved};
+use jitlat_report::text::{self, PassiveExtras};
+use jitlat_store::passive::{spp_document, tcp_document};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// What two captures of the same traffic say of the path between them, or what captures say of TCP connections.
+#[pyclass(module = "jitlat", frozen)]
+pub struct Captured {
+    json: String,
+    text: String,
+    failures: Vec<String>,
+}
+
+#[pymethods]
+impl Captured {
+    /// What the command writes with `--json`.
+    fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The same as dictionaries and lists.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loads(py, &self.json)
+    }
+
+    /// The report of the command.
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Why parts of the result are missing: captures that are damaged before their end.
+    #[getter]
+    fn failures(&self) -> Vec<String> {
+        self.failures.clone()
+    }
+
+    fn __repr__(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Round trips, losses and delay variation of the traffic that is in both captures, without synchronised clocks; the capture nearer to the
+/// reference end comes first. As `jitlat spp`.
+#[pyfunction]
+pub fn spp(py: Python<'_>, reference: PathBuf, monitor: PathBuf) -> PyResult<Captured> {
+    py.detach(|| {
+        let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path]));
+        let mut analyses = Analyses::new(Wanted::default().options());
+        let settings = Passive { records: true, ..Passive::default() };
+        let outcome = settings.follow_captures(points, &Stop::new(), &mut analyses).map_err(failed)?;
+        let ways = analyses.finish();
+        let ways: Vec<&Summary> = ways.iter().map(|way| &way.summary).collect();
+        let result: &PassiveResult = &outcome.result;
+        Ok(Captured {
+            json: dumps(&spp_document(result, PingFigures::default(), None, &ways, &[]))?,
+            text: text::passive(result, &PassiveExtras { top: 10, ..PassiveExtras::default() }),
+            failures: outcome.failures.iter().map(ToString::to_string).collect(),
+        })
+    })
+}
+
+/// The TCP connections in captures of one point, in the order they were made, or of two points: handshake, round trips, retransmissions, losses,
+/// waiting times. As `jitlat tcp`.
+#[pyfunction]
+#[pyo3(signature = (*captures, one_point = false))]
+pub fn tcp(py: Python<'_>, captures: Vec<PathBuf>, one_point: bool) -> PyResult<Captured> {
+    if captures.is_empty() {
+        return Err(invalid("give a capture"));
+    }
+    py.detach(|| {
+        let settings = TcpCaptures { one_point, ..TcpCaptures::default() };
+        let result: TcpResult = settings.analyse(&captures, &Stop::new(), &mut Unobserved).map_err(failed)?;
+        let (json, text) = (dumps(&tcp_document(&result))?, text::tcp(&result, 10));
+        Ok(Captured { json, text, failures: Vec::new() })
+    })
+}

@@ -1,0 +1,185 @@
+//! `Packets`: the packets of a test as an Arrow table that is made while it is read.
+
+use crate::columns;
+use crate::errors::failed;
+use arrow_array::{ArrayRef, RecordBatch, StructArray};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, SchemaRef};
+use jitlat_archive::{Archive, Error, Filter, Header, TestId, When};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows of a batch.
+const BATCH: usize = 65_536;
+
+/// The packets of one test. Exchanged with other libraries without copies: `pyarrow.table(packets)`,
+/// `polars.DataFrame(packets)`, `duckdb.from_arrow(pyarrow.table(packets))`.
+#[pyclass(module = "jitlat", frozen)]
+pub struct Packets {
+    pub header: Header,
+    from: From,
+}
+
+enum From {
+    Table(Arc<Vec<RecordBatch>>),
+    Archive(PathBuf),
+}
+
+/// Calls `each` with every batch.
+impl Packets {
+    pub fn batches(&self) -> Result<Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>, Error> {
+        match &self.from {
+            From::Table(batches) => {
+                let batches = batches.clone();
+                Ok(Box::new((0..batches.len()).map(move |k| Ok(batches[k].clone()))))
+            }
+            From::Archive(root) => {
+                let archive = Archive::open(root)?;
+                let (mut packets, id) = (archive.packets(self.header.id())?, self.header.id().0);
+                let schema = columns::schema(&self.header);
+                Ok(Box::new(std::iter::from_fn(move || match packets.rows() {
+                    Ok([]) => None,
+                    Ok(rows) => Some(columns::batch(&schema, id, rows)),
+                    Err(e) => Some(Err(ArrowError::ExternalError(Box::new(e)))),
+                })))
+            }
+        }
+    }
+
+    fn schema(&self) -> SchemaRef {
+        columns::schema(&self.header)
+    }
+}
+
+#[pymethods]
+impl Packets {
+    /// The number of the test, as 16 hexadecimal digits.
+    #[getter]
+    fn id(&self) -> String {
+        self.header.id().to_string()
+    }
+
+    /// Name of its log.
+    #[getter]
+    fn source(&self) -> &str {
+        self.header.source()
+    }
+
+    /// Tags given when it was archived.
+    #[getter]
+    fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tags = PyDict::new(py);
+        self.header.tags().iter().try_for_each(|(key, value)| tags.set_item(key, value))?;
+        Ok(tags)
+    }
+
+    /// What is no packet: keys and values for the metadata of a table.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let metadata = PyDict::new(py);
+        self.header.metadata().iter().try_for_each(|(key, value)| metadata.set_item(key, value))?;
+        Ok(metadata)
+    }
+
+    fn __len__(&self) -> usize {
+        self.header.packets() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<jitlat.Packets {} of {}: {} packets>",
+            self.header.id(),
+            self.header.source(),
+            self.header.packets()
+        )
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        Ok(to_schema_pycapsule(py, self.schema().as_ref())?)
+    }
+
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = self.schema();
+        let field =
+            Field::new_struct("", schema.fields().clone(), false).with_metadata(schema.metadata().clone());
+        let field: FieldRef = Arc::new(field);
+        debug_assert!(matches!(field.data_type(), DataType::Struct(_)));
+        let batches = self.batches().map_err(failed)?;
+        let arrays = batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
+        Ok(to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)?)
+    }
+}
+
+/// The packets of the log at `path`, or of the test `DIR/ID` of an archive.
+#[pyfunction]
+pub fn read_log(py: Python<'_>, path: PathBuf) -> PyResult<Packets> {
+    py.detach(|| read(&path)).map_err(failed)
+}
+
+fn read(path: &Path) -> Result<Packets, Error> {
+    if let Some((root, id)) = archived(path)? {
+        let header = Archive::open(&root)?.header(id)?;
+        return Ok(Packets { header, from: From::Archive(root) });
+    }
+    let mut all: Vec<Vec<jitlat_store::log::Row>> = Vec::new();
+    let header = Header::of_log(path, |row| match all.last_mut() {
+        Some(rows) if rows.len() < BATCH => rows.push(*row),
+        _ => all.push(vec![*row]),
+    })?;
+    let schema = columns::schema(&header);
+    let batches = all.into_iter().map(|rows| columns::batch(&schema, header.id().0, &rows));
+    let batches = batches.collect::<Result<Vec<_>, _>>().map_err(|e| Error::Impossible(e.to_string()))?;
+    Ok(Packets { header, from: From::Table(batches.into()) })
+}
+
+/// The archive and the test that `path` names as `DIR/ID`, if it does.
+pub fn archived(path: &Path) -> Result<Option<(PathBuf, TestId)>, Error> {
+    let (Some(root), Some(id)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Ok(None);
+    };
+    if path.exists() || !jitlat_archive::is_archive(root) {
+        return Ok(None);
+    }
+    Ok(Some((root.to_owned(), Archive::open(root)?.find(id)?)))
+}
+
+fn when(text: &str) -> Result<When, Error> {
+    When::parse(text, jitlat_net::clock::wall())
+}
+
+/// The tests of the archive in the folder `directory` whose packets are there, in the order they began: all, or those between the hosts
+/// `path` ("A:B"), begun at `since` or later and before `before` ("2026-11-23", "7d"), with all `tags`.
+#[pyfunction]
+#[pyo3(signature = (directory, *, path = None, since = None, before = None, tags = None))]
+pub fn read_archive(
+    py: Python<'_>,
+    directory: PathBuf,
+    path: Option<&str>,
+    since: Option<&str>,
+    before: Option<&str>,
+    tags: Option<std::collections::BTreeMap<String, String>>,
+) -> PyResult<Vec<Packets>> {
+    let filter = Filter {
+        path: path.map(str::parse).transpose().map_err(failed)?,
+        since: since.map(when).transpose().map_err(failed)?,
+        before: before.map(when).transpose().map_err(failed)?,
+        tags: tags.into_iter().flatten().collect(),
+    };
+    let find = || {
+        let archive = Archive::open(&directory)?;
+        let tests = archive.list(&filter, &[])?.into_iter().filter(|test| test.has_packets);
+        let of = |test: jitlat_archive::Listed| {
+            let header = archive.header(archive.find(&test.id)?)?;
+            Ok(Packets { header, from: From::Archive(directory.clone()) })
+        };
+        tests.map(of).collect::<Result<Vec<_>, Error>>()
+    };
+    py.detach(find).map_err(failed)
+}

@@ -1,0 +1,343 @@
+//! `State`: an analysis that goes on, can be saved as bytes, and merges with others; `analyze` and `summaries`.
+
+use crate::columns;
+use crate::errors::{Error, failed, invalid};
+use crate::packets::{Packets, archived};
+use crate::summary::Summary;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::Schema;
+use jitlat_archive::{Archive, Assembly, Header};
+use jitlat_core::state::State as CoreState;
+use jitlat_core::{Analyzer, Options, Span};
+use jitlat_store::log::{LogReader, Reading};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3_arrow::PyRecordBatchReader;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What is computed: as `jitlat -f LOG --json` does, unless told.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub streaming: bool,
+    pub bulk: bool,
+    pub interval: Option<Span>,
+    pub late_after: Option<Span>,
+}
+
+impl Wanted {
+    pub fn of(
+        streaming: bool,
+        bulk: bool,
+        interval: Option<f64>,
+        late_after: Option<f64>,
+    ) -> PyResult<Wanted> {
+        Ok(Wanted {
+            streaming,
+            bulk,
+            interval: interval.map(|s| span("interval", s)).transpose()?,
+            late_after: late_after.map(|s| span("late_after", s)).transpose()?,
+        })
+    }
+
+    pub fn options(&self) -> Options {
+        Options {
+            streaming: self.streaming,
+            comparable: (!self.bulk).then_some(1),
+            interval: self.interval,
+            wait: self.late_after,
+            ..Options::default()
+        }
+    }
+}
+
+/// Seconds as a span.
+pub fn span(name: &str, seconds: f64) -> PyResult<Span> {
+    let ns = seconds * 1e9;
+    if !(1.0..9e18).contains(&ns) {
+        return Err(invalid(format!("{name}={seconds}: give a positive number of seconds")));
+    }
+    Ok(Span(ns.round() as i64))
+}
+
+/// The tests that the metadata of a table names.
+fn headers(schema: &Schema) -> PyResult<Vec<Header>> {
+    Header::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(|e| {
+        invalid(format!(
+            "{e}; a table that lost its metadata is given it again with metadata=packets.metadata"
+        ))
+    })
+}
+
+/// One analysis under way.
+struct Running {
+    state: CoreState,
+    /// Puts the log together; `None` once it is whole, and where packets are missing before the first.
+    log: Option<Assembly>,
+    readings: Vec<Reading>,
+}
+
+impl Running {
+    fn new(header: &Header, options: &Options) -> PyResult<Running> {
+        let log = header.assemble().map_err(failed)?;
+        let analyzer = Analyzer::new(log.session(), options);
+        let state = CoreState::of(log.session().clone(), analyzer);
+        Running { state, log: Some(log), readings: Vec::new() }.at_the_end()
+    }
+
+    /// The log is whole with its last packet.
+    fn at_the_end(mut self) -> PyResult<Running> {
+        self.conclude()?;
+        Ok(self)
+    }
+
+    fn conclude(&mut self) -> PyResult<()> {
+        if let Some(mut log) = self.log.take_if(|log| log.is_complete()) {
+            log.finish(|record| self.state.push(record)).map_err(failed)?;
+            *self.state.session_mut() = log.session().clone();
+            self.readings.push(log.reading().clone());
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<()> {
+        let rows = columns::rows(batch, id, from, to)?;
+        let later_part =
+            |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
+        self.log.take_if(later_part);
+        for row in &rows {
+            match &mut self.log {
+                Some(log) => log.push(row, |record| self.state.push(record)).map_err(failed)?,
+                None => self.state.push(&row.record),
+            }
+        }
+        self.conclude()
+    }
+
+    fn finish(self, name: String) -> Summary {
+        let session = self.state.session().clone();
+        let (mut summary, samples) = self.state.finish_with_samples();
+        self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
+        Summary::new(name, session, summary, samples)
+    }
+}
+
+/// An analysis under way: packets go in with `push`, in order of arrival; `summary()` is what is known. Saved as bytes and merged in order,
+/// the parts of a test are the whole, figure by figure; different tests of the same path follow each other.
+#[pyclass(module = "jitlat")]
+pub struct State {
+    running: Mutex<Option<Running>>,
+    wanted: Wanted,
+    id: i64,
+    name: String,
+}
+
+impl State {
+    fn running(&mut self) -> PyResult<&mut Running> {
+        let running = self.running.get_mut().map_err(|_| Error::new_err("the state failed before"))?;
+        running.as_mut().ok_or_else(|| Error::new_err("the state failed before"))
+    }
+}
+
+#[pymethods]
+impl State {
+    /// The state before the first packet of the test that `packets` (of `read_log` or `read_archive`) are of. With `streaming` in constant
+    /// memory; with `bulk` without what only comparisons of saved summaries need.
+    #[new]
+    #[pyo3(signature = (packets, *, streaming = false, bulk = false, interval = None, late_after = None))]
+    fn new(
+        packets: &Packets,
+        streaming: bool,
+        bulk: bool,
+        interval: Option<f64>,
+        late_after: Option<f64>,
+    ) -> PyResult<State> {
+        let wanted = Wanted::of(streaming, bulk, interval, late_after)?;
+        let header = &packets.header;
+        let running = Mutex::new(Some(Running::new(header, &wanted.options())?));
+        Ok(State { running, wanted, id: header.id().0, name: header.source().to_owned() })
+    }
+
+    /// Takes the next packets: a table or a reader of batches.
+    fn push(&mut self, py: Python<'_>, packets: PyRecordBatchReader) -> PyResult<()> {
+        let (reader, id) = (packets.into_reader()?, self.id);
+        let running = self.running()?;
+        py.detach(|| {
+            for batch in reader {
+                let batch = batch.map_err(failed)?;
+                running.push(&batch, id, 0, batch.num_rows())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The analysis as bytes for `State.load`, the same as `jitlat --state` writes.
+    fn bytes<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.running()?.state.save().map_err(failed)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// What `bytes` wrote. `jitlat.Error` if it was something else, or is damaged.
+    #[staticmethod]
+    #[pyo3(signature = (data, *, bulk = false))]
+    fn load(data: &[u8], bulk: bool) -> PyResult<State> {
+        let wanted = Wanted { bulk, ..Wanted::default() };
+        let state = CoreState::load(data, &wanted.options()).map_err(failed)?;
+        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new() }));
+        Ok(State { running, wanted, id: 0, name: "state".to_owned() })
+    }
+
+    /// Puts `later` behind this one; it is left as it was.
+    fn merge(&mut self, later: &mut State) -> PyResult<()> {
+        let next = later.running()?;
+        let (state, mut readings) = (next.state.clone(), next.readings.clone());
+        let running = self.running()?;
+        running.state.merge(state).map_err(failed)?;
+        running.readings.append(&mut readings);
+        running.log = None;
+        Ok(())
+    }
+
+    /// The summary of what was pushed.
+    fn summary(&mut self, py: Python<'_>) -> PyResult<Summary> {
+        let name = self.name.clone();
+        let running = self.running()?;
+        let (state, readings) = (running.state.clone(), running.readings.clone());
+        Ok(py.detach(|| Running { state, log: None, readings }.finish(name)))
+    }
+
+    fn __reduce__<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let load = py.get_type::<State>().getattr("load")?;
+        Ok((load, (self.bytes(py)?,)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<jitlat.State of {}{}>",
+            self.name,
+            if self.wanted.streaming { ", in constant memory" } else { "" }
+        )
+    }
+}
+
+/// Splits what a reader brings into tests.
+#[pyclass(module = "jitlat")]
+pub struct Summaries {
+    tests: Mutex<Tests>,
+}
+
+struct Tests {
+    reader: Box<dyn RecordBatchReader + Send>,
+    headers: std::vec::IntoIter<Header>,
+    /// What was read and not yet used: the batch, and how many of its rows are.
+    batch: Option<(RecordBatch, usize)>,
+    options: Options,
+}
+
+impl Tests {
+    fn new(
+        packets: PyRecordBatchReader,
+        metadata: Option<HashMap<String, String>>,
+        wanted: &Wanted,
+    ) -> PyResult<Tests> {
+        let reader = packets.into_reader()?;
+        let mut headers = match metadata {
+            Some(metadata) => headers(&Schema::empty().with_metadata(metadata))?,
+            None => headers(&reader.schema())?,
+        };
+        headers.sort_by_key(Header::place);
+        Ok(Tests { reader, headers: headers.into_iter(), batch: None, options: wanted.options() })
+    }
+
+    fn one(&mut self) -> PyResult<Option<Summary>> {
+        let Some(header) = self.headers.next() else { return Ok(None) };
+        let (mut running, id) = (Running::new(&header, &self.options)?, header.id().0);
+        let mut left = header.packets() as usize;
+        while left > 0 {
+            let (batch, from) = match self.batch.take() {
+                Some((batch, from)) if from < batch.num_rows() => (batch, from),
+                _ => match self.reader.next() {
+                    Some(batch) => (batch.map_err(failed)?, 0),
+                    None => {
+                        let text = format!("{left} packets of test {} are missing", header.id());
+                        return Err(Error::new_err(text));
+                    }
+                },
+            };
+            let to = batch.num_rows().min(from + left);
+            running.push(&batch, id, from, to)?;
+            left -= to - from;
+            self.batch = Some((batch, to));
+        }
+        Ok(Some(running.finish(header.source().to_owned()).with_header(&header)))
+    }
+}
+
+#[pymethods]
+impl Summaries {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Summary>> {
+        let tests = self.tests.get_mut().map_err(|_| Error::new_err("the reader failed before"))?;
+        py.detach(|| tests.one())
+    }
+}
+
+/// The summary of each test of a table or reader of batches with whole tests one after the other, such as a file of an archive.
+#[pyfunction]
+#[pyo3(signature = (packets, *, metadata = None, streaming = false, bulk = false, interval = None, late_after = None))]
+pub fn summaries(
+    packets: PyRecordBatchReader,
+    metadata: Option<HashMap<String, String>>,
+    streaming: bool,
+    bulk: bool,
+    interval: Option<f64>,
+    late_after: Option<f64>,
+) -> PyResult<Summaries> {
+    let wanted = Wanted::of(streaming, bulk, interval, late_after)?;
+    Ok(Summaries { tests: Mutex::new(Tests::new(packets, metadata, &wanted)?) })
+}
+
+/// Every figure of a test: of a log (a path, or `DIR/ID` of an archive), of `Packets`, or of an Arrow table of a test's packets with its metadata.
+#[pyfunction]
+#[pyo3(signature = (packets, *, metadata = None, streaming = false, bulk = false, interval = None, late_after = None))]
+pub fn analyze(
+    py: Python<'_>,
+    packets: Bound<'_, PyAny>,
+    metadata: Option<HashMap<String, String>>,
+    streaming: bool,
+    bulk: bool,
+    interval: Option<f64>,
+    late_after: Option<f64>,
+) -> PyResult<Summary> {
+    if let Ok(path) = packets.extract::<PathBuf>() {
+        let options = Wanted::of(streaming, bulk, interval, late_after)?.options();
+        return py.detach(|| of_log(&path, &options));
+    }
+    let reader = packets.extract::<PyRecordBatchReader>()?;
+    let wanted = Wanted::of(streaming, bulk, interval, late_after)?;
+    let mut all = Tests::new(reader, metadata, &wanted)?;
+    let tests = all.headers.len();
+    if tests != 1 {
+        return Err(invalid(format!("the table has {tests} tests: summaries() goes through all")));
+    }
+    py.detach(|| all.one())?.ok_or_else(|| Error::new_err("no test"))
+}
+
+fn of_log(path: &Path, options: &Options) -> PyResult<Summary> {
+    let name = path.display().to_string();
+    let mut reader = match archived(path).map_err(failed)? {
+        Some((root, id)) => Archive::open(&root).and_then(|a| a.reader(id, &name)).map_err(failed)?,
+        None => LogReader::open(path).map_err(failed)?,
+    };
+    let (mut analyzer, mut failure) = (Analyzer::new(reader.session(), options), None);
+    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    if let Some(e) = failure.filter(|_| reader.reading().rows == 0) {
+        return Err(failed(e));
+    }
+    let state = CoreState::of(reader.session().clone(), analyzer);
+    Ok(Running { state, log: None, readings: vec![reader.reading().clone()] }.finish(name))
+}

@@ -1,0 +1,318 @@
+//! `Summary`, `Figure`, `Comparison`: what was found, as numbers, JSON, text and pictures.
+
+use crate::errors::{Error, failed, invalid};
+use jitlat_archive::Header;
+use jitlat_core::analysis::Samples;
+use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
+use jitlat_core::figures::{FIGURES, selectors};
+use jitlat_core::pool::Pool;
+use jitlat_core::{Session, Summary as CoreSummary};
+use jitlat_report::figure::{self, DrawnRun, DrawnStream, Trace};
+use jitlat_report::text::TextOptions;
+use jitlat_report::text::screen::shown_shift;
+use jitlat_report::{draw, html, text};
+use jitlat_store::json;
+use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// Text as Python's `json` reads it.
+pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// A document as the command writes it.
+pub fn dumps(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_value(value)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .map(|text| text + "\n")
+        .map_err(failed)
+}
+
+/// Every figure of a test. Scalars are attributes: `summary.latency_median`, in the units of docs/metrics (times in ns); `None` where undefined.
+#[pyclass(module = "jitlat", frozen)]
+pub struct Summary {
+    name: String,
+    id: Option<String>,
+    session: Session,
+    summary: CoreSummary,
+    samples: Samples,
+}
+
+impl Summary {
+    pub fn new(name: String, session: Session, summary: CoreSummary, samples: Samples) -> Summary {
+        Summary { name, id: None, session, summary, samples }
+    }
+
+    pub fn with_header(self, header: &Header) -> Summary {
+        Summary { id: Some(header.id().to_string()), ..self }
+    }
+
+    /// Its packets, for a pool.
+    pub fn pool(&self) -> Pool {
+        Pool::of(&self.summary, &self.samples)
+    }
+
+    fn drawn(&self) -> Vec<figure::Figure> {
+        let trace = Trace::of(&self.session, &self.samples);
+        let (summary, minus) = (&self.summary, shown_shift(&self.summary));
+        let stream = DrawnStream { label: "", summary, trace: &trace, minus };
+        let run = DrawnRun { label: "", summary, trace: Some(&trace), corrected: false };
+        figure::delay_over_time(&[stream]).into_iter().chain(figure::of_run(&run)).collect()
+    }
+}
+
+#[pymethods]
+impl Summary {
+    /// Name of the log, or of the test.
+    #[getter]
+    fn name(&self) -> &str {
+        self.summary.session.name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Name of the log.
+    #[getter]
+    fn name_of_log(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of the test, as 16 hexadecimal digits, if it is of a table or an archive's file.
+    #[getter]
+    fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The bytes that `jitlat -f LOG --json -` prints.
+    fn json(&self) -> PyResult<String> {
+        let document = json::document(std::slice::from_ref(&self.summary)).map_err(failed)?;
+        dumps(&document)
+    }
+
+    /// The same as dictionaries and lists.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loads(py, &self.json()?)
+    }
+
+    /// What is wrong, since when, how much, how sure, whose fault, and for what the path will do: `answer` of the JSON.
+    #[getter]
+    fn answer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.to_dict(py)?.get_item("answer")
+    }
+
+    /// All scalars by their names, as `--fail-if` and the tables have them; `None` where undefined.
+    #[getter]
+    fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for selector in selectors() {
+            all.set_item(selector.to_string(), selector.of(&self.summary).map(|number| number.as_f64()))?;
+        }
+        Ok(all)
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let key = name.replace('_', "-");
+        let all = self.scalars(py)?;
+        match all.get_item(&key)? {
+            Some(value) => Ok(value),
+            None => Err(PyAttributeError::new_err(format!(
+                "a summary has no {name}; dir(summary) lists what it has"
+            ))),
+        }
+    }
+
+    fn __dir__(&self) -> Vec<String> {
+        let own = [
+            "name",
+            "name_of_log",
+            "id",
+            "json",
+            "to_dict",
+            "answer",
+            "scalars",
+            "text",
+            "html",
+            "figures",
+            "figure",
+        ];
+        own.map(str::to_owned)
+            .into_iter()
+            .chain(selectors().map(|s| s.to_string().replace('-', "_")))
+            .collect()
+    }
+
+    /// The report as the command prints it with -v.
+    fn text(&self) -> String {
+        text::report(&self.summary, &TextOptions::default())
+    }
+
+    /// The page that `--html` writes.
+    fn html(&self, py: Python<'_>) -> String {
+        py.detach(|| {
+            let trace = Trace::of(&self.session, &self.samples);
+            let part = html::Part {
+                label: "",
+                session: Some(&self.session),
+                summary: &self.summary,
+                trace: Some(&trace),
+            };
+            html::page(&html::Report {
+                section: None,
+                parts: &[part],
+                corrected: false,
+                command: None,
+                program: PROGRAM,
+                written: Some(jitlat_net::clock::wall()),
+            })
+        })
+    }
+
+    /// Names of the figures that there are.
+    #[getter]
+    fn figures(&self) -> Vec<String> {
+        self.drawn().into_iter().map(|figure| figure.id).collect()
+    }
+
+    /// The figure of this name.
+    fn figure(&self, name: &str) -> PyResult<Figure> {
+        let mut all = self.drawn();
+        match all.iter().position(|figure| figure.id == name) {
+            Some(k) => Ok(Figure { figure: all.swap_remove(k) }),
+            None => {
+                let names = all.into_iter().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
+                Err(PyKeyError::new_err(format!("there is no figure {name}; there are: {names}")))
+            }
+        }
+    }
+
+    fn _repr_html_(&self) -> String {
+        let text: String = self.text().chars().map(escaped).collect();
+        let figures: String = self.drawn().iter().take(2).map(draw::inline_svg).collect();
+        format!("<div>{figures}<details><summary>report</summary><pre>{text}</pre></details></div>")
+    }
+
+    fn __repr__(&self) -> String {
+        let counts = &self.summary.counts;
+        format!(
+            "<jitlat.Summary of {}: {} of {} packets received>",
+            self.name(),
+            counts.received,
+            counts.sent
+        )
+    }
+}
+
+fn escaped(c: char) -> String {
+    match c {
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '&' => "&amp;".to_owned(),
+        c => c.to_string(),
+    }
+}
+
+/// This module and its version.
+pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
+
+/// A figure, drawn when asked.
+#[pyclass(module = "jitlat", frozen)]
+pub struct Figure {
+    figure: figure::Figure,
+}
+
+#[pymethods]
+impl Figure {
+    /// As SVG.
+    fn svg(&self) -> String {
+        draw::svg(&self.figure)
+    }
+
+    /// As PNG, `scale` pixels a unit.
+    #[pyo3(signature = (scale = 2.0))]
+    fn png<'py>(&self, py: Python<'py>, scale: f32) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| draw::png(&self.figure, scale)).map_err(failed)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn _repr_svg_(&self) -> String {
+        self.svg()
+    }
+}
+
+/// Runs side by side, with a verdict of each against the first: as `jitlat compare`.
+#[pyclass(module = "jitlat", frozen)]
+pub struct Comparison {
+    grid: Grid,
+}
+
+#[pymethods]
+impl Comparison {
+    /// The bytes that `jitlat compare --json -` prints.
+    fn json(&self) -> PyResult<String> {
+        dumps(&self.grid)
+    }
+
+    /// The same as dictionaries and lists.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loads(py, &self.json()?)
+    }
+
+    /// As the command prints it with -v.
+    fn text(&self) -> String {
+        text::comparison(&self.grid, &TextOptions::default())
+    }
+
+    fn __repr__(&self) -> String {
+        self.text()
+    }
+}
+
+/// Compares the first summary with each of the others; a dictionary names them. `basis`: pdv, ipdv or delay; `statistic`: median or p99.
+#[pyfunction]
+#[pyo3(signature = (summaries, *, basis = "pdv", statistic = "median", seed = 1))]
+pub fn compare(
+    py: Python<'_>,
+    summaries: Bound<'_, PyAny>,
+    basis: &str,
+    statistic: &str,
+    seed: u64,
+) -> PyResult<Comparison> {
+    let basis = match basis {
+        "pdv" => Basis::Pdv,
+        "ipdv" => Basis::Ipdv,
+        "delay" => Basis::Delay,
+        other => return Err(invalid(format!("basis={other}: one of pdv, ipdv, delay"))),
+    };
+    let statistic = match statistic {
+        "median" => Statistic::Median,
+        "p99" => Statistic::P99,
+        other => return Err(invalid(format!("statistic={other}: one of median, p99"))),
+    };
+    let named: Vec<(String, Py<Summary>)> = match summaries.cast::<PyDict>() {
+        Ok(named) => named.iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?,
+        Err(_) => {
+            let all: Vec<Py<Summary>> = summaries.extract()?;
+            (1..).zip(all).map(|(k, s)| (format!("{k} {}", s.get().name()), s)).collect()
+        }
+    };
+    if named.len() < 2 {
+        return Err(invalid("give at least two summaries"));
+    }
+    let run = |(label, summary): &(String, Py<Summary>)| {
+        let s = summary.get();
+        let (summary, samples) = (s.summary.clone(), s.samples.clone());
+        LabelledRun { label: label.clone(), source: s.name.clone(), summary, samples }
+    };
+    let runs: Vec<LabelledRun> = named.iter().map(run).collect();
+    let question = Question { basis, statistic, varied: None, seed };
+    let grid = py.detach(|| Grid::new(&runs, &Key::Label, None, None, &question));
+    if grid.comparisons().next().is_none() {
+        return Err(Error::new_err("nothing could be compared"));
+    }
+    Ok(Comparison { grid })
+}
+
+/// All scalars of a summary: name, column in tables (which ends in the unit), and definition.
+#[pyfunction]
+pub fn scalars() -> Vec<(&'static str, String, &'static str)> {
+    FIGURES.iter().map(|figure| (figure.key, figure.column(), figure.about)).collect()
+}
