@@ -185,9 +185,11 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
     if path.is_none() {
         assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
         assert_eq!(report.text("/answer/causes/0/fault"), "sender");
-        // The program was in time: no stall.
+        // The program was in time, but where this machine stood still: what waits in the queue is not late.
         let warnings = report.at("/warnings").to_string();
-        assert!(!warnings.contains("sender_late"), "{warnings}");
+        let late = warnings.split("half a period late ").nth(1).and_then(|rest| rest.split(' ').next());
+        let late = late.map_or(0, |times| times.parse::<u32>().unwrap());
+        assert!(late < 20, "{warnings}");
     }
 }
 
