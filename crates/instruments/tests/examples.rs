@@ -65,10 +65,9 @@ fn two_parts_of_a_log_are_the_whole() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
     let text = std::fs::read_to_string(&log).unwrap();
     let (head, rows): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("merge");
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let [a, b] = [("a.log", &rows[..500]), ("b.log", &rows[500..])].map(|(name, rows)| {
-        let part = folder.join(name);
+        let part = folder.path().join(name);
         std::fs::write(&part, [&head, rows].concat().join("\n") + "\n").unwrap();
         merge::saved(&part).unwrap()
     });

@@ -119,7 +119,7 @@ fn every_page_works_for_everybody_in_every_light() {
         assert!(page.contains("default-src 'none'"), "{name}");
         assert!(page.contains("<section class=\"first\""), "{name} begins with an answer");
         browser::driven(&format!("page-{name}"), page);
-        let (first, all) = browser::printed(&format!("page-{name}"), page).unwrap();
+        let (first, all) = browser::printed(page).unwrap();
         assert_eq!(first, 1, "{name}: the answer is more than the first page on paper");
         assert!(*name != "both" || all <= 6, "{name}: {all} pages on paper");
     }
@@ -127,7 +127,7 @@ fn every_page_works_for_everybody_in_every_light() {
     for (name, page) in &pages {
         // Large and light, small and dark: colours do not depend on the size, nor names on the light.
         for arguments in [browser::SHOWN[0].0, browser::SHOWN[3].0] {
-            let found = browser::accessibility(&format!("page-{name}"), page, &axe, arguments);
+            let found = browser::accessibility(page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{name}, {arguments:?}");
         }
     }

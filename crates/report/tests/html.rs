@@ -3,7 +3,7 @@
 mod browser;
 mod common;
 
-use browser::{SHOWN, accessibility, axe, browse, browser, driven, printed, result};
+use browser::{SHOWN, accessibility, axe, browse, browser, driven, folder, printed, result};
 use common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
@@ -203,7 +203,7 @@ fn both_directions_work_in_a_browser() {
 fn on_paper_the_answer_is_the_first_of_at_most_six_pages() {
     let [up, down] = both(1000);
     let html = report(&[("Client to server", &up), ("Server to client", &down)]);
-    let Some((first, all)) = printed("print", &html) else { return };
+    let Some((first, all)) = printed(&html) else { return };
     assert!((2..=6).contains(&all), "{all} pages");
     assert_eq!(first, 1);
 }
@@ -219,13 +219,13 @@ fn nobody_is_kept_from_a_page() {
     ];
     for (arguments, _) in SHOWN {
         for (k, page) in pages.iter().enumerate() {
-            let found = accessibility("axe", page, &axe, arguments);
+            let found = accessibility(page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "page {k}, {arguments:?}");
         }
     }
     // It is asked, and answers: what is wrong is found.
     let wrong = pages[1].replacen("<main>", "<main><img src=\"data:,\"><button></button>", 1);
-    let found = accessibility("axe", &wrong, &axe, &[]).expect("there is a browser");
+    let found = accessibility(&wrong, &axe, &[]).expect("there is a browser");
     assert!(found.contains("image-alt") && found.contains("button-name"), "{found}");
 }
 
@@ -246,13 +246,12 @@ fn sizes_and_times_to_first_paint() {
     let mut sizes = Vec::new();
     for n in [1_000, 10_000_000] {
         let html = report(&[("", &made_up(n))]);
-        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paint");
-        std::fs::create_dir_all(&folder).expect("a directory under target");
-        let file = folder.join("report.html");
+        let folder = folder();
+        let file = folder.path().join("report.html");
         std::fs::write(&file, html.replacen("<title>", PAINT, 1)).expect("a file");
         // A browser that has loaded the page before it draws anything ends without a time: it is asked again.
         let paint = |_| {
-            let dom = browse(program, &folder, &["--dump-dom", "--timeout=3000"], &file);
+            let dom = browse(program, folder.path(), &["--dump-dom", "--timeout=3000"], &file);
             result(&dom, "paint")?.parse::<u32>().ok()
         };
         let mut paints: Vec<u32> = (0..40).filter_map(paint).take(5).collect();

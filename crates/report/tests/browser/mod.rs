@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Sizes of the window and colour schemes in which every page is shown: what the browser is started with, and what it then
 /// prefers.
@@ -71,32 +72,38 @@ pub fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> Str
     std::fs::read_to_string(output).expect("the browser's output")
 }
 
+/// A folder below `target` for one browser's files: browsers of other tests, also of a second run beside this one, have
+/// their own.
+pub fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory under target")
+}
+
 pub fn driven(name: &str, html: &str) {
     let Some(program) = browser() else { return };
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let folder = folder();
+    let dir = folder.path();
     let file = dir.join("report.html");
     let driver = format!("<script>{DRIVER}</script></body>");
     let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", &driver, 1);
     std::fs::write(&file, watched).expect("a file under target");
     let figures = html.matches("<figure id=\"").count();
     for (arguments, scheme) in SHOWN {
-        let dom = browse(program, &dir, &[&["--dump-dom"], arguments].concat(), &file);
+        let dom = browse(program, dir, &[&["--dump-dom"], arguments].concat(), &file);
         assert_eq!(result(&dom, "driven"), Some(format!("ok {figures}").as_str()), "{name}, {arguments:?}");
         assert_eq!(result(&dom, "scheme"), Some(scheme), "{arguments:?}");
     }
 }
 
 /// The number of pages that a printer needs for what comes before the figures, and for all; `None` without a browser.
-pub fn printed(name: &str, html: &str) -> Option<(usize, usize)> {
+pub fn printed(html: &str) -> Option<(usize, usize)> {
     let program = browser()?;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let folder = folder();
+    let dir = folder.path();
     let (file, printed) = (dir.join("report.html"), dir.join("report.pdf"));
     let pages = |html: &str| {
         std::fs::write(&file, html).expect("a file under target");
         let to = format!("--print-to-pdf={}", printed.display());
-        browse(program, &dir, &["--no-pdf-header-footer", &to], &file);
+        browse(program, dir, &["--no-pdf-header-footer", &to], &file);
         let pdf = std::fs::read(&printed).expect("the browser prints");
         String::from_utf8_lossy(&pdf).matches("/Type /Page\n").count()
     };
@@ -125,35 +132,37 @@ pub fn axe() -> Option<String> {
     }
     let [version, integrity] = AXE;
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}"));
-    std::fs::create_dir_all(&dir).expect("a directory under target");
-    let script = dir.join("node_modules/axe-core/axe.min.js");
-    if !script.exists() {
+    if !dir.exists() {
+        let new = folder();
         let package = format!("axe-core@{version}");
         let options = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."];
         let mut npm = Command::new("timeout");
-        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&dir);
+        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&new);
         let status = npm.stdout(Stdio::null()).status();
         assert!(status.is_ok_and(|s| s.success()), "npm (package npm) could not install axe-core {version}");
+        // Whole or not at all; a test that runs beside this one may have been first.
+        let moved = std::fs::rename(new.path(), &dir);
+        assert!(moved.is_ok() || dir.exists(), "{}: {moved:?}", dir.display());
     }
     let lock = std::fs::read_to_string(dir.join("node_modules/.package-lock.json")).expect("npm writes it");
     assert!(lock.contains(integrity), "axe-core {version} is not the one that was checked: {lock}");
-    Some(std::fs::read_to_string(script).expect("the package has it"))
+    Some(std::fs::read_to_string(dir.join("node_modules/axe-core/axe.min.js")).expect("the package has it"))
 }
 
 /// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
 const ASK_AXE: &str = include_str!("accessibility.js");
 
 /// What axe-core finds on a page: `ok`, or its rules with the elements that break them.
-pub fn accessibility(name: &str, html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
+pub fn accessibility(html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
     let program = browser()?;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&dir).expect("a directory under target");
+    let folder = folder();
+    let dir = folder.path();
     let file = dir.join("report.html");
     let scripts = format!("<script>{axe}</script><script>{ASK_AXE}</script></body>");
     let (before, after) = html.rsplit_once("</body>").expect("a page");
     std::fs::write(&file, format!("{before}{scripts}{after}")).expect("a file under target");
     // Its waits pass in virtual time; it waits for nothing outside of the page.
     let time = ["--dump-dom", "--virtual-time-budget=120000"];
-    let dom = browse(program, &dir, &[&time, arguments].concat(), &file);
+    let dom = browse(program, dir, &[&time, arguments].concat(), &file);
     Some(result(&dom, "axe").expect("axe-core has finished").to_owned())
 }

@@ -190,7 +190,7 @@ impl Header {
             "pktlen" => self.payload = Some(parse("a number of bytes", value)?),
             "proto" => {
                 let number = parse("an IP protocol number", value)?;
-                // Echo requests (ICMP, ICMPv6) come and get lost one by one, as datagrams do.
+                // Echo requests (ICMP, ICMPv6): see `session`.
                 self.transport = match number {
                     1 | 58 => Transport::Udp,
                     _ => Transport::from_number(number)
@@ -239,10 +239,14 @@ impl Header {
             ));
         }
         let direction = self.direction.unwrap_or(Direction::Up);
-        let spec = |period| TestSpec::new(direction, self.transport, packets, payload, period, self.schedule);
+        let two_way = self.facts.two_way.as_ref();
+        // Whatever `proto` says: echo requests come and get lost one by one, as datagrams do.
+        let transport =
+            if two_way.is_some_and(|t| t.protocol == "icmp") { Transport::Udp } else { self.transport };
+        let spec = |period| TestSpec::new(direction, transport, packets, payload, period, self.schedule);
         let asked = self.period.and_then(|p| spec(Span(p)).ok());
         let period_known = asked.is_some();
-        let unhurried = self.facts.two_way.as_ref().is_some_and(|t| t.wait.is_some());
+        let unhurried = two_way.is_some_and(|t| t.wait.is_some());
         if let Some(p) = self.period.filter(|p| !(period_known || unhurried && *p == 0)) {
             warnings.push(format!(
                 "period {p} ns: no test runs so, and nothing is given that depends on the period"
@@ -638,6 +642,20 @@ mod tests {
         assert_eq!(h.facts.classic_rtt, Some(Span(3_231_000_000)));
         assert_eq!(h.facts.classic_offset, Some(Span(-80_000)));
         assert!(h.problems.is_empty());
+    }
+
+    #[test]
+    fn echo_requests_go_over_neither_udp_nor_tcp_whatever_their_log_says() {
+        for proto in ["1", "6", "17", "58"] {
+            let mut header = Header::new();
+            for (line, text) in
+                [format!("# proto {proto}"), "# npkts 3".into(), "# two_way icmp".into()].iter().enumerate()
+            {
+                header.line(line as u64 + 2, text);
+            }
+            let (session, _) = header.session().unwrap();
+            assert_eq!((session.spec.transport(), session.ip_protocol()), (Transport::Udp, 1), "{proto}");
+        }
     }
 
     #[test]
