@@ -3,7 +3,7 @@
 use crate::errors::invalid;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, Int16Array, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use jitlat_archive::{COLUMNS, Column, Header, Width};
 use jitlat_core::PacketRecord;
@@ -45,27 +45,35 @@ pub fn batch(schema: &SchemaRef, id: i64, rows: &[Row]) -> Result<RecordBatch, A
     RecordBatch::try_new(schema.clone(), std::iter::once(id).chain(COLUMNS.iter().map(column)).collect())
 }
 
-/// The values of a column, from whichever integers it has.
-fn values<'a>(array: &'a dyn Array, name: &str) -> PyResult<Box<dyn Fn(usize) -> i64 + 'a>> {
-    Ok(match array.data_type() {
-        DataType::Int64 => {
-            let values = array.as_primitive::<Int64Type>().values();
-            Box::new(|k| values[k])
+/// Calls `each` with every value of a column, from whichever integers it has: how far behind `from` it is, and the value.
+fn values(
+    array: &dyn Array,
+    name: &str,
+    from: usize,
+    to: usize,
+    each: impl FnMut((usize, i64)) -> PyResult<()>,
+) -> PyResult<()> {
+    fn of<T: ArrowPrimitiveType<Native: Into<i64>>>(
+        array: &dyn Array,
+        (from, to): (usize, usize),
+        each: impl FnMut((usize, i64)) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let values = array.as_primitive::<T>().values()[from..to].iter().map(|x| (*x).into()).enumerate();
+        match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => { values }.try_for_each(each),
+            Some(nulls) => values.filter(|(k, _)| nulls.is_valid(from + k)).try_for_each(each),
         }
-        DataType::Int32 => {
-            let values = array.as_primitive::<Int32Type>().values();
-            Box::new(|k| values[k].into())
-        }
-        DataType::Int16 => {
-            let values = array.as_primitive::<Int16Type>().values();
-            Box::new(|k| values[k].into())
-        }
+    }
+    match array.data_type() {
+        DataType::Int64 => of::<Int64Type>(array, (from, to), each),
+        DataType::Int32 => of::<Int32Type>(array, (from, to), each),
+        DataType::Int16 => of::<Int16Type>(array, (from, to), each),
         other => {
             let text =
                 format!("the column {name} has values of type {other}: give integers of 64, 32 or 16 bits");
-            return Err(invalid(text));
+            Err(invalid(text))
         }
-    })
+    }
 }
 
 /// The rows `from..to` of columns.
@@ -73,10 +81,8 @@ pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Ve
     let empty = Row { index: 0, record: PacketRecord::new(0), tcp: None };
     let mut rows = vec![empty; to - from];
     if let Some(ids) = batch.column_by_name(TEST_ID) {
-        let ids = values(ids, TEST_ID)?;
-        if (from..to).any(|k| ids(k) != id) {
-            return Err(invalid("packets of another test"));
-        }
+        let mine = |(_, x)| if x == id { Ok(()) } else { Err(invalid("packets of another test")) };
+        values(ids, TEST_ID, from, to, mine)?;
     }
     for column in &COLUMNS {
         let Some(array) = batch.column_by_name(column.name) else {
@@ -88,15 +94,10 @@ pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Ve
         if array.null_count() == array.len() && !column.required {
             continue;
         }
-        let value = values(array, column.name)?;
-        let nulls = array.nulls();
-        for (row, k) in rows.iter_mut().zip(from..) {
-            if nulls.is_some_and(|nulls| nulls.is_null(k)) {
-                continue;
-            }
-            let x = value(k);
-            (column.put)(row, x).ok_or_else(|| invalid(format!("no packet has a {} of {x}", column.name)))?;
-        }
+        values(array, column.name, from, to, |(k, x)| {
+            (column.put)(&mut rows[k], x)
+                .ok_or_else(|| invalid(format!("no packet has a {} of {x}", column.name)))
+        })?;
     }
     Ok(rows)
 }

@@ -1,5 +1,6 @@
 //! The Python module `jitlat`: logs, archives and captures read, tests run, with the command's own analysis.
 //!
+//! * [`arrow`] – tables of other libraries
 //! * [`packets`], [`columns`] – packets of a test as an Arrow table, and back
 //! * [`state`] – an analysis that can be saved and merged
 //! * [`summary`], [`pool`] – what was found
@@ -9,6 +10,7 @@
 //!
 //! Everything that takes time releases Python's lock.
 
+mod arrow;
 mod captures;
 mod columns;
 mod errors;

@@ -70,7 +70,7 @@ fn run(
 }
 
 fn results(analysed: Vec<Analysed>, host: &str) -> Vec<Summary> {
-    let one = |a: Analysed| Summary::new(host.to_owned(), a.session, a.summary, a.samples);
+    let one = |a: Analysed| Summary::new(host.to_owned(), a.session, a.summary, a.samples, None);
     analysed.into_iter().map(one).collect()
 }
 

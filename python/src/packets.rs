@@ -1,13 +1,13 @@
 //! `Packets`: the packets of a test as an Arrow table that is made while it is read.
 
+use crate::arrow::{schema_capsule, stream_capsule};
 use crate::columns;
 use crate::errors::failed;
-use arrow_array::{ArrayRef, RecordBatch, StructArray};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, SchemaRef};
 use jitlat_archive::{Archive, Error, Filter, Header, TestId, When};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
-use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -97,23 +97,18 @@ impl Packets {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        Ok(to_schema_pycapsule(py, self.schema().as_ref())?)
+        schema_capsule(py, &self.schema())
     }
 
+    /// The columns as they are: who asks for others converts them.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = self.schema();
-        let field =
-            Field::new_struct("", schema.fields().clone(), false).with_metadata(schema.metadata().clone());
-        let field: FieldRef = Arc::new(field);
-        debug_assert!(matches!(field.data_type(), DataType::Struct(_)));
-        let batches = self.batches().map_err(failed)?;
-        let arrays = batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
-        Ok(to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)?)
+        let _ = requested_schema;
+        stream_capsule(py, self.batches().map_err(failed)?, self.schema())
     }
 }
 

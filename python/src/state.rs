@@ -1,5 +1,6 @@
 //! `State`: an analysis that goes on, can be saved as bytes, and merges with others; `analyze` and `summaries`.
 
+use crate::arrow::Reader;
 use crate::columns;
 use crate::errors::{Error, failed, invalid};
 use crate::packets::{Packets, archived};
@@ -8,11 +9,10 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
 use jitlat_archive::{Archive, Assembly, Header};
 use jitlat_core::state::State as CoreState;
-use jitlat_core::{Analyzer, Options, Span};
+use jitlat_core::{Analyzer, Options, Span, WallTime};
 use jitlat_store::log::{LogReader, Reading};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use pyo3_arrow::PyRecordBatchReader;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -70,12 +70,17 @@ fn headers(schema: &Schema) -> PyResult<Vec<Header>> {
     })
 }
 
+/// Rows made of columns at a time: as many as a processor's cache holds.
+const ROWS: usize = 1024;
+
 /// One analysis under way.
 struct Running {
     state: CoreState,
     /// Puts the log together; `None` once it is whole, and where packets are missing before the first.
     log: Option<Assembly>,
     readings: Vec<Reading>,
+    /// When the first packet was sent; `None` before it, and of a saved state.
+    first: Option<WallTime>,
 }
 
 impl Running {
@@ -83,7 +88,7 @@ impl Running {
         let log = header.assemble().map_err(failed)?;
         let analyzer = Analyzer::new(log.session(), options);
         let state = CoreState::of(log.session().clone(), analyzer);
-        Running { state, log: Some(log), readings: Vec::new() }.at_the_end()
+        Running { state, log: Some(log), readings: Vec::new(), first: None }.at_the_end()
     }
 
     /// The log is whole with its last packet.
@@ -101,15 +106,19 @@ impl Running {
         Ok(())
     }
 
+    /// Takes the packets `from..to` of a batch.
     fn push(&mut self, batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<()> {
-        let rows = columns::rows(batch, id, from, to)?;
-        let later_part =
-            |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
-        self.log.take_if(later_part);
-        for row in &rows {
-            match &mut self.log {
-                Some(log) => log.push(row, |record| self.state.push(record)).map_err(failed)?,
-                None => self.state.push(&row.record),
+        for start in (from..to).step_by(ROWS) {
+            let rows = columns::rows(batch, id, start, to.min(start + ROWS))?;
+            let later_part =
+                |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
+            self.log.take_if(later_part);
+            for row in &rows {
+                self.first = self.first.or_else(|| row.record.sent());
+                match &mut self.log {
+                    Some(log) => log.push(row, |record| self.state.push(record)).map_err(failed)?,
+                    None => self.state.push(&row.record),
+                }
             }
         }
         self.conclude()
@@ -119,7 +128,7 @@ impl Running {
         let session = self.state.session().clone();
         let (mut summary, samples) = self.state.finish_with_samples();
         self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
-        Summary::new(name, session, summary, samples)
+        Summary::new(name, session, summary, samples, self.first)
     }
 }
 
@@ -160,8 +169,8 @@ impl State {
     }
 
     /// Takes the next packets: a table or a reader of batches.
-    fn push(&mut self, py: Python<'_>, packets: PyRecordBatchReader) -> PyResult<()> {
-        let (reader, id) = (packets.into_reader()?, self.id);
+    fn push(&mut self, py: Python<'_>, packets: Reader) -> PyResult<()> {
+        let (reader, id) = (packets.0, self.id);
         let running = self.running()?;
         py.detach(|| {
             for batch in reader {
@@ -184,7 +193,7 @@ impl State {
     fn load(data: &[u8], bulk: bool) -> PyResult<State> {
         let wanted = Wanted { bulk, ..Wanted::default() };
         let state = CoreState::load(data, &wanted.options()).map_err(failed)?;
-        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new() }));
+        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new(), first: None }));
         Ok(State { running, wanted, id: 0, name: "state".to_owned() })
     }
 
@@ -203,8 +212,8 @@ impl State {
     fn summary(&mut self, py: Python<'_>) -> PyResult<Summary> {
         let name = self.name.clone();
         let running = self.running()?;
-        let (state, readings) = (running.state.clone(), running.readings.clone());
-        Ok(py.detach(|| Running { state, log: None, readings }.finish(name)))
+        let (state, readings, first) = (running.state.clone(), running.readings.clone(), running.first);
+        Ok(py.detach(|| Running { state, log: None, readings, first }.finish(name)))
     }
 
     fn __reduce__<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -236,12 +245,8 @@ struct Tests {
 }
 
 impl Tests {
-    fn new(
-        packets: PyRecordBatchReader,
-        metadata: Option<HashMap<String, String>>,
-        wanted: &Wanted,
-    ) -> PyResult<Tests> {
-        let reader = packets.into_reader()?;
+    fn new(packets: Reader, metadata: Option<HashMap<String, String>>, wanted: &Wanted) -> PyResult<Tests> {
+        let reader = packets.0;
         let mut headers = match metadata {
             Some(metadata) => headers(&Schema::empty().with_metadata(metadata))?,
             None => headers(&reader.schema())?,
@@ -290,7 +295,7 @@ impl Summaries {
 #[pyfunction]
 #[pyo3(signature = (packets, *, metadata = None, streaming = false, bulk = false, interval = None, late_after = None))]
 pub fn summaries(
-    packets: PyRecordBatchReader,
+    packets: Reader,
     metadata: Option<HashMap<String, String>>,
     streaming: bool,
     bulk: bool,
@@ -317,7 +322,7 @@ pub fn analyze(
         let options = Wanted::of(streaming, bulk, interval, late_after)?.options();
         return py.detach(|| of_log(&path, &options));
     }
-    let reader = packets.extract::<PyRecordBatchReader>()?;
+    let reader = packets.extract::<Reader>()?;
     let wanted = Wanted::of(streaming, bulk, interval, late_after)?;
     let mut all = Tests::new(reader, metadata, &wanted)?;
     let tests = all.headers.len();
@@ -334,10 +339,14 @@ fn of_log(path: &Path, options: &Options) -> PyResult<Summary> {
         None => LogReader::open(path).map_err(failed)?,
     };
     let (mut analyzer, mut failure) = (Analyzer::new(reader.session(), options), None);
-    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    let mut first = None;
+    for record in reader.records(&mut failure) {
+        first = first.or_else(|| record.sent());
+        analyzer.push(&record);
+    }
     if let Some(e) = failure.filter(|_| reader.reading().rows == 0) {
         return Err(failed(e));
     }
     let state = CoreState::of(reader.session().clone(), analyzer);
-    Ok(Running { state, log: None, readings: vec![reader.reading().clone()] }.finish(name))
+    Ok(Running { state, log: None, readings: vec![reader.reading().clone()], first }.finish(name))
 }

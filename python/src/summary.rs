@@ -1,12 +1,12 @@
 //! `Summary`, `Figure`, `Comparison`: what was found, as numbers, JSON, text and pictures.
 
 use crate::errors::{Error, failed, invalid};
-use jitlat_archive::Header;
+use jitlat_archive::{Header, Stream};
 use jitlat_core::analysis::Samples;
 use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
 use jitlat_core::figures::{FIGURES, selectors};
 use jitlat_core::pool::Pool;
-use jitlat_core::{Session, Summary as CoreSummary};
+use jitlat_core::{Session, Summary as CoreSummary, WallTime};
 use jitlat_report::figure::{self, DrawnRun, DrawnStream, Trace};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::shown_shift;
@@ -37,15 +37,25 @@ pub struct Summary {
     session: Session,
     summary: CoreSummary,
     samples: Samples,
+    /// When the first packet was sent, if it is known.
+    first: Option<WallTime>,
+    /// Tags that its file adds to its own.
+    tags: Vec<(String, String)>,
 }
 
 impl Summary {
-    pub fn new(name: String, session: Session, summary: CoreSummary, samples: Samples) -> Summary {
-        Summary { name, id: None, session, summary, samples }
+    pub fn new(
+        name: String,
+        session: Session,
+        summary: CoreSummary,
+        samples: Samples,
+        first: Option<WallTime>,
+    ) -> Summary {
+        Summary { name, id: None, session, summary, samples, first, tags: Vec::new() }
     }
 
     pub fn with_header(self, header: &Header) -> Summary {
-        Summary { id: Some(header.id().to_string()), ..self }
+        Summary { id: Some(header.id().to_string()), tags: header.tags().to_vec(), ..self }
     }
 
     /// Its packets, for a pool.
@@ -80,6 +90,27 @@ impl Summary {
     #[getter]
     fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// When it began, ns since 1970; `None` if no packet says so.
+    #[getter]
+    fn started_ns(&self) -> Option<i64> {
+        self.session.created.or(self.first).map(|t| t.0)
+    }
+
+    /// Between which hosts, and what: `src`, `dst` (`-` if unknown), `protocol`, `direction`, `payload_bytes`, `period_ns`, `dscp`. Tests
+    /// that agree in it can be pooled.
+    #[getter]
+    fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        loads(py, &dumps(&Stream::of(&self.session))?)
+    }
+
+    /// Its tags, with those given when it was archived.
+    #[getter]
+    fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tags = PyDict::new(py);
+        self.session.tags.iter().chain(&self.tags).try_for_each(|(key, value)| tags.set_item(key, value))?;
+        Ok(tags)
     }
 
     /// The bytes that `jitlat -f LOG --json -` prints.
@@ -125,6 +156,9 @@ impl Summary {
             "name",
             "name_of_log",
             "id",
+            "started_ns",
+            "stream",
+            "tags",
             "json",
             "to_dict",
             "answer",

@@ -4,10 +4,10 @@ use crate::error::Error;
 use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer, stored_test};
 use crate::parts::take_apart;
 use crate::text::{Rest, TAIL, header_of};
-use crate::{Archive, TestId, rollup};
+use crate::{Archive, Stream, TestId, rollup};
 use jitlat_core::figures::selectors;
 use jitlat_core::pool::Pool;
-use jitlat_core::{Analyzer, Options, Session, Summary};
+use jitlat_core::{Analyzer, Direction, Options, Session, Summary};
 use jitlat_store::log::LogReader;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
 use std::fs::File;
@@ -242,29 +242,14 @@ fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::R
     all.query_row("SELECT id FROM hosts WHERE address = ?", [address], |row| row.get(0))
 }
 
-/// What a stream that makes roll-ups has in common.
+/// The stream that a test is of, which is entered if it is new.
 fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
-    use jitlat_core::{Direction, Transport};
-    let address =
-        |address: Option<std::net::IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
+    let Stream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = Stream::of(session);
     let down = session.two_way.is_none() && session.spec.direction() == Direction::Down;
     let (client, server) = (session.client.name.as_deref(), session.server.name.as_deref());
     let (sender, receiver) = if down { (server, client) } else { (client, server) };
-    let (src, dst) = (host(all, &address(session.src), sender)?, host(all, &address(session.dst), receiver)?);
-    let protocol = match (&session.two_way, session.spec.transport()) {
-        (Some(two_way), _) => two_way.protocol.clone(),
-        (None, Transport::Udp) => "udp".to_owned(),
-        (None, Transport::Tcp) => "tcp".to_owned(),
-    };
-    let direction = match (&session.two_way, session.direction_known, session.spec.direction()) {
-        (Some(_), ..) => "both",
-        (None, false, _) => "-",
-        (None, true, Direction::Up) => "up",
-        (None, true, Direction::Down) => "down",
-    };
-    let payload = session.payload().map_or(-1, i64::from);
-    let period = session.period().map_or(-1, |p| p.0);
-    let dscp = i64::from(session.spec.dscp.value());
+    let (src, dst) = (host(all, &src, sender)?, host(all, &dst, receiver)?);
+    let (payload, period) = (payload_bytes.unwrap_or(-1), period_ns.unwrap_or(-1));
     let kind = params![src, dst, protocol, direction, payload, period, dscp];
     all.execute(
         "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) VALUES (?, ?, ?, ?, ?, ?, ?)",

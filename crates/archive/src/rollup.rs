@@ -13,8 +13,10 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use jitlat_core::figures::Figure;
 use jitlat_core::pool::{self, Pool};
+use jitlat_core::{Direction, Session, Transport};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Serialize;
+use std::net::IpAddr;
 
 /// The length of what is pooled. All are of UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +139,33 @@ pub struct Stream {
     pub period_ns: Option<i64>,
     /// Class of service.
     pub dscp: i64,
+}
+
+impl Stream {
+    /// What the packets of a test have in common with those of other tests of the same traffic.
+    pub fn of(session: &Session) -> Stream {
+        let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
+        let protocol = match (&session.two_way, session.spec.transport()) {
+            (Some(two_way), _) => two_way.protocol.clone(),
+            (None, Transport::Udp) => "udp".to_owned(),
+            (None, Transport::Tcp) => "tcp".to_owned(),
+        };
+        let direction = match (&session.two_way, session.direction_known, session.spec.direction()) {
+            (Some(_), ..) => "both",
+            (None, false, _) => "-",
+            (None, true, Direction::Up) => "up",
+            (None, true, Direction::Down) => "down",
+        };
+        Stream {
+            src: address(session.src),
+            dst: address(session.dst),
+            protocol,
+            direction: direction.to_owned(),
+            payload_bytes: session.payload().map(i64::from),
+            period_ns: session.period().map(|p| p.0),
+            dscp: session.spec.dscp.value().into(),
+        }
+    }
 }
 
 /// A figure of a period.
