@@ -30,6 +30,10 @@ archive-kills KILLS='200':
 python:
     python/check
 
+# The Python module on Spark, Dask and Ray, each a real cluster on this machine with a worker killed: the answers of one process (minutes; needs Java)
+cluster *ARGS:
+    examples/cluster/run {{ARGS}}
+
 # The verdict on some 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture

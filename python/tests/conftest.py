@@ -67,14 +67,14 @@ def server():
 
 
 @pytest.fixture(autouse=True)
-def limited():
-    """No test takes longer than the limit."""
+def limited(request):
+    """No test takes longer than the limit, which a file may set."""
 
     def too_long(*_):
         raise TimeoutError("a test took too long")
 
     before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(LIMIT)
+    signal.alarm(getattr(request.module, "LIMIT", LIMIT))
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,147 @@
+"""What one worker makes of one file of an archive: the part that `jitlat.spark`, `jitlat.dask` and `jitlat.ray` have in common.
+
+The unit of work is a file: it has whole tests, in order. Packets never leave the worker that read them, only summaries and pools do.
+Everything here takes and returns Arrow tables, and needs pyarrow.
+"""
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
+
+import jitlat
+
+#: Periods of UTC, as lengths of `2026-11-23 10:00`.
+PERIODS = {"hour": 16, "day": 10, "month": 7, "year": 4}
+STREAM = ("src", "dst", "protocol", "direction")
+
+
+def column(scalar):
+    """The name of a scalar's column, for engines in which a dot or a dash means something: `latency-p99.9` is `latency_p99_9`."""
+    return re.sub(r"\W", "_", scalar)
+
+
+#: What `jitlat.scalars()` lists, in its units (times in ns), as columns.
+SCALARS = {name: column(name) for name, *_ in jitlat.scalars()}
+POOLED = {name: column(name) for name in jitlat.Pool().scalars}
+
+
+def _fields(names, kind):
+    return [pa.field(name, kind) for name in names]
+
+
+#: A row a test. `json` is what `jitlat -f LOG --json -` prints, if it was asked for.
+SUMMARIES = pa.schema(
+    [*_fields(("id", "name", "log"), pa.string()), pa.field("started_ns", pa.int64()), *_fields((*STREAM, "tags", "json"), pa.string())]
+    + _fields(SCALARS.values(), pa.float64())
+)
+#: A row a pair of captures.
+CAPTURES = pa.schema(_fields(("reference", "monitor", "json", "error"), pa.string()))
+
+
+def partial(by):
+    """A row a group and file: its keys, and the pool as text."""
+    return pa.schema(_fields((*by, "pool"), pa.string()))
+
+
+def groups(by):
+    """A row a group: its keys, how many tests, the scalars that tests have together, and the pool as text (`jitlat.Pool.load`)."""
+    scalars = _fields(POOLED.values(), pa.float64())
+    return pa.schema([*_fields(by, pa.string()), pa.field("tests", pa.int64()), *scalars, pa.field("pool", pa.string())])
+
+
+def _system(file):
+    """Where a path or URI (`s3://`, `gs://`, `hdfs://`, `file://`) points to."""
+    return FileSystem.from_uri(file) if "://" in file else (LocalFileSystem(), file)
+
+
+def names(dataset):
+    """The files of an archive (a folder, or the URI of one), or those of a list, in order."""
+    if not isinstance(dataset, (str, os.PathLike)):
+        return [os.fspath(file) for file in dataset]
+    dataset = os.fspath(dataset)
+    system, root = _system(dataset)
+    found = system.get_file_info(FileSelector(root, recursive=True))
+    scheme = dataset.split("://")[0] + "://" if "://" in dataset else ""
+    files = sorted(scheme + info.path for info in found if info.is_file and info.extension == "parquet")
+    if not files:
+        raise jitlat.Error(f"{dataset}: there are no Parquet files")
+    return files
+
+
+def tests(file, *, batch=65536, bulk=False):
+    """The summary of each test of a file, which is read `batch` rows at a time."""
+    system, path = _system(file)
+    with system.open_input_file(path) as opened:
+        parquet = pa.parquet.ParquetFile(opened)
+        packets = pa.RecordBatchReader.from_batches(parquet.schema_arrow, parquet.iter_batches(batch))
+        yield from jitlat.summaries(packets, bulk=bulk)
+
+
+def key(summary, name):
+    """What a test is grouped by: `path`, a part of it (`src`, `dst`, `protocol`, `direction`), a period (`hour`, `day`, `month`, `year`), or a tag."""
+    stream = summary.stream
+    if name == "path":
+        return "{src} > {dst} {protocol} {direction}".format(**stream)
+    if name in PERIODS:
+        began = datetime.fromtimestamp((summary.started_ns or 0) // 10**9, UTC).replace(minute=0)
+        return f"{began:%Y-%m-%d %H:%M}"[: PERIODS[name]]
+    return stream[name] if name in STREAM else summary.tags.get(name)
+
+
+def summaries(file, *, document=False, batch=65536):
+    """The table `SUMMARIES` of a file. Without the document the bootstrap behind its intervals is left out, which takes most of a small test's time."""
+    rows = []
+    for summary in tests(file, batch=batch, bulk=not document):
+        stream, known = summary.stream, summary.scalars
+        row = {"id": summary.id, "name": summary.name, "log": summary.name_of_log, "started_ns": summary.started_ns}
+        row |= {name: stream[name] for name in STREAM}
+        row |= {"tags": json.dumps(summary.tags), "json": summary.json() if document else None}
+        rows.append(row | {column: known.get(name) for name, column in SCALARS.items()})
+    return pa.Table.from_pylist(rows, SUMMARIES)
+
+
+def pools(file, *, by=("path",), batch=65536):
+    """The table `partial(by)` of a file."""
+    found = {}
+    for summary in tests(file, batch=batch, bulk=True):
+        keys = tuple(key(summary, name) for name in by)
+        found.setdefault(keys, jitlat.Pool()).merge(jitlat.Pool(summary))
+    return _table(found, by)
+
+
+def _table(found, by):
+    order = sorted(found, key=lambda keys: [text or "" for text in keys])
+    return pa.Table.from_pylist([dict(zip(by, keys)) | {"pool": found[keys].json()} for keys in order], partial(by))
+
+
+def merged(table, *, by=("path",)):
+    """Tables of pools, one behind the other, as one row a group. In any order and any number of steps the same."""
+    found = {}
+    for batch in table.to_batches(max_chunksize=1):
+        for row in batch.to_pylist():
+            found.setdefault(tuple(row[name] for name in by), jitlat.Pool()).merge(jitlat.Pool.load(row["pool"]))
+    return _table(found, by)
+
+
+def figures(table, *, by=("path",)):
+    """The table `groups(by)` of a table of pools."""
+    rows = merged(table, by=by).to_pylist()
+    for row in rows:
+        pool = jitlat.Pool.load(row["pool"])
+        row |= {"tests": pool.tests} | {POOLED[name]: value for name, value in pool.scalars.items()}
+    return pa.Table.from_pylist(rows, groups(by))
+
+
+def captures(reference, monitor):
+    """The row of `CAPTURES` of a pair: `jitlat spp --json`, or why there is none."""
+    row = {"reference": os.fspath(reference), "monitor": os.fspath(monitor)}
+    try:
+        row["json"] = jitlat.spp(row["reference"], row["monitor"]).json()
+    except (jitlat.Error, OSError, ValueError) as error:
+        row["error"] = str(error)
+    return pa.Table.from_pylist([row], CAPTURES)
