@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ("spin", Mode::Spin, Pacing::default()),
             ("hybrid FIFO", Mode::Hybrid, fifo.clone()),
         ] {
-            let pacing = Pacing { mode, ..pacing };
+            let pacing = Pacing { mode: Some(mode), ..pacing };
             let bare = Figures::of(&bare(period, packets, &pacing)?, period);
             let outcome = oneway::run(packets, Span(period), pacing, Source::User)?;
             let mut times: Vec<(i64, i64)> =
@@ -88,7 +88,7 @@ fn bare(period: i64, packets: u64, pacing: &Pacing) -> Result<Vec<(i64, i64)>, B
         let mut times = Vec::with_capacity(packets as usize);
         for seq in 0..packets as i64 {
             let due = start + seq * period;
-            match pacing.mode {
+            match pacing.mode.unwrap_or(Mode::Sleep) {
                 Mode::Sleep => sleep_until(due),
                 Mode::Hybrid => {
                     sleep_until(due - SPIN_NS);

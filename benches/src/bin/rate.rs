@@ -1,80 +1,135 @@
-//! How many 80-byte packets a second a one-way test carries while recording each, against a bare
-//! `sendmmsg`/`recvmmsg` loop that records nothing, over loopback, at the same offered rates.
+//! How many 80-byte packets a second a one-way test carries over loopback while it keeps the schedule and records each,
+//! against bare loops at the same offered rates: one that wakes up for each packet and sends it alone, one that sends
+//! whatever is due in one call. The bare loops note only when they sent; their receiver counts and forgets.
 //!
-//! `cargo run --release -p jitlat-benches --bin rate`
+//! A rate is sustained if in every repetition nearly nothing was lost, half of the packets left less than a period late,
+//! and so did half of the last tenth by less than a millisecond.
+//!
+//! `cargo run --release -p jitlat-benches --bin rate [SECONDS] [REPETITIONS]`
 
 use jitlat_benches::oneway::{self, cpu};
 use jitlat_core::{Source, Span};
+use jitlat_net::clock::steady;
 use jitlat_net::pace::{Mode, Pacing};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
+use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const SECONDS: u64 = 2;
+const RATES: [u64; 8] = [25_000, 50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000];
 const BATCH: usize = 32;
 const SIZE: usize = 80;
-/// A rate counts as sustained with at most this loss.
+/// Most that a sustained rate loses.
 const LOSS: f64 = 0.001;
+/// How late the last tenth of a sustained rate is at most, in ns.
+const LATE: f64 = 1e6;
 
-struct Row {
-    sent: u64,
-    received: u64,
+/// What sends.
+#[derive(Clone, Copy)]
+enum Sender {
+    /// A bare loop: one packet a call, or all that are due.
+    Bare { due: bool },
+    /// jitlat, which waits so.
+    Jitlat(Option<Mode>),
+}
+
+const SENDERS: [(&str, Sender); 4] = [
+    ("bare, each", Sender::Bare { due: false }),
+    ("bare, due", Sender::Bare { due: true }),
+    ("jitlat, sleep", Sender::Jitlat(Some(Mode::Sleep))),
+    ("jitlat, auto", Sender::Jitlat(None)),
+];
+
+/// One run.
+struct Run {
+    loss: f64,
+    /// Processor time of both ends, in us a packet.
     cpu: f64,
+    /// Median lateness against the schedule, in ns; that of the last tenth of the packets.
+    late: f64,
+    late_at_end: f64,
 }
 
-impl Row {
-    fn loss(&self) -> f64 {
-        1.0 - self.received as f64 / self.sent.max(1) as f64
+impl Run {
+    /// Of what was sent (number, ns since any origin), how many arrived, and the processor time in s.
+    fn new(sent: &[(i64, i64)], packets: u64, received: u64, period: f64, cpu: f64) -> Run {
+        let off = |(seq, at): &(i64, i64)| *at as f64 - *seq as f64 * period;
+        let anchor = sent.iter().map(off).fold(f64::INFINITY, f64::min);
+        let late: Vec<f64> = sent.iter().map(|row| off(row) - anchor).collect();
+        Run {
+            loss: 1.0 - received as f64 / packets.max(1) as f64,
+            cpu: cpu * 1e6 / packets.max(1) as f64,
+            late: median(late.iter().copied()),
+            late_at_end: median(late[late.len() - late.len() / 10..].iter().copied()),
+        }
     }
 
-    fn cpu_per_packet(&self) -> f64 {
-        self.cpu * 1e6 / self.received.max(1) as f64
+    fn keeps(&self, period: f64) -> bool {
+        self.loss <= LOSS && self.late < period && self.late_at_end < LATE
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let argument = |n| std::env::args().nth(n).and_then(|a| a.parse::<u64>().ok());
+    let (seconds, repetitions) = (argument(1).unwrap_or(2), argument(2).unwrap_or(3));
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!(
-        "one way over loopback, {SIZE}-byte packets, {SECONDS} s a row; CPU of both ends in us per packet"
+        "one way over loopback, {SIZE}-byte packets, {repetitions} runs of {seconds} s a row, medians (smallest to \
+         largest); load before: {}",
+        load.trim()
     );
-    println!("{:>10} | {:>8} {:>9} | {:>8} {:>9} | CPU ratio", "offered/s", "bare", "loss", "jitlat", "loss");
-    let (mut best_bare, mut best_jitlat) = (0, 0);
-    for rate in [25_000u64, 50_000, 75_000, 100_000, 125_000, 150_000, 200_000, 250_000, 300_000] {
-        let bare = bare(rate)?;
-        let jitlat = jitlat(rate)?;
-        println!(
-            "{rate:>10} | {:>8.2} {:>8.3}% | {:>8.2} {:>8.3}% | {:.2}",
-            bare.cpu_per_packet(),
-            bare.loss() * 100.0,
-            jitlat.cpu_per_packet(),
-            jitlat.loss() * 100.0,
-            jitlat.cpu_per_packet() / bare.cpu_per_packet(),
-        );
-        if bare.loss() <= LOSS {
-            best_bare = rate;
-        }
-        if jitlat.loss() <= LOSS {
-            best_jitlat = rate;
+    println!(
+        "{:>9} {:<14} {:>4} {:>22} {:>26} {:>26} {:>9}",
+        "offered/s", "", "kept", "CPU us/packet", "median late, us", "last tenth late, us", "lost"
+    );
+    let mut best = [0; SENDERS.len()];
+    for rate in RATES {
+        let period = 1e9 / rate as f64;
+        for (k, (name, sender)) in SENDERS.into_iter().enumerate() {
+            let runs: Vec<Run> =
+                (0..repetitions).map(|_| run(sender, rate, seconds)).collect::<Result<_, _>>()?;
+            let kept = runs.iter().filter(|r| r.keeps(period)).count() as u64;
+            println!(
+                "{rate:>9} {name:<14} {kept:>2}/{repetitions} {:>22} {:>26} {:>26} {:>8.3}%",
+                range(runs.iter().map(|r| r.cpu)),
+                range(runs.iter().map(|r| r.late / 1e3)),
+                range(runs.iter().map(|r| r.late_at_end / 1e3)),
+                median(runs.iter().map(|r| r.loss)) * 100.0
+            );
+            if kept == repetitions {
+                best[k] = rate;
+            }
         }
     }
-    println!(
-        "sustained with at most 0.1 % loss: bare {best_bare}/s, jitlat {best_jitlat}/s, ratio {:.2}",
-        best_jitlat as f64 / best_bare as f64
-    );
+    let bare = best[0].max(best[1]);
+    for ((name, _), rate) in SENDERS.iter().zip(best) {
+        println!("{name}: {rate}/s sustained, {:.2} of the best bare loop", rate as f64 / bare as f64);
+    }
     Ok(())
 }
 
-fn jitlat(rate: u64) -> Result<Row, String> {
-    let packets = rate * SECONDS;
-    let pacing = Pacing { mode: Mode::Sleep, ..Pacing::default() };
-    let outcome = oneway::run(packets, Span((1_000_000_000 / rate) as i64), pacing, Source::Kernel)?;
-    Ok(Row { sent: packets, received: outcome.records.len() as u64, cpu: outcome.cpu })
+fn run(sender: Sender, rate: u64, seconds: u64) -> Result<Run, Box<dyn Error>> {
+    let packets = rate * seconds;
+    match sender {
+        Sender::Bare { due } => bare(rate, packets, due),
+        Sender::Jitlat(mode) => {
+            let period = (1_000_000_000 / rate) as i64;
+            let pacing = Pacing { mode, ..Pacing::default() };
+            let outcome = oneway::run(packets, Span(period), pacing, Source::Kernel)?;
+            let mut sent: Vec<(i64, i64)> =
+                outcome.records.iter().filter_map(|r| Some((r.seq, r.sent()?.0))).collect();
+            sent.sort_unstable();
+            let received = outcome.records.len() as u64;
+            Ok(Run::new(&sent, packets, received, period as f64, outcome.cpu))
+        }
+    }
 }
 
-/// Batches of 32 at absolute times, received in batches of 32, counted and forgotten.
-fn bare(rate: u64) -> Result<Row, Box<dyn std::error::Error>> {
+/// A loop that sleeps until the next packet is due and sends it, or with it everything else that is.
+fn bare(rate: u64, packets: u64, due: bool) -> Result<Run, Box<dyn Error>> {
     let to = UdpSocket::bind("127.0.0.1:0")?;
     let from = UdpSocket::bind("127.0.0.1:0")?;
     from.connect(to.local_addr()?)?;
@@ -84,45 +139,42 @@ fn bare(rate: u64) -> Result<Row, Box<dyn std::error::Error>> {
     }
     to.set_read_timeout(Some(Duration::from_millis(50)))?;
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
-    let packets = rate * SECONDS;
+    let mut sent = Vec::with_capacity(packets as usize);
     let before = cpu();
     std::thread::scope(|scope| {
         scope.spawn(|| receive(&to, &stop, &received));
-        send(&from, rate, packets);
+        send(&from, rate, packets, if due { BATCH } else { 1 }, &mut sent);
         std::thread::sleep(Duration::from_millis(200));
         stop.store(true, Ordering::Relaxed);
     });
-    Ok(Row { sent: packets, received: received.load(Ordering::Relaxed), cpu: cpu() - before })
+    let cpu = cpu() - before;
+    Ok(Run::new(&sent, packets, received.load(Ordering::Relaxed), 1e9 / rate as f64, cpu))
 }
 
-fn send(socket: &UdpSocket, rate: u64, packets: u64) {
+fn send(socket: &UdpSocket, rate: u64, packets: u64, most: usize, sent: &mut Vec<(i64, i64)>) {
+    // Timer slack only, as jitlat has it.
+    Pacing::default().apply();
     let payload = [0x5au8; SIZE];
     let parts: Vec<[IoSlice; 1]> = (0..BATCH).map(|_| [IoSlice::new(&payload)]).collect();
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
-    let start = Instant::now();
-    let mut sent = 0;
-    while sent < packets {
-        let due = Duration::from_nanos(sent * 1_000_000_000 / rate);
-        let early = due.saturating_sub(start.elapsed());
-        if !early.is_zero() {
-            std::thread::sleep(early);
+    let start = steady().0;
+    while (sent.len() as u64) < packets {
+        let done = sent.len() as u64;
+        let due = (done * 1_000_000_000 / rate) as i64;
+        let mut now = steady().0 - start;
+        if now < due {
+            std::thread::sleep(Duration::from_nanos((due - now).unsigned_abs()));
+            now = steady().0 - start;
         }
-        let count = BATCH.min((packets - sent) as usize);
-        match sendmmsg(
-            socket.as_raw_fd(),
-            &mut headers,
-            &parts[..count],
-            &NONE[..count],
-            [],
-            MsgFlags::empty(),
-        ) {
-            Ok(done) => sent += done.count() as u64,
-            Err(_) => continue,
-        }
+        let count = (now.max(0).unsigned_abs() * rate / 1_000_000_000 + 1).clamp(done, packets) - done;
+        let count = (count as usize).clamp(1, most);
+        let to: [Option<SockaddrIn>; BATCH] = [None; BATCH];
+        let calls =
+            sendmmsg(socket.as_raw_fd(), &mut headers, &parts[..count], &to[..count], [], MsgFlags::empty());
+        let Ok(calls) = calls else { continue };
+        sent.extend((0..calls.count() as u64).map(|k| ((done + k) as i64, now)));
     }
 }
-
-const NONE: [Option<SockaddrIn>; BATCH] = [None; BATCH];
 
 fn receive(socket: &UdpSocket, stop: &AtomicBool, received: &AtomicU64) {
     let mut buffers = vec![[0u8; 2048]; BATCH];
@@ -132,4 +184,15 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, received: &AtomicU64) {
         let got = recvmmsg(socket.as_raw_fd(), &mut headers, &mut parts, MsgFlags::MSG_WAITFORONE, None);
         received.fetch_add(got.map_or(0, |g| g.count() as u64), Ordering::Relaxed);
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn range(values: impl Iterator<Item = f64> + Clone) -> String {
+    let (low, high) = (values.clone().fold(f64::INFINITY, f64::min), values.clone().fold(0.0, f64::max));
+    format!("{:.1} ({low:.1} to {high:.1})", median(values))
 }

@@ -12,34 +12,15 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
 /// How to wait for a deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
-    #[default]
     Sleep,
     /// Sleep until shortly before the deadline, then spin.
     Hybrid,
     /// Spin all the time. One processor is busy throughout, so this is for machines with processors to spare.
     Spin,
 }
-
-impl std::str::FromStr for Mode {
-    type Err = UnknownMode;
-
-    fn from_str(s: &str) -> Result<Mode, UnknownMode> {
-        match s {
-            "sleep" => Ok(Mode::Sleep),
-            "hybrid" => Ok(Mode::Hybrid),
-            "spin" => Ok(Mode::Spin),
-            _ => Err(UnknownMode(s.to_owned())),
-        }
-    }
-}
-
-/// No way of waiting has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a way to pace: give sleep, hybrid or spin")]
-pub struct UnknownMode(pub String);
 
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,8 +35,9 @@ impl std::fmt::Display for Mode {
 /// How a packet thread runs. What is not permitted is left out, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
-    /// How to wait.
-    pub mode: Mode,
+    /// How to wait; `None`: [`Mode::Spin`] from 50 000 packets a second on if a processor is idle, [`Mode::Sleep`]
+    /// otherwise.
+    pub mode: Option<Mode>,
     /// Run the sending thread under `SCHED_FIFO` at this priority (1…99); `None`: normal scheduling. Needs
     /// `CAP_SYS_NICE`.
     pub realtime: Option<u8>,
@@ -72,7 +54,29 @@ pub fn yield_to_others() {
     let _ = sys::yield_to_others();
 }
 
+/// From this rate on, waking up takes as much of a processor as waiting awake: 50 000 packets a second.
+const SPIN_FROM: Span = Span::micros(20);
+
 impl Pacing {
+    /// How to wait in a stream of one packet a `period`, and a note where that was chosen and is not sleeping.
+    pub fn mode_at(&self, period: Span) -> (Mode, Option<String>) {
+        self.mode_on(period, is_processor_idle)
+    }
+
+    fn mode_on(&self, period: Span, is_processor_idle: impl FnOnce() -> bool) -> (Mode, Option<String>) {
+        match self.mode {
+            Some(mode) => (mode, None),
+            None if period <= SPIN_FROM && is_processor_idle() => {
+                let rate = SECOND / period.0.max(1);
+                let note = format!(
+                    "the sender spins instead of sleeping: {rate} packets a second, and a processor was idle"
+                );
+                (Mode::Spin, Some(note))
+            }
+            None => (Mode::Sleep, None),
+        }
+    }
+
     /// Applies everything but the mode to the calling thread (memory is locked for the whole process) and returns notes
     /// about what was not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
@@ -106,6 +110,18 @@ impl Pacing {
         }
         notes
     }
+}
+
+/// Whether one of the processors that this thread may use has nothing to do, the calling thread itself left out.
+fn is_processor_idle() -> bool {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    load.as_deref().and_then(running).is_some_and(|running| running < processors)
+}
+
+/// How many threads run or wait for a processor, of the text of `/proc/loadavg`.
+fn running(load: &str) -> Option<usize> {
+    load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
 fn pin(cpu: usize) -> nix::Result<()> {
@@ -183,6 +199,20 @@ mod tests {
         for mode in [Mode::Sleep, Mode::Hybrid, Mode::Spin] {
             assert_eq!(Pacer::new(mode).wait_until(steady() + Span::seconds(1000), || true), None);
         }
+    }
+
+    #[test]
+    fn fast_streams_spin_where_a_processor_is_idle() {
+        let by_rate = |period, idle| Pacing::default().mode_on(period, || idle);
+        let (mode, note) = by_rate(Span::micros(20), true);
+        assert_eq!(mode, Mode::Spin);
+        assert!(note.unwrap().contains("50000 packets a second"));
+        assert_eq!(by_rate(Span::micros(20), false), (Mode::Sleep, None));
+        assert_eq!(by_rate(Span::micros(21), true), (Mode::Sleep, None));
+        let asked = Pacing { mode: Some(Mode::Hybrid), ..Pacing::default() };
+        assert_eq!(asked.mode_on(Span::micros(1), || true), (Mode::Hybrid, None));
+        assert_eq!(running("0.57 1.20 1.53 3/412 7\n"), Some(3));
+        assert_eq!(running("unknown"), None);
     }
 
     #[test]

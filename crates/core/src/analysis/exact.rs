@@ -207,8 +207,12 @@ impl Findings for Exact<'_> {
 
     fn schedule_error(&self) -> Option<ScheduleError> {
         let errors = self.errors()?;
-        let waits = self.gathered.notes.iter().flat_map(verdict::RowNotes::waits);
-        Some(ScheduleError { handed_over: errors.handed_over(&self.series, waits), ..errors.figures()? })
+        let waits = || self.gathered.notes.iter().flat_map(verdict::RowNotes::waits);
+        Some(ScheduleError {
+            handed_over: errors.handed_over(&self.series, waits()),
+            stretched: errors.stretched(&self.series, waits()),
+            ..errors.figures()?
+        })
     }
 
     fn inference(&self) -> Inference {

@@ -41,6 +41,18 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     .about("packets sent more than half a period late")
     .lower_is_better()
     .only(Applies::TESTS),
+    Figure::new(
+        "schedule-stretch",
+        "behind at the end",
+        Unit::Time,
+        Take::Real(|s| {
+            let error = s.test()?.schedule_error.as_ref()?;
+            error.stretched.map(|stretched| stretched.late)
+        }),
+    )
+    .about("how far the sender was behind its schedule at the end, where it fell behind for good")
+    .lower_is_better()
+    .only(Applies::TESTS),
 ]);
 
 /// Stalls of the hosts, and the figures without them.

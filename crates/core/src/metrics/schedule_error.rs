@@ -22,6 +22,21 @@ pub struct ScheduleError {
     /// The same of the program alone, where packets waited in the queue of this host's interface after it had handed them
     /// over. None where none did, or where nobody knows.
     pub handed_over: Option<HandedOver>,
+    /// How far behind its schedule the sender fell for good. None where it kept it, and in constant memory.
+    pub stretched: Option<Stretched>,
+}
+
+/// A sender that fell further behind its schedule the longer it sent: the stream took longer than it should have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Stretched {
+    /// Mean lateness of the last tenth of the packets beyond that of the first, in ns.
+    pub late: f64,
+    /// Packets a second that the sender really sent.
+    pub rate: f64,
+    /// Packets a second that it should have sent.
+    pub asked: f64,
 }
 
 /// When the program handed packets over: send time less the time in the queue of the host's interface − due time −
@@ -127,7 +142,45 @@ impl Errors {
             max: above(self.sample.max()?),
             over_half_period: (self.sample.len() - self.sample.count_at_most(on_time)) as u64,
             handed_over: None,
+            stretched: None,
         })
+    }
+
+    /// Where the sender fell further and further behind: by more than a millisecond, a period, and a thousandth of the
+    /// time, as no clock's drift does. `waits` are times in the host's own queue, by sequence number.
+    pub fn stretched(
+        &self,
+        series: &Series<'_>,
+        waits: impl Iterator<Item = (u32, i64)>,
+    ) -> Option<Stretched> {
+        let least = (2 * self.half_period).max(LEAST_STRETCH);
+        let n = series.len();
+        if n < TENTHS * LEAST_IN_TENTH || self.sample.max()?.saturating_sub(self.sample.min()?) < least {
+            return None;
+        }
+        let waits: HashMap<u32, i64> = waits.collect();
+        let mut late = [0.0; TENTHS];
+        let mut dues = [0; 2];
+        let mut due = self.due.clone();
+        for (k, (p, off)) in series.iter().zip(offsets(series, self.due.clone())).enumerate() {
+            let tenth = k * TENTHS / n;
+            let in_tenth = ((tenth + 1) * n).div_ceil(TENTHS) - (tenth * n).div_ceil(TENTHS);
+            let wait = waits.get(&p.seq).copied().unwrap_or(0);
+            late[tenth] += off.saturating_sub(self.anchor).saturating_sub(wait) as f64 / in_tenth as f64;
+            if k == 0 || k == n - 1 {
+                dues[usize::from(k > 0)] = due.at(p.seq);
+            }
+        }
+        let total = late[TENTHS - 1] - late[0];
+        let grows = late.windows(2).all(|pair| pair[1] - pair[0] > total / 50.0);
+        let [first, last] = [series.get(0), series.get(n - 1)];
+        let (lasted, planned) =
+            (last.sent.saturating_sub(first.sent) as f64, dues[1].saturating_sub(dues[0]) as f64);
+        if !grows || total < least as f64 || total < lasted / 1000.0 || planned <= 0.0 {
+            return None;
+        }
+        let packets = f64::from(last.seq.saturating_sub(first.seq));
+        Some(Stretched { late: total, rate: packets * 1e9 / lasted, asked: packets * 1e9 / planned })
     }
 
     /// Of the packets of `series` without these times in the host's own queue, by sequence number; None without any.
@@ -187,9 +240,17 @@ impl ScheduleError {
             max: above(offsets.max()?),
             over_half_period: offsets.len() - quantiles.count_at_most(late),
             handed_over: None,
+            stretched: None,
         })
     }
 }
+
+/// The sender's lateness is compared between so many parts of a test.
+const TENTHS: usize = 10;
+/// Fewer packets in a part say nothing.
+const LEAST_IN_TENTH: usize = 10;
+/// A schedule that is left by less is kept, in ns.
+const LEAST_STRETCH: i64 = 1_000_000;
 
 fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64> + Clone + 'a {
     series.iter().map(move |p| p.sent.saturating_sub(due.at(p.seq)))
@@ -260,6 +321,41 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_falls_behind_for_good_stretches_the_stream() {
+        // One every 20 ms; what leaves is late by `late` of its number.
+        let stretched = |n: u32, late: &dyn Fn(i64) -> i64, wait: &dyn Fn(i64) -> i64| {
+            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            for seq in 0..n {
+                let k = i64::from(seq);
+                samples.push(Packet { seq, sent: 7 + k * 20_000_000 + late(k) + wait(k), delay: 0 });
+                accepted.insert(seq);
+            }
+            let schedule = Schedule::Periodic;
+            let spec = TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span::millis(20), schedule);
+            let series = Series::new(&samples, &accepted);
+            let waits = (0..n).map(|seq| (seq, wait(seq.into())));
+            Errors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
+        };
+        // 25 ms instead of 20: 40 packets a second.
+        let found = stretched(1000, &|k| k * 5_000_000, &|_| 0).unwrap();
+        assert_eq!((found.rate, found.asked), (40.0, 50.0));
+        assert!((found.late - 900.0 * 5e6).abs() < 1.0, "{found:?}");
+        assert_eq!(stretched(99, &|k| k * 5_000_000, &|_| 0), None, "too few to tell");
+        assert_eq!(stretched(1000, &|k| k * 15_000, &|_| 0), None, "a clock may be 0.075 % off");
+        assert!(stretched(1000, &|k| k * 25_000, &|_| 0).is_some(), "0.125 %");
+        assert_eq!(
+            stretched(1000, &|_| 0, &|k| k * 5_000_000),
+            None,
+            "the host's own queue is another figure"
+        );
+        // A stall of 5 s is caught up with, wherever it is.
+        for from in [0, 350, 700, 750] {
+            let stall = |k: i64| if k < from { 0 } else { ((from + 250 - k) * 20_000_000).max(0) };
+            assert_eq!(stretched(1000, &stall, &|_| 0), None, "from {from}");
+        }
+    }
+
+    #[test]
     fn other_schedules_are_judged_by_their_own_deadlines() {
         let burst = [(0, 7), (1, 8), (2, 40_000_007), (3, 40_000_009)];
         assert_eq!(errors(&burst, Schedule::Burst { size: 2 }).1, [0, 1, 0, 2]);
@@ -295,6 +391,7 @@ mod tests {
             max: 29_999_900,
             over_half_period: 2,
             handed_over: None,
+            stretched: None,
         };
         assert_eq!(found, expected);
         let rows: Vec<(u32, i64)> =

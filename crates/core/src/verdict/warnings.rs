@@ -4,9 +4,10 @@ use super::answer::CauseId;
 use super::conclusion::Warning;
 use crate::metrics::schedule_error::ScheduleError;
 use crate::session::{Ending, Session};
+use crate::spec::Transport;
 use crate::summary::Summary;
 use crate::time::Span;
-use crate::units::eng4;
+use crate::units::{eng4, eng4_f64};
 
 /// Warnings noted on the way.
 #[derive(Debug, Default)]
@@ -211,7 +212,21 @@ impl Notes {
     }
 
     fn hosts(&mut self, s: &Summary, session: &Session) {
-        if let Some(e) = s.schedule_error.as_ref().map(ScheduleError::of_program)
+        if let Some(stretched) = s.schedule_error.as_ref().and_then(|e| e.stretched) {
+            let (who, more) = match session.spec.transport() {
+                Transport::Udp => ("the sending host", "; --pace spin may do more"),
+                Transport::Tcp => ("the sender or its connection", ""),
+            };
+            let (rate, asked) = (stretched.rate.round(), stretched.asked.round());
+            self.warn(
+                "schedule_stretched",
+                format!(
+                    "{who} did {rate} packets a second and {asked} were asked for: the stream was stretched, and was {} \
+                     behind at the end{more}",
+                    eng4_f64(stretched.late)
+                ),
+            );
+        } else if let Some(e) = s.schedule_error.as_ref().map(ScheduleError::of_program)
             && e.over_half_period > 0
         {
             self.warn(

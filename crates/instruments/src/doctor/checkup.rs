@@ -113,7 +113,7 @@ impl Checkup {
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
         // The clock state comes first: the measurements that follow load the host.
         let machine = Machine::read();
-        let plain = |mode| Pacing { mode, ..Pacing::default() };
+        let plain = |mode| Pacing { mode: Some(mode), ..Pacing::default() };
         let mut ways: Vec<Pacing> = [Mode::Sleep, Mode::Hybrid, Mode::Spin].map(plain).into();
         if machine.realtime_permitted {
             ways.push(Pacing { realtime: Some(50), ..plain(Mode::Hybrid) });

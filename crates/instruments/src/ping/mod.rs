@@ -64,8 +64,8 @@ pub struct Ping {
     pub bind: Option<IpAddr>,
     /// Name of the interface to send through; `None`: by route.
     pub interface: Option<String>,
-    /// How the sender waits for its deadlines.
-    pub pace: Mode,
+    /// How the sender waits for its deadlines; `None`: by the rate, see [`Pacing::mode`].
+    pub pace: Option<Mode>,
     /// The best kind of time stamps to use.
     pub stamps: Stamps,
     /// What is kept with the test.
@@ -102,7 +102,7 @@ impl Ping {
             family: None,
             bind: None,
             interface: None,
-            pace: Mode::Sleep,
+            pace: None,
             stamps: Stamps::Kernel,
             annotations: Annotations::default(),
         }

@@ -1,6 +1,7 @@
 //! The terminal: standard output, the log on standard error, and the progress line. The only module that writes to
 //! either.
 
+mod behind;
 pub mod log;
 pub mod progress;
 

@@ -1,11 +1,12 @@
 //! One line on the terminal while a test runs; nothing in a pipe.
 
+use super::behind::Behind;
 use jitlat_core::distribution::Precision;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::twoway::round_trip;
 use jitlat_core::units::eng4;
-use jitlat_core::{Direction, Session};
+use jitlat_core::{Direction, Session, Transport};
 use jitlat_instruments::{Event, Observer, StreamProgress};
 use jitlat_report::text;
 use std::io::{self, IsTerminal, Write};
@@ -89,6 +90,8 @@ struct Stream {
     shift: i64,
     /// Seconds between packets; `None` if unknown.
     period: Option<f64>,
+    /// Whether this host keeps its schedule; `None` if it does not send, or by a connection that may hold it up.
+    behind: Option<Behind>,
 }
 
 impl Progress {
@@ -150,9 +153,18 @@ impl Observer for Progress {
             }
             Event::Probing { done, of } => self.line.show(&format!("measuring the clocks: {done} of {of}")),
             Event::Started(sessions) => self.started(sessions),
-            Event::Progress(progress) if self.line.on => {
-                let line = describe(&self.streams, progress, Instant::now());
-                self.line.show(&line);
+            Event::Progress(progress) => {
+                let now = Instant::now();
+                for (stream, p) in self.streams.iter_mut().zip(progress) {
+                    if let Some(text) = stream.falls_behind(p, now) {
+                        self.line.clear();
+                        warn!("{text}");
+                    }
+                }
+                if self.line.on {
+                    let line = describe(&self.streams, progress, now);
+                    self.line.show(&line);
+                }
             }
             Event::Arrived { stream, records } if self.line.on => {
                 let Some(stream) = self.streams.get_mut(stream) else { return };
@@ -200,6 +212,9 @@ impl Stream {
     fn new(session: &Session, now: Instant) -> Stream {
         let two_way = session.two_way.is_some();
         let shift = ClockEstimate::new(session, None).correction_ns.filter(|_| !two_way);
+        let sends = !two_way
+            && session.spec.direction() == Direction::Up
+            && session.spec.transport() == Transport::Udp;
         Stream {
             so_far: SoFar::new(Precision::STREAM),
             far: None,
@@ -210,7 +225,14 @@ impl Stream {
             classic: session.classic,
             shift: shift.unwrap_or(0),
             period: session.period_known.then(|| session.spec.period().as_seconds()),
+            behind: sends.then(Behind::default),
         }
+    }
+
+    /// What to say if this host sends and does not keep the schedule.
+    fn falls_behind(&mut self, p: &StreamProgress, now: Instant) -> Option<String> {
+        let period = self.period.filter(|_| p.sent < p.packets)?;
+        self.behind.as_mut()?.look(now, p.sent, period)
     }
 
     /// Seconds left; the duration of a stop-and-wait test depends on the path.
@@ -291,7 +313,7 @@ fn rough(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::{PacketRecord, Schedule, Span, TestSpec, Transport, WallTime};
+    use jitlat_core::{PacketRecord, Schedule, Span, TestSpec, WallTime};
 
     fn stream(direction: Direction, period: i64) -> Stream {
         let spec =

@@ -7,6 +7,7 @@ pub mod live;
 pub mod load;
 pub mod one_way;
 pub mod one_way_protocol;
+pub mod pace;
 pub mod ping;
 pub mod priority;
 pub mod profile;

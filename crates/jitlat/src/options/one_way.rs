@@ -2,6 +2,7 @@
 
 use super::load::LoadArgs;
 use super::one_way_protocol::OneWayProtocolArgs;
+use super::pace::Pace;
 use super::priority::PriorityArgs;
 use super::report::ReportArgs;
 use super::{family, key};
@@ -13,7 +14,7 @@ use jitlat_core::time::Span;
 use jitlat_core::{Direction, Schedule, Source, TestSpec, Transport};
 use jitlat_instruments::path::PathTest;
 use jitlat_instruments::{Annotations, OneWay};
-use jitlat_net::pace::{Mode, Pacing};
+use jitlat_net::pace::Pacing;
 use jitlat_net::random;
 use jitlat_proto::jitlat::Dialect;
 use std::net::IpAddr;
@@ -109,11 +110,7 @@ impl HostArgs {
     /// How the packet threads are scheduled and wait.
     fn pacing(&self) -> Pacing {
         Pacing {
-            mode: match self.pace {
-                Pace::Sleep => Mode::Sleep,
-                Pace::Hybrid => Mode::Hybrid,
-                Pace::Spin => Mode::Spin,
-            },
+            mode: self.pace.into(),
             realtime: self.realtime,
             lock_memory: self.realtime.is_some(),
             cpu: self.cpu,
@@ -227,8 +224,9 @@ pub struct HostArgs {
     pub classic: bool,
     #[command(flatten)]
     pub priority: PriorityArgs,
-    /// How the sender waits: sleep (absolute deadlines), hybrid (sleep, spin the last microseconds), spin
-    #[arg(long, value_name = "MODE", default_value = "sleep")]
+    /// How the sender waits: sleep (absolute deadlines), hybrid (sleep, spin the last microseconds), spin; auto spins
+    /// from 50000 packets a second on if a processor is idle, and sleeps otherwise
+    #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: Pace,
     /// Where stamps are taken
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
@@ -247,13 +245,6 @@ pub struct HostArgs {
     /// Pin the measuring threads to this CPU
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Pace {
-    Sleep,
-    Hybrid,
-    Spin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

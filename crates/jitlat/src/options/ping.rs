@@ -4,6 +4,7 @@ use super::family;
 use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
+use super::pace::Pace;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::{QuietArgs, ReportArgs};
@@ -15,7 +16,6 @@ use jitlat_core::spec::{Dscp, SpecError};
 use jitlat_core::{Schedule, Span, Transport};
 use jitlat_instruments::path::PathTest;
 use jitlat_instruments::{Annotations, Ping};
-use jitlat_net::pace::Mode;
 use jitlat_net::random;
 use jitlat_net::stamp::{Stamps, UnknownStamps};
 use std::net::IpAddr;
@@ -75,9 +75,9 @@ pub struct PingArgs {
     /// Interface to send through
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// How the sender waits: sleep, hybrid or spin
-    #[arg(long, value_name = "MODE", default_value = "sleep")]
-    pub pace: Mode,
+    /// How the sender waits, as in one-way tests
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub pace: Pace,
     /// Where stamps are taken: user, krt (by the kernel on reception only, as LaTe's KRT), kernel, or hardware (by
     /// the adapter); LaTe's letters u, r, s, h are taken too
     #[arg(long, value_name = "SOURCE", default_value = "kernel", value_parser = stamps)]
@@ -204,7 +204,7 @@ impl PingArgs {
             family: family(self.ipv4, self.ipv6),
             bind: self.bind,
             interface: self.interface.clone(),
-            pace: self.pace,
+            pace: self.pace.into(),
             stamps: self.stamps,
             annotations: Annotations { name: self.name.clone(), tags: self.tags.clone(), noise: None },
             ..Ping::boxed(&self.host, self.protocol.client()?)

@@ -42,13 +42,14 @@ pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) 
     std::thread::scope(|scope| {
         let trial = scope.spawn(|| {
             let notes = pacing.apply();
-            (notes, meet(pacing.mode, period, deadlines, stop))
+            let (mode, _) = pacing.mode_at(period);
+            (notes, mode, meet(mode, period, deadlines, stop))
         });
-        let (notes, late) = trial.join().ok()?;
+        let (notes, mode, late) = trial.join().ok()?;
         let sample = Sample::new(late.iter().copied());
         let at = |p| sample.edf(Percent(p)).map(Span);
         Some(Lateness {
-            mode: pacing.mode.to_string(),
+            mode: mode.to_string(),
             realtime: pacing.realtime.is_some() && notes.is_empty(),
             period,
             deadlines: late.len() as u64,

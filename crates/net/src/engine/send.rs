@@ -4,7 +4,7 @@ use super::context::Context;
 use super::sent_times::SentTimes;
 use super::stream_socket;
 use crate::clock::{steady, wall};
-use crate::pace::Pacer;
+use crate::pace::{Mode, Pacer};
 use crate::random::{self, Padding};
 use crate::stamp::Stamps;
 use crate::sys::{self, BATCH};
@@ -47,10 +47,14 @@ struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    fn start(context: &'a Context) -> Stream<'a> {
-        context.reporter.note(context.settings.pacing.apply());
+    /// The stream, and how to wait for its packets.
+    fn start(context: &'a Context) -> (Stream<'a>, Mode) {
+        let pacing = &context.settings.pacing;
+        context.reporter.note(pacing.apply());
+        let (mode, chosen) = pacing.mode_at(context.opening.spec.period());
+        context.reporter.note(chosen);
         let sender = StreamSender::new(&context.opening.spec, steady() + LEAD + phase(&context.opening.spec));
-        Stream { context, sender, failed: 0, ended: false, requests: 0 }
+        (Stream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
     /// Whether there are unhandled requests to end.
@@ -107,8 +111,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
     let Some(padding) = padding(context) else { return };
-    let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.settings.pacing.mode);
+    let (mut stream, mode) = Stream::start(context);
+    let pacer = Pacer::new(mode);
     let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.report_end();
@@ -214,8 +218,8 @@ fn send_all(
 /// schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
-    let mut stream = Stream::start(context);
-    let pacer = Pacer::new(context.settings.pacing.mode);
+    let (mut stream, mode) = Stream::start(context);
+    let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
         stream.report_end();

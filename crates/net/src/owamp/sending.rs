@@ -4,7 +4,7 @@ use crate::clock::ClockError;
 use crate::clock::{steady, tick};
 use crate::engine::Waker;
 use crate::engine::sent_times::SentTimes;
-use crate::pace::{Pacer, Pacing};
+use crate::pace::{Mode, Pacer, Pacing};
 use crate::random::Padding;
 use crate::stamp::Stamps;
 use crate::sys;
@@ -145,7 +145,7 @@ impl Departing {
     }
 
     fn send(&mut self, padding: Padding, times: &mut SentTimes, flags: &Flags) {
-        let pacer = Pacer::new(self.pacing.mode);
+        let pacer = Pacer::new(self.pacing.mode.unwrap_or(Mode::Sleep));
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
         let mut packet = [0; LONGEST];

@@ -211,6 +211,8 @@ pub fn run_on<P: Protocol>(
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
+    let (mode, chosen) = link.pacing.mode_at(plan.spec.period());
+    host.notes.extend(chosen);
     let mut steps = clock::ClockSteps::start();
     let counters = InterfaceCounters::start(local.ip());
 
@@ -342,7 +344,7 @@ pub fn run_on<P: Protocol>(
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
         feed.send_events(&pinger, now);
-        let span = pause(due, now, link.pacing.mode);
+        let span = pause(due, now, mode);
         if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
             waiting = libc::MSG_WAITFORONE;
         } else {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::metrics::clock::Corrected;
-use crate::metrics::schedule_error::HandedOver;
+use crate::metrics::schedule_error::{HandedOver, Stretched};
 use crate::noise::Noise;
 use crate::spec::TestSpec;
 use crate::summary::Segment;
@@ -227,6 +227,21 @@ fn a_late_sender_is_said_once() {
     // What waited in the host's own queue was handed over in time.
     assert_eq!(codes(late(500, Some(0))), [""; 0]);
     assert!(text(late(500, Some(1))).contains("half a period late 1 time(s), at most 2.000 ms"));
+}
+
+#[test]
+fn a_stretched_stream_is_said_with_both_rates() {
+    let stretched = |s: &mut Summary| {
+        let stretched = Some(Stretched { late: 1.2e9, rate: 179_999.6, asked: 250_000.0 });
+        s.schedule_error = Some(ScheduleError { over_half_period: 9, stretched, ..Default::default() });
+    };
+    assert_eq!(codes(stretched), ["schedule_stretched"]);
+    let said = text(stretched);
+    assert!(
+        said.starts_with("the sending host did 180000 packets a second and 250000 were asked for")
+            && said.ends_with("was 1.200 s behind at the end; --pace spin may do more"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ const SAID: [&str; 9] = [
 ];
 
 /// Said before everything else: the figures are not of the whole test.
-const FIRST: [&str; 3] = ["incomplete", "receiver_drops", "wait_refused"];
+const FIRST: [&str; 4] = ["incomplete", "schedule_stretched", "receiver_drops", "wait_refused"];
 
 /// The statements about `streams`, the most important first.
 pub(super) fn of(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {

@@ -1,0 +1,81 @@
+//! Whether the sender of a stream keeps its schedule, while the stream runs.
+
+use std::time::{Duration, Instant};
+
+/// A sender that is behind by less may catch up.
+const LEAST: f64 = 0.5;
+/// And by less than this share of the time: so much a timer may be off.
+const LEAST_SHARE: f64 = 0.02;
+/// So many times in a row it must have fallen further behind.
+const TIMES: u32 = 4;
+
+/// How far a sender is behind its schedule.
+#[derive(Debug, Default)]
+pub struct Behind {
+    /// When packets were first seen to be sent, and how many had been.
+    first: Option<(Instant, u32)>,
+    /// Seconds behind when last looked at, and how many times in a row they grew.
+    seconds: f64,
+    growing: u32,
+    is_said: bool,
+}
+
+impl Behind {
+    /// Of `sent` packets at `now`, of a stream of one each `period` seconds. What to say, once: the sender keeps falling
+    /// behind.
+    pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
+        let (since, before) = match self.first {
+            None if sent == 0 => return None,
+            first => *self.first.insert(first.unwrap_or((now, sent))),
+        };
+        let elapsed = now.saturating_duration_since(since).as_secs_f64();
+        let packets = f64::from(sent.saturating_sub(before));
+        let seconds = elapsed - packets * period;
+        self.growing = if seconds > self.seconds { self.growing + 1 } else { 0 };
+        self.seconds = seconds;
+        let far = seconds > LEAST.max(LEAST_SHARE * elapsed) && self.growing >= TIMES;
+        if !far || std::mem::replace(&mut self.is_said, true) {
+            return None;
+        }
+        Some(format!(
+            "this host sends about {:.0} of {:.0} packets a second: the stream is stretched, and {:.1?} behind so far; \
+             --pace spin may do more",
+            packets / elapsed,
+            1.0 / period,
+            Duration::from_secs_f64(seconds)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a sender of which `sent` gives the packets after so many fifths of a second, and when.
+    fn said(sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
+        let (start, mut behind) = (Instant::now(), Behind::default());
+        let look = |k: u32| {
+            let now = start + Duration::from_millis(200) * k;
+            Some((k, behind.look(now, sent(k), 1e-5)?))
+        };
+        (0..60).filter_map(look).collect()
+    }
+
+    #[test]
+    fn a_sender_that_falls_behind_is_said_once() {
+        let slow = said(|k| k * 15_000);
+        assert_eq!(slow.len(), 1);
+        let (when, text) = &slow[0];
+        assert!((10..=12).contains(when), "{slow:?}");
+        assert!(text.starts_with("this host sends about 75000 of 100000 packets a second"), "{text}");
+    }
+
+    #[test]
+    fn one_that_keeps_its_schedule_or_catches_up_is_not() {
+        assert_eq!(said(|k| k * 20_000), []);
+        // It stood still for 0.8 s, and sent what was due after that at once.
+        assert_eq!(said(|k| if (10..14).contains(&k) { 200_000 } else { k * 20_000 }), []);
+        assert_eq!(said(|k| k * 19_800), [], "1 % is a timer's");
+        assert_eq!(said(|_| 0), [], "it has not begun");
+    }
+}
