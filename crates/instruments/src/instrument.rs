@@ -7,6 +7,7 @@ use jitlat_core::observer::Observer;
 use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{NoiseFloor, Options, Session, Span};
+use jitlat_proto::owamp::Statistics;
 
 /// A test that sends packets. It can be run any number of times.
 pub trait Instrument {
@@ -59,6 +60,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
+    /// What the receivers of OWAMP's sessions recorded; empty of any other protocol.
+    pub owamp: Vec<Statistics>,
 }
 
 /// What the caller wants to keep with a test.

@@ -42,6 +42,7 @@ struct Taken {
 pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Status> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
+    args.outputs.check_protocol(None)?;
     args.outputs.check(if together.merge { 1 } else { logs.len() }, &others)?;
     let rows = args.outputs.needing(Part::ROWS).map(|(output, _)| output.name);
     if let Some(name) = rows
@@ -87,7 +88,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     let labels = label::unique_labels(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
     let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
-    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval };
+    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval, owamp: &[] };
     let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
     saved?;
     if !written || runs.iter().all(AnalysedStream::is_unknown) {

@@ -50,6 +50,7 @@ pub fn two_way(args: &PingArgs) -> Result<Status> {
 const TWO_PHASES: &str = "--load measures two phases of one stream, and logs neither";
 
 fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs) -> Result<Status> {
+    args.outputs.check_protocol(None)?;
     args.outputs.check(2, &[])?;
     let stop = interrupt::stop()?;
     let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;

@@ -111,7 +111,7 @@ pub fn measure(
 /// Rejects, before the measurement, outputs that could not be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
-    args.report.outputs.check_one_way()?;
+    args.report.outputs.check_one_way(args.protocol.name())?;
     let rows = args.report.outputs.needing(Part::ROWS).filter(|_| args.log.no_log || args.report.beside_log);
     if let Some((output, _)) = rows {
         bail!("--{} takes its rows from the log: name one with -o LOG", output.name);
@@ -192,8 +192,12 @@ impl Followed {
             });
         }
         let explained = captured.map(|c| c.describe(&runs)).transpose()?;
-        let report =
-            Streams { runs: &runs, extra: explained.as_ref(), interval: args.report.analysis.interval };
+        let report = Streams {
+            runs: &runs,
+            extra: explained.as_ref(),
+            interval: args.report.analysis.interval,
+            owamp: &outcome.owamp,
+        };
         let explanation = explained.as_ref().map_or("", |e| &e.text);
         let whole = args.report.write(&report, || args.report.page(&runs, origin, explanation));
         for trouble in closed.iter().flat_map(|log| &log.troubles) {

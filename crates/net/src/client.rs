@@ -16,6 +16,7 @@ use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowReport, Key, Progress,
     Recording, SessionId,
 };
+use jitlat_proto::owamp::Statistics;
 use jitlat_proto::policy::{Gate, Policy};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -75,6 +76,8 @@ pub struct Measured {
     pub ending: Ending,
     /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
+    /// What the receivers of OWAMP's sessions recorded, as far as it is known; empty of any other protocol.
+    pub owamp: Vec<Statistics>,
 }
 
 /// Why nothing was measured.
@@ -98,12 +101,14 @@ pub enum ClientError {
         family: Family,
     },
     /// The connection failed.
-    #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source))]
+    #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source, server))]
     Connect {
         /// The host name.
         host: String,
         /// The last address tried.
         address: SocketAddr,
+        /// The programs that answer there: `jitlat serve`.
+        server: &'static str,
         /// The system's error.
         source: io::Error,
     },
@@ -136,9 +141,9 @@ pub enum ClientError {
     },
 }
 
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "is `jitlat serve` running there, on this port?",
+fn advice(error: &io::Error, server: &str) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => return format!("is {server} running there, on this port?"),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             "is the host up, and does a firewall let the control port through?"
         }
@@ -149,7 +154,8 @@ fn advice(error: &io::Error) -> &'static str {
             "is there a route to it, and does a firewall on the way prohibit this port?"
         }
         _ => "is there a route to it?",
-    }
+    };
+    advice.to_owned()
 }
 
 /// How long to wait for one address to accept the control connection: several round trips over two satellite links.
@@ -212,11 +218,14 @@ pub(crate) struct ServerAddress<'a> {
     pub family: Option<Family>,
     /// Local address of the connection; `None`: the system chooses.
     pub bind: Option<IpAddr>,
+    /// The programs that answer there.
+    pub programs: &'static str,
 }
 
 impl TestRequest {
     fn server(&self) -> ServerAddress<'_> {
-        ServerAddress { host: &self.host, port: self.control_port, family: self.family, bind: self.bind }
+        let TestRequest { host, control_port, family, bind, .. } = self;
+        ServerAddress { host, port: *control_port, family: *family, bind: *bind, programs: "`jitlat serve`" }
     }
 }
 
@@ -243,7 +252,10 @@ pub(crate) fn connect(
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {
                 return Err(ClientError::Interrupted { host: host.to_owned(), address });
             }
-            Err(source) => failure = Some(ClientError::Connect { host: host.to_owned(), address, source }),
+            Err(source) => {
+                let (host, server) = (host.to_owned(), server.programs);
+                failure = Some(ClientError::Connect { host, address, server, source });
+            }
         }
     }
     Err(failure
@@ -394,7 +406,7 @@ impl<'a> Test<'a> {
                 ClientEvent::Done { ending, reason } => {
                     let sessions = self.driver.machine.sessions();
                     observer.event(&Event::Finished(&sessions));
-                    return Some(Ok(Measured { sessions, ending, reason }));
+                    return Some(Ok(Measured { sessions, ending, reason, owamp: Vec::new() }));
                 }
                 ClientEvent::Failed(failure) => return Some(Err(failure)),
             }

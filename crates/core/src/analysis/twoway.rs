@@ -202,6 +202,7 @@ impl TwoWayAnalysis {
             summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
             summary.warnings.extend(not_delivered(&facts));
+            summary.warnings.extend(first_arrivals_as_duplicates(&summary));
             summary
         })
     }
@@ -224,6 +225,21 @@ fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
         Warning::new("requests_prohibited", messages)
     });
     refused.into_iter().chain(prohibited).collect()
+}
+
+/// The far host reports as many duplicates as packets that are missing: a server of LaTe does so that takes first
+/// arrivals for duplicates.
+fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
+    let report = s.two_way.as_ref()?.far_report?;
+    let (sent, duplicates) = (s.counts.sent, report.duplicates?);
+    let all = report.received.checked_add(duplicates)? == sent && report.received < sent;
+    all.then(|| {
+        let text = format!(
+            "the far host reports {duplicates} duplicates, exactly as many as packets are missing: it has probably \
+             taken packets for duplicates that came once, as LaTe's server does, and nothing was lost"
+        );
+        Warning::new("duplicates_are_the_missing", text)
+    })
 }
 
 fn far_clock_step(step: Span) -> Warning {

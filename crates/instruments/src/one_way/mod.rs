@@ -143,7 +143,8 @@ impl OneWay {
             &mut complete(&known, observer),
         )?;
         let sessions = known(&measured.sessions);
-        Ok(Outcome { sessions, ending: measured.ending, reason: measured.reason })
+        let client::Measured { ending, reason, owamp, .. } = measured;
+        Ok(Outcome { sessions, ending, reason, owamp })
     }
 }
 
@@ -201,7 +202,8 @@ impl Instrument for OneWay {
         self.client.check(self)?;
         let measured = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
         let sessions = annotated(&measured.sessions);
-        Ok(Outcome { sessions, ending: measured.ending, reason: measured.reason })
+        let client::Measured { ending, reason, owamp, .. } = measured;
+        Ok(Outcome { sessions, ending, reason, owamp })
     }
 
     fn duration(&self) -> Result<Span, Error> {

@@ -23,6 +23,9 @@ pub struct LateArgs {
     /// Send each sample to a listener while the test runs: datagrams, with a start and an end over TCP (LaTe's -w)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub late_stream: Option<String>,
+    /// Confidence levels of the intervals in the last message to the listener, of 90, 95 and 99 (LaTe's -C)
+    #[arg(long, value_name = "LEVELS", value_parser = levels, default_value = "95", requires = "late_stream")]
+    pub late_confidence: Levels,
     /// Send the figures of each interval to Carbon while the test runs (LaTe's -g)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub graphite: Option<String>,
@@ -35,6 +38,20 @@ pub struct LateArgs {
     /// Send to Carbon over UDP, one line a datagram
     #[arg(long, requires = "graphite")]
     pub graphite_udp: bool,
+}
+
+/// Which of the levels 90, 95 and 99 % are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Levels(pub [bool; 3]);
+
+/// Parses a list of confidence levels in percent.
+fn levels(text: &str) -> Result<Levels, String> {
+    let mut wanted = [false; 3];
+    for word in text.split(',') {
+        let at = ["90", "95", "99"].iter().position(|level| *level == word.trim());
+        wanted[at.ok_or_else(|| format!("'{word}' is none of 90, 95 and 99"))?] = true;
+    }
+    Ok(Levels(wanted))
 }
 
 /// Parses a duration of at least a second: Carbon keeps one value per second.

@@ -26,6 +26,11 @@ impl OneWayProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
+    /// The name of the protocol.
+    pub fn name(&self) -> &'static str {
+        self.protocol.name
+    }
+
     /// The name of the protocol, if it is not jitlat's own.
     pub fn foreign(&self) -> Option<&'static str> {
         (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)

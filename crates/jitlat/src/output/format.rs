@@ -27,6 +27,8 @@ pub struct Output {
     pub keeps_packets: bool,
     /// Whether it is of round trips only.
     pub two_way: bool,
+    /// The one-way protocol (`--proto`) that it is of; `None`: of any test.
+    pub one_way_protocol: Option<&'static str>,
     /// Sets the options of the analysis that it needs.
     pub asks: fn(&mut Options),
     /// Writes the report to a path.
@@ -50,6 +52,7 @@ impl Output {
             conflicts: None,
             keeps_packets: false,
             two_way: false,
+            one_way_protocol: None,
             asks: |_| {},
             write,
         }

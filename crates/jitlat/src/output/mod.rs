@@ -19,6 +19,7 @@ mod intervals;
 mod irtt;
 mod json;
 mod openmetrics;
+mod owamp;
 mod plots;
 pub mod report;
 pub mod running;
@@ -41,6 +42,8 @@ pub const OUTPUTS: &[&Output] = &[
     &intervals::OUTPUT,
     &hdr::OUTPUT,
     &irtt::OUTPUT,
+    &owamp::STATISTICS,
+    &owamp::RAW,
     &html::OUTPUT,
     &plots::OUTPUT,
 ];

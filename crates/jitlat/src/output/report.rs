@@ -8,6 +8,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
+use jitlat_proto::owamp::Statistics;
 use jitlat_report::FirstScreen;
 use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
 use jitlat_report::html::{self, Part, Section};
@@ -33,6 +34,11 @@ pub trait Report {
     /// The length of the windows that were analysed separately; `None`: there are none.
     fn interval(&self) -> Option<Span> {
         None
+    }
+
+    /// What the receivers of OWAMP's sessions recorded; empty of any other test.
+    fn owamp(&self) -> &[Statistics] {
+        &[]
     }
 
     /// The lines of its table; `None` if its rows are packets.
@@ -130,6 +136,8 @@ pub struct Streams<'a> {
     pub extra: Option<&'a Extra>,
     /// The length of the windows that were analysed separately; `None`: there are none.
     pub interval: Option<Span>,
+    /// What the receivers of OWAMP's sessions recorded; empty of any other test.
+    pub owamp: &'a [Statistics],
 }
 
 impl Report for Streams<'_> {
@@ -147,6 +155,10 @@ impl Report for Streams<'_> {
 
     fn interval(&self) -> Option<Span> {
         self.interval
+    }
+
+    fn owamp(&self) -> &[Statistics] {
+        self.owamp
     }
 }
 

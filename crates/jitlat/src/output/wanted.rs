@@ -99,12 +99,26 @@ impl Wanted {
         Ok(())
     }
 
-    /// Rejects, before a one-way measurement, formats of round trips.
-    pub fn check_one_way(&self) -> Result<()> {
-        match self.0.iter().find(|(output, _)| output.two_way) {
-            Some((output, _)) => bail!("--{} is of round trips: jitlat ping", output.name),
-            None => Ok(()),
+    /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
+    pub fn check_one_way(&self, protocol: &str) -> Result<()> {
+        if let Some((output, _)) = self.0.iter().find(|(output, _)| output.two_way) {
+            bail!("--{} is of round trips: jitlat ping", output.name);
         }
+        self.check_protocol(Some(protocol))
+    }
+
+    /// Rejects formats of another one-way protocol than `protocol`; `None`: the report is of no such test.
+    pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
+        let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
+        for (output, _) in &self.0 {
+            if let Some(one) = of_another(output) {
+                bail!(
+                    "--{} is of a test that is run with --proto {one}: jitlat HOST --proto {one}",
+                    output.name
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Prints `text`, unless standard output is used by a format, and writes every format. A failure does not affect

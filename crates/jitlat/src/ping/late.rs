@@ -1,5 +1,6 @@
 //! LaTe's outputs: files for tools that read them, and streams to a listening program or to Carbon while a test runs.
 
+use crate::exit::explain;
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
 use crate::output::{self, AnalysedStream};
@@ -18,6 +19,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::warn;
 
 /// Carbon's port for the plain-text protocol.
 const CARBON: u16 = 2003;
@@ -25,6 +27,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// The outputs of one test.
 pub struct Late {
+    /// Why a program that was to receive samples does not.
+    absent: Option<anyhow::Error>,
     setting: Setting,
     csv: Option<PathBuf>,
     packets: Option<PathBuf>,
@@ -32,14 +36,21 @@ pub struct Late {
 }
 
 impl Late {
-    /// Also connects to the programs that receive samples while the test runs: one that is not there is an error before
-    /// anything is sent.
+    /// Also connects to the programs that receive samples while the test runs. One that is not there does not stop the
+    /// test: it is warned of now, and the test ends as one that could not deliver.
     pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<SampleStreams>)> {
         let late = &args.late;
         let setting = setting(args, ping)?;
         let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
-        let listener = listener.transpose()?;
-        let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late)).transpose()?;
+        let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late));
+        let mut absent = None;
+        let mut there = |option: &str, e: anyhow::Error| {
+            let e = e.context(format!("--{option}: the test goes on without"));
+            warn!("{}", explain(&e));
+            absent.get_or_insert(e);
+        };
+        let listener = listener.and_then(|l| l.map_err(|e| there("late-stream", e)).ok());
+        let carbon = carbon.and_then(|c| c.map_err(|e| there("graphite", e)).ok());
         let streams = (listener.is_some() || carbon.is_some()).then(|| SampleStreams {
             history: SampleHistory::default(),
             sent: 0,
@@ -48,6 +59,7 @@ impl Late {
             trouble: None,
         });
         let late = Late {
+            absent,
             setting,
             csv: late.late_csv.clone(),
             packets: late.late_packets.clone(),
@@ -61,6 +73,13 @@ impl Late {
         Ok(args.files().try_for_each(|path| file::check(path))?)
     }
 
+    /// Adds the line of a test that failed before its first packet.
+    pub fn failed(&self) -> Result<()> {
+        let Some(path) = &self.csv else { return Ok(()) };
+        append(path, &summary::failed_row(&self.setting))
+            .with_context(|| format!("appending to {}", path.display()))
+    }
+
     /// Writes the files and ends the streams, as far as possible; returns the failures.
     pub fn finish(mut self, run: &AnalysedStream, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
         let s = &run.summary;
@@ -69,7 +88,7 @@ impl Late {
             self.setting.began = began;
         }
         self.setting.follow_up = s.two_way.as_ref().is_some_and(|t| t.processing.is_some());
-        let mut failures = Vec::new();
+        let mut failures: Vec<anyhow::Error> = self.absent.take().into_iter().collect();
         if let Some(mut streams) = streams {
             run.records.iter().skip(streams.sent).for_each(|r| streams.send(r));
             failures.extend(streams.finish(s, &self.setting, highest).err());
@@ -117,6 +136,7 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
         },
         follow_up: protocol.has("follow-up"),
         began: clock::wall(),
+        levels: args.late.late_confidence.0,
     })
 }
 

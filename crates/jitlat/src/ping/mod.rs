@@ -38,6 +38,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     }
     args.protocol.check()?;
     let others: Vec<&Path> = args.output.iter().chain(args.late.files()).map(PathBuf::as_path).collect();
+    args.report.outputs.check_protocol(None)?;
     args.report.check(1, &others)?;
     archive::check(args.archive.as_deref(), args.report.beside_log)?;
     Late::check(&args.late)?;
@@ -87,7 +88,14 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     // The terminal is given back before anything is said.
     drop(view.take());
     progress.clear();
-    let requests = measured?.sessions.first().and_then(|s| s.sent).unwrap_or(0);
+    let measured = measured.inspect_err(|e| {
+        if let jitlat_instruments::Error::Ping(_) = e
+            && let Err(trouble) = late.failed()
+        {
+            error!("{}", explain(&trouble));
+        }
+    })?;
+    let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
     let closed = logs.map(Journals::close).and_then(|mut logs| logs.pop());
     for session in analyses.sessions_mut().filter(|s| s.ending == Ending::Complete) {
         if let Some(reason) = closed.as_ref().and_then(|l| l.broken.clone()) {
@@ -115,7 +123,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             file_ending: "round-trip".to_owned(),
         });
     }
-    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval };
+    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, owamp: &[] };
     let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {

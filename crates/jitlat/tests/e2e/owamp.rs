@@ -99,3 +99,29 @@ fn a_log_of_owamp_gives_the_same_figures_again() {
         "its clock by its error estimates"
     );
 }
+
+/// The text of perfSONAR's tools, of both directions, in files and beside the JSON.
+#[test]
+fn a_test_with_owamp_is_printed_as_its_own_tools_print_it() {
+    let Some(lab) = lab("a_test_with_owamp_is_printed_as_its_own_tools_print_it") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    undisturbed(|| {
+        let _tun = lab.tun(path("neither"), Numbering::Arrival).unwrap();
+        let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--only jitlat,owamp");
+        let line = format!(
+            "{host} --proto owamp -b -n 50 -p 5ms --owamp-timeout 1s --no-log --owamp-stats stats.txt --owamp-raw raw.txt \
+             --json -"
+        );
+        Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
+            .finish(LIMIT)
+            .report()
+            .directions();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let (stats, raw) = (read("stats.txt"), read("raw.txt"));
+        assert_eq!(stats.matches("50 sent, 0 lost (0.000%), 0 duplicates\n").count(), 2, "{stats}");
+        assert_eq!(stats.matches("seq_no=").count(), 100, "{stats}");
+        assert!(stats.contains(&format!("[{host}]:")), "{stats}");
+        assert_eq!(raw.lines().filter(|line| line.split(' ').count() == 8).count(), 100, "{raw}");
+    });
+}

@@ -26,7 +26,7 @@ use jitlat_proto::amp::{Mode, Sid};
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, Config, Event as Happened, Granted, Input};
 use jitlat_proto::owamp::{
-    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Wish, packet,
+    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Statistics, Style, Wish, packet,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -69,6 +69,8 @@ pub struct OwampRequest {
     pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
+    /// How the results are printed in the text of owping.
+    pub style: Style,
 }
 
 impl OwampRequest {
@@ -103,7 +105,13 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Measured, ClientError> {
     let OwampRequest { host, port, family, bind, .. } = request;
-    let server = ServerAddress { host, port: *port, family: *family, bind: *bind };
+    let server = ServerAddress {
+        host,
+        port: *port,
+        family: *family,
+        bind: *bind,
+        programs: "owampd or `jitlat serve`",
+    };
     let (stream, remote) = connect(&server, stop, observer)?;
     let mut test = Test::new(request, stream, remote)?;
     let outcome = test.run(stop, observer);
@@ -437,7 +445,10 @@ impl<'a> Test<'a> {
             }
         }
         observer.event(&Event::Finished(&sessions));
-        Measured { sessions, ending, reason }
+        let taken = || Err("it has been handed out".to_owned());
+        let known = self.streams.iter_mut().filter_map(|s| std::mem::replace(&mut s.data, taken()).ok());
+        let owamp = known.map(|data| Statistics { data, style: self.request.style.clone() }).collect();
+        Measured { sessions, ending, reason, owamp }
     }
 
     fn sessions(&self) -> Vec<Session> {

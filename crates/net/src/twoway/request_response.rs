@@ -11,7 +11,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Source, Span, Stamp};
-use jitlat_proto::reqresp::{GREETING_LEN, Requester, Sizes};
+use jitlat_proto::reqresp::{GREETING_LEN, Requester, SHORTEST_RESPONSE, Sizes};
 use jitlat_proto::twoway::pinger::Reception;
 use jitlat_proto::twoway::{Pinger, Plan, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -57,8 +57,10 @@ pub fn run(
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
-    let mut response = vec![0; sizes.response()];
-    let mut filled = 0;
+    // The first response shows whether a plain echo server sends it: the shorter size is enough to see that.
+    let beginning = sizes.response().min(sizes.request().max(SHORTEST_RESPONSE));
+    let mut response = vec![0; beginning];
+    let (mut filled, mut known) = (0, false);
     let (mut interrupted, mut lost) = (false, false);
     let mut feed = ProgressFeed::new(link);
     loop {
@@ -70,6 +72,12 @@ pub fn run(
                 }
                 Ok(n) => {
                     filled += n;
+                    if filled == response.len() && !known {
+                        known = true;
+                        let sent = pinger.requests().sent_at(0);
+                        let echoed = pinger.protocol_mut().finds_echo(&response, sent);
+                        response.resize(if echoed { sizes.request() } else { sizes.response() }, 0);
+                    }
                     if filled == response.len() {
                         let now = tick();
                         let stamp = Stamp { at: now.wall, source: Source::User };

@@ -9,6 +9,7 @@
 //! * [`sender`], [`receiver`] – its two ends
 //! * [`packet`] – the test packet
 //! * [`fetch`] – recorded data sent to the client
+//! * [`statistics`] – results as owping and owstats print them
 
 pub mod client;
 pub mod fetch;
@@ -21,6 +22,7 @@ pub mod schedule;
 pub mod sender;
 pub mod server;
 pub mod session;
+pub mod statistics;
 pub mod store;
 
 pub use client::{Client, Wish};
@@ -34,6 +36,7 @@ pub use schedule::Schedule;
 pub use sender::SessionSender;
 pub use server::Server;
 pub use session::{SessionData, TestSession};
+pub use statistics::{Statistics, Style};
 pub use store::{Owner, Store, StoreLimits};
 
 /// TCP port of the control server (RFC 4656 §3.1, RFC 8545).

@@ -37,7 +37,7 @@ mod field {
 /// Bytes of the shortest request: sequence number, T1.
 pub const SHORTEST_REQUEST: usize = 12;
 /// Bytes of the shortest response: sequence number, T2, T3.
-pub(crate) const SHORTEST_RESPONSE: usize = 20;
+pub const SHORTEST_RESPONSE: usize = 20;
 /// The largest of either.
 pub const LARGEST: usize = 65_535;
 
@@ -101,12 +101,28 @@ pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: 
 #[derive(Clone, Debug)]
 pub struct Requester {
     sizes: Sizes,
+    echoed: bool,
 }
 
 impl Requester {
     /// For requests and responses of these sizes.
     pub fn new(sizes: Sizes) -> Requester {
-        Requester { sizes }
+        Requester { sizes, echoed: false }
+    }
+}
+
+impl Requester {
+    /// Whether the first `response` is the request sent at `sent`: a plain echo server returned it, as it had returned the
+    /// greeting. Then responses are as long as requests, and no times are theirs.
+    pub fn finds_echo(&mut self, response: &[u8], sent: Option<WallTime>) -> bool {
+        let same = sent.is_some_and(|sent| field::ARRIVED.read(response) == Some(sent.0));
+        self.echoed |= same && field::SEQ.read(response) == Some(0);
+        self.echoed
+    }
+
+    /// Whether the far host is a plain echo server.
+    pub fn is_echoed(&self) -> bool {
+        self.echoed
     }
 }
 
@@ -119,22 +135,23 @@ impl Protocol for Requester {
     }
 
     fn receive(&mut self, response: &[u8], _near: WallTime) -> Received {
-        let (Some(seq), true) = (field::SEQ.read(response), response.len() >= SHORTEST_RESPONSE) else {
+        let least = if self.echoed { SHORTEST_REQUEST } else { SHORTEST_RESPONSE };
+        let (Some(seq), true) = (field::SEQ.read(response), response.len() >= least) else {
             return Received::Malformed;
         };
-        let time = |field: Field<i64>| field.read(response).filter(|t| *t > 0).map(WallTime);
+        let time = |field: Field<i64>| field.read(response).filter(|t| *t > 0 && !self.echoed).map(WallTime);
         Received::Reply(Reply {
             seq,
             seq_bits: 32,
             arrived: time(field::ARRIVED),
             answered: time(field::ANSWERED),
             far_seq: None,
-            damaged: response.len() != self.sizes.response(),
+            damaged: response.len() != if self.echoed { self.sizes.request() } else { self.sizes.response() },
         })
     }
 
     fn far_clock(&self) -> bool {
-        true
+        !self.echoed
     }
 }
 
@@ -167,6 +184,19 @@ mod tests {
         assert_eq!((r.seq, r.arrived, r.answered), (7, Some(WallTime(10)), Some(WallTime(20))));
         assert!(!respond(&[1, 2], WallTime(0), WallTime(0), &mut response));
         assert_eq!(client.receive(&[0; 19], WallTime(0)), Received::Malformed);
+    }
+
+    #[test]
+    fn a_plain_echo_server_is_found_by_the_first_response() {
+        let mut client = Requester::new(Sizes::new(100, 50).unwrap());
+        let mut request = Vec::new();
+        client.request(0, false, WallTime(5), &mut request);
+        let mut response = vec![0; 50];
+        assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
+        assert!(!client.finds_echo(&response, Some(WallTime(5))) && client.far_clock());
+        assert!(client.finds_echo(&request, Some(WallTime(5))) && !client.far_clock());
+        let Received::Reply(r) = client.receive(&request, WallTime(0)) else { panic!() };
+        assert_eq!((r.seq, r.arrived, r.answered, r.damaged), (0, None, None, false));
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl<P: Protocol> Pinger<P> {
         &self.protocol
     }
 
+    /// The same, to tell it what was learnt of the far host.
+    pub fn protocol_mut(&mut self) -> &mut P {
+        &mut self.protocol
+    }
+
     /// Requests and answers so far.
     pub fn requests(&self) -> &RequestTable {
         &self.requests
@@ -270,7 +275,7 @@ impl<P: Protocol> Pinger<P> {
             Received::Reply(reply) => {
                 let fit = match self.requests.unwrap_number(reply.seq, reply.seq_bits) {
                     Some(seq) => self.requests.match_answer(seq, reply.far_seq),
-                    None => AnswerMatch::Unknown,
+                    None => self.requests.note_unknown(),
                 };
                 let (AnswerMatch::First(seq, sent) | AnswerMatch::Again(seq, sent)) = fit else { return };
                 if let Some(window) = self.protocol.far_window() {

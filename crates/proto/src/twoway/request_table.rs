@@ -80,6 +80,12 @@ impl RequestTable {
         self.answered
     }
 
+    /// Records an answer whose number no request has.
+    pub(crate) fn note_unknown(&mut self) -> AnswerMatch {
+        self.unmatched += 1;
+        AnswerMatch::Unknown
+    }
+
     /// Answers to requests never sent or no longer remembered.
     pub fn unmatched(&self) -> u64 {
         self.unmatched

@@ -87,9 +87,20 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         Some(two_way) => add(&format!("ping {host} --proto {}", shell_word(&two_way.protocol))),
         None => add(&host),
     }
+    let owamp = session.server.notes.iter().find_map(|note| OwampServer::parse(note));
+    if let Some(server) = &owamp {
+        add("--proto owamp");
+        if server.port != OWAMP_PORT {
+            add(&format!("--owamp-port {}", server.port));
+        }
+        if server.mode != "open" {
+            add(&format!("--owamp-mode {} --owamp-key-file FILE", shell_word(server.mode)));
+        }
+    }
     add(&format!("-n {} -l {payload} {pace}", spec.packets()));
     match spec.schedule() {
         Schedule::Periodic => {}
+        Schedule::Poisson { .. } if owamp.is_some() => add("--schedule poisson"),
         Schedule::Poisson { seed } => add(&format!("--schedule poisson --seed {seed}")),
         Schedule::Burst { size } => add(&format!("--schedule burst --burst {size}")),
         Schedule::Random { .. } => return None,
@@ -111,6 +122,24 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         add(&format!("--name {}", shell_word(name)));
     }
     Some(command)
+}
+
+/// TCP port of OWAMP servers.
+const OWAMP_PORT: u16 = 861;
+
+/// What a test with an OWAMP server notes of it.
+struct OwampServer<'a> {
+    port: u16,
+    mode: &'a str,
+}
+
+impl<'a> OwampServer<'a> {
+    /// From `OWAMP server on TCP ADDRESS:PORT, mode MODE`; `None` of any other note.
+    fn parse(note: &'a str) -> Option<OwampServer<'a>> {
+        let (at, mode) = note.strip_prefix("OWAMP server on TCP ")?.split_once(", mode ")?;
+        let (_, port) = at.rsplit_once(':')?;
+        Some(OwampServer { port: port.parse().ok()?, mode })
+    }
 }
 
 /// Bytes of the header of LaMP.
@@ -316,6 +345,22 @@ mod tests {
         assert_eq!(
             again(&session, true),
             r"jitlat 192.0.2.7 -n 500 -l 160 -p 1250us -t -b -D 46 --name 'it'\''s night'"
+        );
+    }
+
+    #[test]
+    fn a_test_with_an_owamp_server_is_repeated_with_one() {
+        let mut session = Session::new(TestSpec::default());
+        session.dst = Some("192.0.2.7".parse().unwrap());
+        session.server.notes = vec!["OWAMP server on TCP 192.0.2.7:861, mode open".to_owned()];
+        let again = |session: &Session| repeat(session, false).unwrap();
+        assert_eq!(again(&session), "jitlat 192.0.2.7 --proto owamp -n 1000 -l 80 -p 20ms");
+        session.server.notes = vec!["OWAMP server on TCP [2001:db8::7]:8610, mode encrypted".to_owned()];
+        session.spec = session.spec.with_schedule(Schedule::Poisson { seed: UNKNOWN_SEED });
+        assert_eq!(
+            again(&session),
+            "jitlat 192.0.2.7 --proto owamp --owamp-port 8610 --owamp-mode encrypted --owamp-key-file FILE -n 1000 \
+             -l 80 -p 20ms --schedule poisson"
         );
     }
 

@@ -154,10 +154,9 @@ impl core::str::FromStr for Extra {
     }
 }
 
-/// Nanoseconds as milliseconds with three decimals; LaTe's clocks have microseconds.
+/// Nanoseconds as milliseconds with three decimals, rounded as the figures of a test are.
 fn ms(ns: i64) -> String {
-    let us = ns / 1000;
-    format!("{}{}.{:03}", if us < 0 { "-" } else { "" }, us.abs() / 1000, us.abs() % 1000)
+    format!("{:.3}", ns as f64 / 1e6)
 }
 
 /// As seconds with six decimals.

@@ -55,7 +55,8 @@ pub fn end(id: u16, s: &Summary, setting: &Setting, highest: Option<u64>, ended:
     say("highestseqno", f.highest.map_or(u32::MAX.to_string(), |h| (h % 65_536).to_string()));
     say("losttolast", format!("{:.2}", f.lost_to_highest_pct));
     say("reportok", u8::from(f.successful).to_string());
-    for (level, ci) in ["90", "95", "99"].into_iter().zip(intervals(s)) {
+    let levels = ["90", "95", "99"].into_iter().zip(intervals(s)).zip(setting.levels);
+    for ((level, ci), _) in levels.filter(|(_, wanted)| *wanted) {
         let [lo, hi] = ci.unwrap_or([-1.0, -1.0]);
         say(&format!("confint{level}m"), format!("{lo:.3}"));
         say(&format!("confint{level}p"), format!("{hi:.3}"));

@@ -66,7 +66,12 @@ pub struct Setting {
     pub follow_up: bool,
     /// When the test began.
     pub began: WallTime,
+    /// The levels, of 90, 95 and 99 %, whose intervals the last message to a listener has (LaTe's `-C`).
+    pub levels: [bool; 3],
 }
+
+/// The usual levels of LaTe: 95 % alone.
+pub const USUAL_LEVELS: [bool; 3] = [false, true, false];
 
 /// Random gaps as LaTe describes them.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +130,25 @@ pub(super) struct Figures {
     pub successful: bool,
 }
 
+impl Default for Figures {
+    /// Those of a test that failed before its first packet.
+    fn default() -> Figures {
+        Figures {
+            min: 0.0,
+            max: 0.0,
+            mean: 0.0,
+            stddev: 0.0,
+            lost_pct: 100.0,
+            errors: 0,
+            late: 0,
+            timed_out: false,
+            highest: None,
+            lost_to_highest_pct: 100.0,
+            successful: false,
+        }
+    }
+}
+
 impl Figures {
     pub fn of(s: &Summary, highest: Option<u64>) -> Figures {
         let ms = |ns: Option<f64>| ns.unwrap_or(0.0) / 1e6;
@@ -165,7 +189,15 @@ pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
 
 /// The line of one test, without line feed. `highest` is the highest number answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
-    let f = Figures::of(s, highest);
+    line(&Figures::of(s, highest), intervals(s), setting)
+}
+
+/// The line of a test that failed before its first packet, as LaTe's `--log-init-failures` writes it.
+pub fn failed_row(setting: &Setting) -> String {
+    line(&Figures::default(), [None; 3], setting)
+}
+
+fn line(f: &Figures, intervals: [Option<[f64; 2]>; 3], setting: &Setting) -> String {
     let (days, second) = {
         let seconds = setting.began.0.div_euclid(SECOND);
         (seconds.div_euclid(86_400), seconds.rem_euclid(86_400))
@@ -202,7 +234,7 @@ pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
         format!("{:.2}", f.lost_to_highest_pct),
         u8::from(f.successful).to_string(),
     ];
-    for ci in intervals(s) {
+    for ci in intervals {
         match ci {
             Some(bounds) => all.extend(bounds.map(|b| format!("{b:.3}"))),
             None => all.extend(["-1".to_owned(), "-1".to_owned()]),

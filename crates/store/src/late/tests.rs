@@ -1,6 +1,6 @@
 //! Comparison with LaTe's own output (reference captures 01 and 31, 40, 44).
 
-use super::summary::{HEADER, LatencyType, Setting, row};
+use super::summary::{HEADER, LatencyType, Setting, USUAL_LEVELS, failed_row, row};
 use super::*;
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::twoway::TwoWay;
@@ -66,6 +66,7 @@ fn setting() -> Setting {
         follow_up: false,
         // 2026-11-20 12:15:07
         began: WallTime(1_795_176_907 * 1_000_000_000),
+        levels: USUAL_LEVELS,
     }
 }
 
@@ -100,9 +101,31 @@ fn the_line_of_a_test_as_in_a_capture() {
         "{end}"
     );
 
+    assert!(end.ends_with(",reportok=1,confint95m=0.049,confint95p=0.384"), "{end}");
+    let all = stream::end(1, &summary, &Setting { levels: [true; 3], ..setting() }, Some(4), WallTime(0));
+    assert!(all.ends_with(",confint90m=0.087,confint90p=0.345,confint95m=0.049,confint95p=0.384,confint99m=0.000,confint99p=0.494"));
+
     let nothing = analyze(&session, [], &Options::default());
     let failed = row(&nothing, &setting(), None);
     assert!(failed.ends_with(",4294967295,18446744073709551615,100.00,0,-1,-1,-1,-1,-1,-1"), "{failed}");
+}
+
+/// A session that no server accepted, in a capture of LaTe.
+#[test]
+fn the_line_of_a_failed_test_as_in_a_capture() {
+    let theirs = "2026-11-20,12:15:55,Pinglike,Non raw,UDP,0,0,3,0,20.000,fixed periodic,-1.000000,3,User-to-user,Off,\
+                  0.000,0.000,0.000,100.00,0,0,0.0000,0,0,4294967295,18446744073709551615,100.00,0,-1,-1,-1,-1,-1,-1";
+    let began = WallTime(1_795_176_955 * 1_000_000_000);
+    assert_eq!(failed_row(&Setting { packets: Some(3), began, ..setting() }), theirs);
+}
+
+/// The smallest latency of the line of a test is that of the line of its packet.
+#[test]
+fn packets_and_tests_are_rounded_alike() {
+    for (ns, text) in [(223_499, "0.223"), (223_700, "0.224"), (999_999_999, "1000.000"), (400, "0.000")] {
+        assert_eq!(ms(ns), text);
+        assert_eq!(format!("{:.3}", ns as f64 / 1e6), text, "as in the line of a test");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use jitlat_net::reflect::OwampServer;
 use jitlat_proto::amp::Mode;
 use jitlat_proto::jitlat::Dialect;
 use jitlat_proto::owamp;
+use jitlat_proto::owamp::Style;
 use std::fmt;
 
 /// The entry of OWAMP.
@@ -54,6 +55,18 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
             "After how long a packet is lost; both clocks must agree within it (default: 2 s and the time of the set-up)",
             |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
         ),
+        Argument::value(
+            "owamp-bucket",
+            "TIME",
+            "Width of the buckets of --owamp-stats, as owping's -b (default: 100us)",
+            |text| bucket(text).map(drop),
+        ),
+        Argument::value(
+            "owamp-percentiles",
+            "LIST",
+            "Further percentiles of --owamp-stats, as owping's -a: 50,90,99",
+            |text| percentiles(text).map(drop),
+        ),
     ],
     client: |arguments| Ok(Box::new(OwampClient::new(arguments)?)),
     server: Some(ProtocolServer {
@@ -85,6 +98,23 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
 const PORT: Argument =
     Argument::port("owamp-port", "TCP port of the OWAMP control server", || owamp::PORT.to_string());
 
+/// The width of a bucket in seconds.
+fn bucket(text: &str) -> Result<f64, String> {
+    let width = quantity::pause(text).map_err(|e| e.to_string())?;
+    if width <= Span::ZERO {
+        return Err("a bucket is longer than nothing".to_owned());
+    }
+    Ok(width.0 as f64 / 1e9)
+}
+
+fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let percentile = |word: &str| match word.trim().parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("'{word}' is no percentile: 0 to 100, separated by commas")),
+    };
+    text.split(',').map(percentile).collect()
+}
+
 /// How long a server may take for each step of the control conversation.
 const CONVERSATION: Span = Span::seconds(10);
 
@@ -99,11 +129,13 @@ pub struct OwampClient {
     pub user: Option<(String, Vec<u8>)>,
     /// After how long a packet is lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
+    /// How the results are printed in the text of owping.
+    pub style: Style,
 }
 
 impl Default for OwampClient {
     fn default() -> OwampClient {
-        OwampClient { port: owamp::PORT, mode: None, user: None, timeout: None }
+        OwampClient { port: owamp::PORT, mode: None, user: None, timeout: None, style: Style::default() }
     }
 }
 
@@ -132,7 +164,15 @@ impl OwampClient {
         };
         let timeout = arguments.text("owamp-timeout").map(quantity::pause).transpose();
         let timeout = timeout.map_err(|e| Error::Settings(format!("owamp-timeout: {e}")))?;
-        Ok(OwampClient { port: arguments.value(PORT.name)?, mode, user, timeout })
+        let mut style = Style::default();
+        if let Some(text) = arguments.text("owamp-bucket") {
+            style.bucket = bucket(text).map_err(|e| Error::Settings(format!("owamp-bucket: {e}")))?;
+        }
+        if let Some(text) = arguments.text("owamp-percentiles") {
+            style.percentiles =
+                percentiles(text).map_err(|e| Error::Settings(format!("owamp-percentiles: {e}")))?;
+        }
+        Ok(OwampClient { port: arguments.value(PORT.name)?, mode, user, timeout, style })
     }
 
     fn request(&self, test: &OneWay) -> OwampRequest {
@@ -149,6 +189,7 @@ impl OwampClient {
             pacing: test.pacing.clone(),
             priority: test.priority,
             stamps: test.stamps,
+            style: self.style.clone(),
         }
     }
 }

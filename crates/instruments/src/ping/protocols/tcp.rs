@@ -76,7 +76,12 @@ impl Client for TcpClient {
             .ok_or_else(|| Error::Settings(format!("--response {response}: give 20 to 65535 bytes")))?;
         let (measured, samples) =
             request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;
-        let (mut found, _) = test.gather(measured);
+        let (mut found, requester) = test.gather(measured);
+        if requester.is_echoed() {
+            let echo = "the far host is a plain echo server and not jitlat serve: round trips of what was sent, no times \
+                        of the far host; --response has no effect";
+            found.facts().remarks.push(echo.to_owned());
+        }
         found.facts().tcp = TcpStats::of(&samples);
         // Each response makes one record, in order, unless the peer invented responses.
         if samples.len() == found.records.len() {

@@ -48,6 +48,7 @@ fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
         pacing: Pacing::default(),
         priority: None,
         stamps: Source::Kernel,
+        style: jitlat_proto::owamp::Style::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 mod conversation;
 mod machines;
 mod messages;
+mod printed;
 mod sessions;
 
 use crate::amp::crypto::{Incoming, Outgoing, SessionKeys, derive};
