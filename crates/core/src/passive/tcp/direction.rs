@@ -51,6 +51,14 @@ pub(super) struct DirectionState {
     history: Option<History>,
 }
 
+/// Whether a host that numbers its packets sent the one with this IP identification before the other: a little less, modulo
+/// 2¹⁶. What it sends again has a number of its own, which is greater.
+fn is_older(ident: u32, than: u32) -> bool {
+    const WINDOW: u16 = 256;
+    let behind = (than as u16).wrapping_sub(ident as u16);
+    ident != 0 && than != 0 && ident <= u32::from(u16::MAX) && (1..=WINDOW).contains(&behind)
+}
+
 /// Unwraps a sequence number near a known one.
 fn unwrap(near: u64, seq: u32) -> u64 {
     near.wrapping_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
@@ -77,6 +85,7 @@ impl DirectionState {
             self.figures.bytes += u64::from(s.payload);
         }
         if s.length() == 0 || s.has(RST) {
+            self.note_empty_probe(s);
             return;
         }
         // Start far from zero, so that unwrapping never goes below it.
@@ -96,7 +105,7 @@ impl DirectionState {
         let acknowledged = self.acked.is_some_and(|a| a >= next);
         if start >= next {
             if start > next {
-                self.gaps.open(Gap { start: next, end: start, opened: at });
+                self.gaps.open(Gap { start: next, end: start, opened: at, opener: s.ident });
             }
             self.next = Some(end);
             self.figures.unique_bytes += u64::from(s.payload);
@@ -107,6 +116,14 @@ impl DirectionState {
             self.take_overlapping(at, s, (start, end), next, events);
         }
         self.measure_flight(at, s, peer_window, events);
+    }
+
+    /// Counts a segment without data that numbers the last byte again, all being acknowledged: a probe of an idle connection,
+    /// or of a closed window, as Linux and others send it.
+    fn note_empty_probe(&mut self, s: &Segment) {
+        let Some(next) = self.next else { return };
+        let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
+        self.figures.keep_alives += u64::from(probes && s.flags & (SYN | FIN | RST) == 0);
     }
 
     /// Handles a segment that begins before `next`: parts of it, or all, may have been seen before.
@@ -162,7 +179,8 @@ impl DirectionState {
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
         // A segment with bytes that were already seen was not overtaken.
         let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
-        let kind = if wholly_new && waited < soon && !signalled {
+        let older = filled.iter().all(|g| is_older(s.ident, g.opener)) && waited < MIN_TIMEOUT;
+        let kind = if wholly_new && (older || waited < soon && !signalled) {
             self.figures.out_of_order += 1;
             EventKind::OutOfOrder
         } else {

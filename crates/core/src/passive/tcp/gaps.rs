@@ -12,6 +12,8 @@ pub(super) struct Gap {
     pub(super) end: u64,
     /// When a later segment was seen before it.
     pub(super) opened: WallTime,
+    /// The IP identification of that segment; 0 = none.
+    pub(super) opener: u32,
 }
 
 /// The open gaps of one direction, in the order of the stream; no two are adjacent.
@@ -73,7 +75,9 @@ mod tests {
 
     fn gaps(list: &[(u64, u64)]) -> Gaps {
         let mut gaps = Gaps::default();
-        list.iter().for_each(|&(start, end)| gaps.open(Gap { start, end, opened: WallTime(start as i64) }));
+        list.iter().for_each(|&(start, end)| {
+            gaps.open(Gap { start, end, opened: WallTime(start as i64), opener: 0 });
+        });
         gaps
     }
 

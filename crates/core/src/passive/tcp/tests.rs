@@ -161,6 +161,38 @@ fn overtaken_is_not_lost_and_lost_is_not_overtaken() {
     assert_eq!(f.unique_bytes, 500);
 }
 
+/// The numbers of the packets prove it, where acknowledgements seem to ask for it at a point near the receiver.
+#[test]
+fn a_packet_numbered_before_the_one_that_overtook_it_is_not_sent_again() {
+    let with = |ident| {
+        let mut t = Talk::new();
+        t.data(100, 0);
+        let numbered = |t: &Talk, offset, ident| Segment { ident, ..t.segment(offset, 0) };
+        let (opener, late) = (numbered(&t, 200, 42), numbered(&t, 100, ident));
+        t.raw(102, true, opener);
+        (0..4).for_each(|i| t.ack(103 + i, 100));
+        t.raw(108, true, late);
+        let f = t.up();
+        (f.out_of_order, f.retransmissions, f.lost_before)
+    };
+    assert_eq!(with(41), (1, 0, 0));
+    assert_eq!(with(43), (0, 1, 1), "sent after it");
+    assert_eq!(with(0), (0, 1, 1), "not numbered");
+}
+
+#[test]
+fn an_empty_segment_with_the_last_number_again_is_a_probe() {
+    let mut t = Talk::new();
+    t.data(100, 0);
+    let probe = Segment { payload: 0, ..t.segment(99, 0) };
+    t.raw(120, true, probe);
+    assert_eq!(t.up().keep_alives, 0, "not everything is acknowledged");
+    t.ack(150, 100);
+    t.raw(1150, true, probe);
+    let f = t.up();
+    assert_eq!((f.keep_alives, f.retransmissions), (1, 0));
+}
+
 #[test]
 fn the_same_packet_twice_is_a_duplicate() {
     let mut t = Talk::new();

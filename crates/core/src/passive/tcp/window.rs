@@ -15,7 +15,8 @@ pub(super) enum Change {
 /// The window one side has advertised last.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    scale: u8,
+    /// By its SYN; `None` if that was not seen.
+    scale: Option<u8>,
     bytes: Option<u64>,
     /// The field as it was, not scaled.
     field: Option<u16>,
@@ -25,17 +26,18 @@ pub(super) struct Window {
 impl Window {
     /// Handles the window advertised in a segment of this side.
     pub(super) fn note(&mut self, at: WallTime, s: &Segment) -> Option<Change> {
-        if let Some(scale) = s.window_scale {
-            self.scale = scale;
+        if s.has(SYN) {
+            self.scale = Some(s.window_scale.unwrap_or(0));
         }
         self.field = Some(s.window);
         if s.has(RST) || s.ack.is_none() {
             return None;
         }
         // The window of a SYN is never scaled (RFC 7323 §2.2).
-        let scale = if s.has(SYN) { 0 } else { self.scale };
-        let bytes = u64::from(s.window) << scale;
-        self.bytes = Some(bytes);
+        let scale = if s.has(SYN) { Some(0) } else { self.scale };
+        self.bytes = scale.map(|scale| u64::from(s.window) << scale);
+        // A closed window is one whatever the scale.
+        let bytes = u64::from(s.window);
         match (self.closed, bytes) {
             (None, 0) => {
                 self.closed = Some(at);
@@ -87,11 +89,19 @@ mod tests {
     #[test]
     fn a_reset_and_a_segment_that_acknowledges_nothing_leave_the_window() {
         let mut w = Window::default();
-        w.note(WallTime(0), &segment(100, ACK));
+        w.note(WallTime(0), &segment(100, SYN | ACK));
         assert_eq!(w.note(WallTime(1), &segment(0, RST)), None);
         assert_eq!(w.note(WallTime(1), &Segment { ack: None, ..segment(0, 0) }), None);
         assert_eq!(w.bytes(), Some(100));
         assert!(w.is_kept_by(&segment(0, ACK)) && !w.is_kept_by(&segment(100, ACK)));
+    }
+
+    #[test]
+    fn without_the_syn_the_scale_is_unknown_and_a_closed_window_is_not() {
+        let mut w = Window::default();
+        w.note(WallTime(0), &segment(100, ACK));
+        assert_eq!(w.bytes(), None);
+        assert_eq!(w.note(WallTime(1), &segment(0, ACK)), Some(Change::Closed));
     }
 
     #[test]
