@@ -10,7 +10,7 @@ use crate::sweep::SweepDocument;
 use jitlat_core::compare;
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_store::json::Document;
-use jitlat_store::passive::{CaptureDocument, SppDocument, TcpDocument};
+use jitlat_store::passive::{CaptureDocument, OnePointDocument, SppDocument, TcpDocument};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 11] = [
+const PUBLISHED: [Published; 12] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -72,6 +72,11 @@ const PUBLISHED: [Published; 11] = [
         name: "sweep",
         about: "What jitlat sweep --json writes. See sweep.md.",
         schema: schema_of::<SweepDocument<'_>>,
+    },
+    Published {
+        name: "one-point",
+        about: "What jitlat spp --one-point --json writes. See passive-json.md.",
+        schema: schema_of::<OnePointDocument<'_>>,
     },
     Published {
         name: "spp",

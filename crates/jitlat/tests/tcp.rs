@@ -135,3 +135,60 @@ fn the_answer_names_the_queue_and_its_losses() {
     assert_eq!(ids, ["queue", "random-loss"]);
     assert_eq!(answer["causes"][0]["direction"], "up");
 }
+
+/// Each capture of `testdata/tcp` is of one thing that happened; `expected.tsv` has what is counted of both directions
+/// together, compared once with what tshark and tcptrace count (docs/guide/tcp-tools.md).
+#[test]
+fn what_happened_to_a_connection_is_counted() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tcp");
+    let expected = std::fs::read_to_string(dir.join("expected.tsv")).unwrap();
+    let mut lines = expected.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let mut captures = 0;
+    for line in lines {
+        let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+            .arg("tcp")
+            .arg(dir.join(format!("{}.pcap", line[0])))
+            .args(["--json", "-"])
+            .output()
+            .unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        for (name, value) in names.iter().zip(&line).skip(1) {
+            let count = |way: &str| json["connections"][0][way][name].as_u64().unwrap();
+            assert_eq!(&(count("up") + count("down")).to_string(), value, "{}: {name}", line[0]);
+        }
+        captures += 1;
+    }
+    assert_eq!(captures, std::fs::read_dir(&dir).unwrap().filter(is_capture).count());
+}
+
+fn is_capture(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
+    entry.as_ref().is_ok_and(|e| e.path().extension().is_some_and(|ending| ending == "pcap"))
+}
+
+/// By timestamps a point at the client sees the path's 20 ms on the server's side, and nearly nothing on the client's.
+#[test]
+fn one_point_gives_round_trips_by_timestamps() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tcp/clean.pcap");
+    let spp = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+        command.arg("spp").arg("--one-point").arg(&capture).args(more).output().unwrap()
+    };
+    let o = spp(&["--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    schema::assert_valid("one-point", &json);
+    let flow = &json["flows"][0];
+    assert_eq!((&flow["protocol"], &flow["why_not"]), (&"tcp".into(), &serde_json::Value::Null));
+    let server = flow["server_rtt_ns"]["median"].as_i64().unwrap();
+    assert!((20_000_000..40_000_000).contains(&server), "{flow}");
+    let text = String::from_utf8(spp(&[]).stdout).unwrap();
+    assert!(text.contains("to the server and back"), "{text}");
+    // Without the option there is nothing to measure by, and that is said.
+    let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(["spp", "--one-point"])
+        .arg(capture.with_file_name("no-timestamps.pcap"))
+        .output()
+        .unwrap();
+    assert_eq!(o.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&o.stdout).contains("no timestamp was echoed"));
+}

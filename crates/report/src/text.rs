@@ -18,6 +18,7 @@ mod classic;
 pub mod comparison;
 mod evidence;
 mod link;
+mod one_point;
 mod page;
 mod passive;
 mod path;
@@ -34,6 +35,7 @@ pub use windows::{window_head, window_line};
 pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
+pub use one_point::one_point;
 pub use page::{Page, Style, TextOptions};
 pub use passive::{
     CAPTURE_COLUMNS, PassiveExtras, asked_tables, capture_row, captures, describe_band, passive,

@@ -20,14 +20,34 @@ use jitlat_core::passive::pipeline::CaptureFacts;
 use jitlat_core::passive::tcp::{self, BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
 use jitlat_core::passive::verdict::describe_identity;
 use jitlat_core::passive::{
-    Fit, FlowFigures, Link, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, Prefix,
-    SpreadFigures, StreamTraffic, WireCounts,
+    Fit, FlowFigures, Link, LinkQuestion, OnePointResult, PassiveResult, PassiveSummary, PingFigures,
+    PingSource, Prefix, SpreadFigures, StreamTraffic, WireCounts,
 };
 use jitlat_core::summary::Summary;
 use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, WallTime};
 use serde::Serialize;
 use std::path::Path;
+
+/// Round trips from one capture point: `spp --one-point --json`. Null is undefined.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OnePointDocument<'a> {
+    /// `one-point`.
+    pub instrument: &'static str,
+    /// Of this document: 1.
+    pub version: u8,
+    /// What was found.
+    #[serde(flatten)]
+    pub result: &'a OnePointResult,
+}
+
+impl OnePointDocument<'_> {
+    /// The document of `result`.
+    pub fn of(result: &OnePointResult) -> OnePointDocument<'_> {
+        OnePointDocument { instrument: "one-point", version: 1, result }
+    }
+}
 
 /// Passive round trips: `spp --json`. Times in ns unless a name says otherwise; null is undefined.
 #[derive(Debug, Serialize)]

@@ -23,6 +23,7 @@
 mod error;
 mod files;
 mod live;
+mod one_point;
 mod outcome;
 mod points;
 mod reader;
@@ -34,6 +35,7 @@ mod tcp;
 pub use error::PassiveError;
 pub use files::CaptureSource;
 pub use live::LiveSettings;
+pub use one_point::one_point;
 pub use outcome::PassiveOutcome;
 pub use points::LivePoint;
 pub use settings::{Matching, Passive, Translation};

@@ -28,11 +28,15 @@ use std::path::{Path, PathBuf};
 #[command(mut_arg("verbose", |verbose| verbose.short(None)))]
 pub struct SppArgs {
     /// Capture(s) at the reference point, where the round trip starts; - is standard input
-    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub reference: Vec<PathBuf>,
     /// Capture(s) at the monitor point, the far end; - is standard input
-    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
+    /// Capture(s) of one point alone: round trips of TCP by its timestamps, of QUIC by its spin bit, from the point to the
+    /// server and back, and to the client and back; - is standard input
+    #[arg(long, value_name = "CAPTURE", num_args = 1.., conflicts_with_all = ["reference", "monitor", "labels", "log", "ping", "fail_if"])]
+    pub one_point: Vec<PathBuf>,
     /// Names of several captures, in order: the first -f and the first -F file are those of the first name, and so on, each
     /// measured by itself and shown as a curve of common figures. Without it several files are one capture in parts
     #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
@@ -313,7 +317,7 @@ impl SppArgs {
             bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
-        outputs.check_one_way()?;
+        outputs.check_one_way("")?;
         outputs.check(if names > 0 { 1 } else { 2 }, &others)
     }
 }

@@ -4,6 +4,7 @@ mod args;
 mod drawing;
 mod lines;
 mod live;
+mod one_point;
 mod several;
 mod show;
 mod ways;
@@ -34,6 +35,9 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         };
         console::print(&text::link_tables(link, &args.payloads))?;
         return Ok(Status::Measured);
+    }
+    if !args.one_point.is_empty() {
+        return one_point::run(args);
     }
     args.check()?;
     if !args.labels.is_empty() {

@@ -1,0 +1,25 @@
+//! Round trips from the captures of one point.
+
+use super::error::PassiveError;
+use crate::stop::Stop;
+use jitlat_core::passive::{OnePoint, OnePointResult};
+use jitlat_net::capture::Capture;
+use std::path::PathBuf;
+
+/// Finds the round trips of TCP and QUIC flows in captures of one point, read one after the other.
+///
+/// # Errors
+/// [`PassiveError`] if a capture cannot be read.
+pub fn one_point(captures: &[PathBuf], stop: &Stop) -> Result<OnePointResult, PassiveError> {
+    let mut capture = Capture::open(captures)?;
+    let mut found = OnePoint::default();
+    while let Some(frame) = capture.next_frame()
+        && !stop.is_requested()
+    {
+        match frame.packet() {
+            Ok(packet) => found.push(frame.at, &packet),
+            Err(_) => found.skip(),
+        }
+    }
+    Ok(found.finish())
+}

@@ -1,0 +1,43 @@
+//! `jitlat spp --one-point`: round trips from the captures of one point.
+
+use super::SppArgs;
+use crate::exit::Status;
+use crate::interrupt;
+use crate::output::Report;
+use crate::output::wanted::Wanted;
+use anyhow::{Result, bail};
+use jitlat_core::passive::OnePointResult;
+use jitlat_instruments::passive::one_point;
+use jitlat_report::text;
+use jitlat_store::passive::OnePointDocument;
+use serde_json::Value;
+
+/// Runs it.
+pub fn run(args: &SppArgs) -> Result<Status> {
+    let outputs = &args.report.outputs;
+    let wanted: &Wanted = outputs;
+    if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
+        bail!("--{} needs two points: leave --one-point out", output.name);
+    }
+    outputs.check(0, &[])?;
+    let found = one_point(&args.one_point, &interrupt::stop()?)?;
+    if found.flows.is_empty() {
+        let OnePointResult { packets, skipped, .. } = found;
+        bail!(
+            "no TCP and no QUIC in these captures ({packets} IP packets read, {skipped} frames of another kind): \
+             --one-point measures nothing else"
+        );
+    }
+    let report = OnePointReport(&found);
+    let measured = found.flows.iter().any(|flow| flow.why_not.is_none());
+    let whole = outputs.write(&report, || text::one_point(&found, args.top));
+    Ok(if whole && measured { Status::Measured } else { Status::NotMeasured })
+}
+
+struct OnePointReport<'a>(&'a OnePointResult);
+
+impl Report for OnePointReport<'_> {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(OnePointDocument::of(self.0))?)
+    }
+}

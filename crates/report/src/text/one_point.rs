@@ -1,0 +1,55 @@
+//! Round trips from one capture point.
+
+use jitlat_core::passive::{OnePointFlow, OnePointResult, SpreadFigures};
+use jitlat_core::units;
+use std::fmt::Write as _;
+
+/// The round trips of the `top` flows with most packets; 0: all.
+pub fn one_point(r: &OnePointResult, top: usize) -> String {
+    let all = r.flows.len();
+    let shown = if top == 0 { all } else { all.min(top) };
+    // Writing to a string cannot fail.
+    let mut t = String::new();
+    let flows = if all == 1 { "flow" } else { "flows" };
+    let _ = writeln!(t, "{} IP packets, {all} {flows} of TCP and QUIC", r.packets);
+    for flow in &r.flows[..shown] {
+        of_flow(&mut t, flow);
+    }
+    if shown < all {
+        let _ = writeln!(t, "\n{} smaller flows are not shown (--top 0 shows all)", all - shown);
+    }
+    if r.not_followed > 0 {
+        let _ = writeln!(t, "\n{} packets of further QUIC flows were left alone", r.not_followed);
+    }
+    t
+}
+
+fn of_flow(t: &mut String, flow: &OnePointFlow) {
+    let name = if flow.protocol == "tcp" { "TCP" } else { "QUIC" };
+    let _ = writeln!(t, "\n{} > {}  {name}, {} packets", flow.client, flow.server, flow.packets);
+    if let Some(why) = flow.why_not {
+        let _ = writeln!(t, "  no round trip: {why}");
+        return;
+    }
+    let _ = writeln!(
+        t,
+        "  {:<24}{:>8}{:>11}{:>11}{:>11}{:>11}",
+        "round trip from here", "number", "least", "median", "95 %", "most"
+    );
+    let mut row = |name: &str, figures: Option<SpreadFigures>| {
+        let Some(f) = figures else { return };
+        let eng = units::eng4;
+        let _ = writeln!(
+            t,
+            "  {name:<24}{:>8}{:>11}{:>11}{:>11}{:>11}",
+            f.count,
+            eng(f.min),
+            eng(f.median),
+            eng(f.p95),
+            eng(f.max)
+        );
+    };
+    row("to the server and back", flow.server_rtt_ns);
+    row("to the client and back", flow.client_rtt_ns);
+    row("whole, by the spin bit", flow.whole_rtt_ns);
+}
