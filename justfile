@@ -26,6 +26,11 @@ hostile SECONDS='60':
 archive-kills KILLS='200':
     JITLAT_KILLS={{KILLS}} cargo test -p jitlat --test archive -- killed
 
+# What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
+bias PACKETS='2000':
+    cargo build --release -p jitlat
+    python3 benches/bias.py target/release/jitlat {{PACKETS}}
+
 # The Python module: its wheel built, installed in a fresh environment and tested there (minutes; needs python3 with venv)
 python:
     python/check
