@@ -34,7 +34,7 @@ def summaries(dataset, *, json=False, batch=65536):
 
 def rollup(dataset, *, by=("path",), batch=65536):
     """A DataFrame with a row a group of tests that agree in `by` (see `jitlat.files.key`): figures of all their packets together. What Spark exchanges
-    are pools, some kilobytes a group and file."""
+    are pools, some hundred kilobytes a group and file."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
     pools = _over([(file,) for file in files.names(dataset)], "file string", work, files.partial(by))
