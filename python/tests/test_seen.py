@@ -1,10 +1,15 @@
 """What a notebook shows; figures, texts and names."""
 
+import json
 import pathlib
 
+import conftest
+import pyarrow.parquet as pq
 import pytest
 
 import jitlat
+
+STREAM = ("src", "dst", "protocol", "direction")
 
 
 def test_a_summary_shows_itself(logs):
@@ -51,3 +56,15 @@ def test_the_notebook_runs(tmp_path):
     outputs = [o for cell in done.cells if cell.cell_type == "code" for o in cell.outputs]
     assert any("text/html" in o.get("data", {}) for o in outputs)
     assert any("image/svg+xml" in o.get("data", {}) for o in outputs)
+
+
+def test_a_summary_says_between_whom_and_when(logs, tmp_path):
+    conftest.run("archive", "add", tmp_path / "a", *logs, "--tag", "site=lab")
+    listed = {test["id"]: test for test in json.loads(conftest.run("archive", "ls", tmp_path / "a", "--json"))["tests"]}
+    for file in (tmp_path / "a").glob("packets/*/*.parquet"):
+        for summary in jitlat.summaries(pq.read_table(file), bulk=True):
+            test = listed.pop(summary.id)
+            assert [summary.stream[name] for name in STREAM] == [test[name] for name in STREAM]
+            assert summary.started_ns == test["started_ns"]
+            assert summary.tags == test["tags"] and summary.tags["site"] == "lab"
+    assert not listed
