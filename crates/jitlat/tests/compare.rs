@@ -95,6 +95,19 @@ fn a_comparison_is_one_screen() {
 }
 
 #[test]
+fn tests_along_a_number_are_one_screen_and_one_line() {
+    let classes = "1tcp-be.log 1tcp-ef.log 1tcp-scavenger.log 20tcp-be.log 20tcp-ef.log 20tcp-scavenger.log";
+    let line = format!("compare {classes} --along tag:load --group-by tag:class");
+    let page = one_screen(&line);
+    insta::assert_snapshot!("tests_along_a_number_are_one_screen", page);
+    let brief = one_screen(&format!("{line} -q"));
+    assert_eq!(brief.lines().count(), 1, "{brief}");
+    // The line is the answer that the screen begins with.
+    let start: String = page.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    assert!(brief.starts_with(&start), "{brief}{page}");
+}
+
+#[test]
 fn an_answer_says_what_is_wrong_where_it_is_worse() {
     let [be, loaded] = ["1tcp-be", "20tcp-be"].map(|name| data(&format!("compare/{name}.log")));
     let output = jitlat(&["compare", &be, &loaded, "--json", "-"]);

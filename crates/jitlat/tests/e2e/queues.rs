@@ -232,6 +232,46 @@ fn a_queue_in_the_server() {
     assert_eq!(report.text("/answer/causes/0/fault"), "sender");
 }
 
+/// A firewall of this host that refuses (EPERM) each fifth packet of a test: the host did not send them.
+#[test]
+fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
+    let Some(lab) = lab("what_this_hosts_firewall_refuses_is_no_loss_of_the_path") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    lab.cable().unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    let host = lab.server.v4;
+    for (line, packets) in [
+        (format!("{host}"), "udp dport 2667"),
+        (format!("ping {host} --proto stamp --timeout 1s"), "udp dport 862"),
+        (format!("ping {host} --proto icmp --timeout 1s"), "icmp type echo-request"),
+    ] {
+        let run = |line: &str| {
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE)
+        };
+        let refuse = |which: &str| {
+            lab.client.run("nft add table inet own").unwrap();
+            lab.client.run("nft add chain inet own out { type filter hook output priority 0; }").unwrap();
+            lab.client.run(&format!("nft add rule inet own out {packets} {which} drop")).unwrap();
+        };
+        refuse("numgen inc mod 5 == 0");
+        let report = run(&format!("{line} -n 500 -p 5ms --json -")).report();
+        let lost = report.count("/counts/lost");
+        assert!((98..=102).contains(&lost), "{line}: {lost} lost");
+        let causes = report.at("/answer/causes").as_array().unwrap();
+        let ids: Vec<&str> = causes.iter().filter_map(|c| c["id"].as_str()).collect();
+        assert_eq!(ids, ["send-failure"], "{line}: {causes:#?}");
+        assert_eq!(
+            (causes[0]["fault"].as_str(), causes[0]["magnitude"].as_f64()),
+            (Some("sender"), Some(lost as f64 / 500.0))
+        );
+        lab.client.run("nft flush chain inet own out").unwrap();
+        // All of them: nothing is measured, and it is said whose fault that is.
+        refuse("");
+        run(&format!("{line} -n 100 -p 5ms")).refused(&[&host.to_string(), "firewall"]);
+        lab.client.run("nft delete table inet own").unwrap();
+    }
+}
+
 /// 4000 bytes at 64 kbit/s are half a second: a third of the packets finds the queue full.
 fn a_full_queue_loses_nothing_on_the_path() {
     let Some(lab) = lab("a_full_queue_loses_nothing_on_the_path") else { return };

@@ -140,10 +140,15 @@ fn connect(
 
 const PROHIBITED: &str = "a router or firewall on the way says that this traffic is prohibited (ICMP)";
 
-/// What the far host says by this error.
+/// What the far host, or this one, says by this error.
 fn refusal(error: &io::Error) -> Option<&'static str> {
-    let refused = error.kind() == io::ErrorKind::ConnectionRefused;
-    refused.then_some("the far host says that nothing listens there")
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => Some("the far host says that nothing listens there"),
+        Some(libc::EPERM) => {
+            Some("this host does not let the packets out: does its own firewall forbid them?")
+        }
+        _ => None,
+    }
 }
 
 /// Sends greetings until one is answered.

@@ -95,7 +95,11 @@ pub enum PingError {
     #[error(
         "sending to {}: {source}{}",
         host(to),
-        if source.kind() == io::ErrorKind::AddrNotAvailable { ": --bind takes an address of this host" } else { "" }
+        match source.kind() {
+            io::ErrorKind::AddrNotAvailable => ": --bind takes an address of this host",
+            io::ErrorKind::PermissionDenied => ": does a firewall of this host forbid it?",
+            _ => "",
+        }
     )]
     Send {
         /// The far host.

@@ -5,7 +5,7 @@ use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
-use jitlat_core::spec::{Direction, Dscp};
+use jitlat_core::spec::{Direction, Dscp, Transport};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_core::verdict::Opinion;
@@ -230,6 +230,31 @@ fn account(host: &HostClock) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// What no host can say of the queues of the hosts' own interfaces.
+fn unknown_queues(s: &Summary) -> Vec<&'static str> {
+    let mut said = Vec::new();
+    if s.session.tags.contains_key("instrument") {
+        return said;
+    }
+    let sent = &s.stamps.sent;
+    if s.header.proto == Transport::Tcp.number() {
+        said.push(
+            "in the sending host's own queue: unknown, as its kernel stamps segments and not messages; a wait there is \
+             part of the delay",
+        );
+    } else if s.local_queue.is_none() && sent.user > 0 && sent.kernel + sent.hardware + sent.wire == 0 {
+        said.push(
+            "in the sending host's own queue: unknown, as its kernel stamped no packet on leaving; a wait there is part \
+             of the delay",
+        );
+    }
+    let answers = s.two_way.is_some() || s.direction() == Some(Direction::Down);
+    if s.header.proto != Transport::Tcp.number() && s.counts.lost > 0 && answers {
+        said.push("dropped by the queue of the far host's own interface: unknown; such packets count as lost");
+    }
+    said
+}
+
 /// What the measuring hosts themselves add to the figures.
 fn hosts(page: &mut Page, s: &Summary) {
     if s.counts.unique_valid == 0 {
@@ -249,6 +274,7 @@ fn hosts(page: &mut Page, s: &Summary) {
             page.item(&format!("{what}: mean {}, largest {}", eng4(mean), eng4(max)));
         }
     }
+    unknown_queues(s).into_iter().for_each(|text| page.item(text));
     if let Some(q) = &s.local_queue {
         let bound = match q.bounded {
             0 => String::new(),
