@@ -69,7 +69,7 @@ mutants FILE='':
 
 # Ratios against plain baselines measured in the same run (root for SCHED_FIFO)
 bench:
-    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view; do ./target/release/$b; done
+    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
 
 # How large pages of 1000 and of ten million packets are, and when Chromium first draws them
 pages:

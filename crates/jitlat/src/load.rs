@@ -198,7 +198,10 @@ fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
 fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
-    if let (Some(median), Some(p99)) = (c.median, c.p99) {
+    if let Some([median, p99]) = own_queue(c, runs) {
+        let (median, p99) = (change(median), change(p99));
+        text = format!("Under load: the sender's own queue {median} at the median, {p99} at p99.");
+    } else if let (Some(median), Some(p99)) = (c.median, c.p99) {
         let (median, p99) = (change(median.change), change(p99.change));
         let what = match runs[0].summary.is_round_trip() {
             true => "round trip",
@@ -214,6 +217,15 @@ fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
         level = severity.into();
     }
     (level, text)
+}
+
+/// How much longer packets wait in the sending host's own queue under load, at the median and the 99th percentile, in ns;
+/// None where that is below a millisecond or less than the load adds on the path.
+fn own_queue(c: &Comparison, [idle, loaded]: &[AnalysedStream; 2]) -> Option<[f64; 2]> {
+    let (idle, loaded) = (idle.summary.local_queue.as_ref()?, loaded.summary.local_queue.as_ref()?);
+    let p99 = (loaded.p99 - idle.p99) as f64;
+    let of_path = c.p99.map_or(0.0, |p99| p99.change.abs());
+    (p99 >= of_path.max(1e6)).then_some([loaded.median - idle.median, p99])
 }
 
 fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &TextOptions) -> String {

@@ -52,6 +52,14 @@ fn every_protocol_measures_round_trips() {
     assert_eq!(report["received"], 20);
 }
 
+/// A raw socket of a host that asks itself receives its own requests, too.
+#[test]
+fn own_echo_requests_are_not_foreign() {
+    let json = ping(&["--proto", "icmp", "--no-log"]);
+    assert_eq!(json["counts"]["received"], 20);
+    assert_eq!(json["two_way"]["not_answers"]["foreign"].as_u64().unwrap_or(0), 0, "{:#}", json["two_way"]);
+}
+
 #[test]
 fn a_test_records_what_its_host_adds() {
     let (_server, [stamp, ..]) = serve();

@@ -94,6 +94,9 @@ pub struct PingArgs {
     /// standard output, and the report goes to standard error
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
+    /// Write no log, as is usual here without -o: for scripts that also run one-way tests, which write one
+    #[arg(long, conflicts_with = "output")]
+    pub no_log: bool,
     /// Put the test into this archive, with a log or without; it is made if there is none
     #[arg(long, value_name = "DIR")]
     pub archive: Option<PathBuf>,

@@ -71,6 +71,21 @@ impl Echo {
     pub fn new(family: Family, id: Option<u16>, mark: u64, payload: usize) -> Echo {
         Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
     }
+
+    /// The whole number in the mark of `body`, `Some(None)` if it is another program's; `None` where there is no room for one.
+    fn marked(&self, body: &[u8]) -> Option<Option<u32>> {
+        let mark = body.first_chunk::<MARK_LEN>().filter(|_| self.payload >= MARK_LEN)?;
+        Some(u32::try_from(u64::from_be_bytes(*mark) ^ self.mark).ok())
+    }
+
+    /// Whether this is request `seq` of this test, which a raw socket receives where it is sent to this host itself.
+    fn is_own_request(&self, datagram: &[u8], seq: u16) -> bool {
+        let is_request = field::TYPE.read(datagram) == Some(self.family.request());
+        let is_ours = field::ID.read(datagram) == Some(self.id);
+        let body = datagram.get(HEADER_LEN..).unwrap_or_default();
+        let has_mark = |marked: Option<u32>| marked.is_some_and(|whole| whole as u16 == seq);
+        is_request && self.check_id && is_ours && self.marked(body).is_none_or(has_mark)
+    }
 }
 
 impl Protocol for Echo {
@@ -91,6 +106,9 @@ impl Protocol for Echo {
 
     fn receive(&mut self, datagram: &[u8], _near: WallTime) -> Received {
         let Some(seq) = field::SEQ.read(datagram) else { return Received::Malformed };
+        if self.is_own_request(datagram, seq) {
+            return Received::OwnRequest;
+        }
         let is_reply =
             field::TYPE.read(datagram) == Some(self.family.reply()) && field::CODE.read(datagram) == Some(0);
         if !is_reply || self.check_id && field::ID.read(datagram) != Some(self.id) {
@@ -100,14 +118,10 @@ impl Protocol for Echo {
             return Received::Malformed;
         }
         let body = &datagram[HEADER_LEN..];
-        let (seq, seq_bits) = match body.first_chunk::<MARK_LEN>() {
-            Some(mark) if self.payload >= MARK_LEN => {
-                match u32::try_from(u64::from_be_bytes(*mark) ^ self.mark) {
-                    Ok(whole) if whole as u16 == seq => (whole, 32),
-                    _ => return Received::Foreign,
-                }
-            }
-            _ => (seq.into(), 16),
+        let (seq, seq_bits) = match self.marked(body) {
+            Some(Some(whole)) if whole as u16 == seq => (whole, 32),
+            Some(_) => return Received::Foreign,
+            None => (seq.into(), 16),
         };
         Received::Reply(Reply {
             seq,
@@ -162,9 +176,16 @@ mod tests {
         let (mut echo, reply) = exchange(Family::V4, 5, 56);
         let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
         assert_eq!(other.receive(&reply, WallTime(0)), Received::Foreign);
-        let mut request = Vec::new();
-        echo.request(5, false, WallTime(0), &mut request);
-        assert_eq!(echo.receive(&request, WallTime(0)), Received::Foreign);
+        for payload in [0, 56] {
+            let mut echo = Echo::new(Family::V4, Some(0x1234), 0xfeed_beef_0000_1111, payload);
+            let mut request = Vec::new();
+            echo.request(70_000, false, WallTime(0), &mut request);
+            assert_eq!(echo.receive(&request, WallTime(0)), Received::OwnRequest);
+            let mut other = Echo::new(Family::V4, Some(0x1235), 0xfeed_beef_0000_1111, payload);
+            assert_eq!(other.receive(&request, WallTime(0)), Received::Foreign);
+            let mut other = Echo::new(Family::V4, Some(0x1234), 1, 56);
+            assert_eq!(other.receive(&request, WallTime(0)), Received::Foreign);
+        }
         let mut broken = reply.clone();
         broken[20] ^= 1;
         assert_eq!(echo.receive(&broken, WallTime(0)), Received::Malformed);

@@ -52,6 +52,8 @@ pub enum Received {
     },
     /// Part of the conversation around the test.
     Conversation,
+    /// A request of this test: raw sockets of a host that sends to itself receive what it sends.
+    OwnRequest,
     /// Not of this test.
     Foreign,
     /// Of this test by its address, but not what the protocol allows there.

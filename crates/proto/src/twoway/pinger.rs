@@ -326,7 +326,7 @@ impl<P: Protocol> Pinger<P> {
                     }
                 }
             }
-            Received::Conversation => {}
+            Received::Conversation | Received::OwnRequest => {}
             Received::Foreign => self.not_answers.foreign += 1,
             Received::Malformed => self.not_answers.malformed += 1,
             Received::Forged => self.not_answers.forged += 1,
