@@ -16,8 +16,13 @@ use std::os::fd::AsRawFd;
 /// `SOF_TIMESTAMPING_TX_SCHED` of linux/net_tstamp.h.
 const TX_SCHED: u32 = 1 << 8;
 
-const FIGURES: [&str; 5] =
-    ["send error, median", "send error, 99 %", "send call, median", "send call, 99 %", "all after it, median"];
+const FIGURES: [&str; 5] = [
+    "send error, median",
+    "send error, 99 %",
+    "send call, median",
+    "send call, 99 %",
+    "all after it, median",
+];
 type Figures = [f64; FIGURES.len()];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,5 +1,9 @@
 //! [`Stretches`]: the verdict on a stream of any length in constant memory. Each stretch of so many packets is judged by
 //! itself as soon as it is whole, by the rules that judge a test; a test of one stretch as a test is.
+//!
+//! What lasts when a stretch is whole is not cut in two: the next one begins shortly before it. Where it fills the
+//! stretch, the packets around its begin are put before those of the next one ([`Seam`]), which so shows what it rose
+//! from and what it falls to.
 
 use super::Gathered;
 use super::exact::stream_times;
@@ -15,12 +19,15 @@ use crate::record::{Moment, PacketRecord};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
 use crate::time::Source;
-use crate::verdict::{self, Accumulated, Judgement, Material, RowNotes, Whole};
+use crate::verdict::{self, Accumulated, Judgement, Material, RowNotes, Seam, Whole};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Packets of a stretch.
 const LENGTH: u32 = 65_536;
+
+/// Of a stretch, this part is shown again before the next one, and before and after what lasts: enough to show a level.
+const AGAIN: u32 = 16;
 
 /// Constant memory: some 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,8 +36,8 @@ pub struct Stretches {
     #[serde(skip)]
     test: Option<Box<Session>>,
     length: u32,
-    /// Number of the first packet of the stretch that is open.
-    first: u32,
+    /// What the numbers of the stretch that is open stand for.
+    seam: Seam,
     /// When the first packet that came was sent, or would have been if it was not the first: ns since 1970.
     origin: Option<i64>,
     open: Rows,
@@ -67,7 +74,7 @@ impl Stretches {
         Stretches {
             test: Some(Box::new(static_facts(session))),
             length: LENGTH,
-            first: 0,
+            seam: Seam::default(),
             origin: None,
             open: Rows::default(),
             closed: Accumulated::default(),
@@ -77,7 +84,8 @@ impl Stretches {
     /// The same test before its first packet.
     pub fn emptied(&self) -> Stretches {
         let (closed, open) = (Accumulated::default(), Rows::default());
-        Stretches { test: self.test.clone(), length: self.length, first: 0, origin: None, open, closed }
+        let (test, length) = (self.test.clone(), self.length);
+        Stretches { test, length, seam: Seam::default(), origin: None, open, closed }
     }
 
     /// Adds the rows that follow, unless they were judged without these: false.
@@ -105,7 +113,8 @@ impl Stretches {
 
     /// Adds rows with numbers of the stream.
     fn append_rows(&mut self, mut next: Rows, origin: Option<i64>) -> bool {
-        let next = if self.first > 0 { next.split(self.first) } else { next };
+        let Seam { first, again, .. } = self.seam;
+        let next = if first > 0 { next.split(first).shifted(again) } else { next };
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = next;
         self.origin = self.origin.or(origin);
         let open = &mut self.open;
@@ -150,12 +159,12 @@ impl Stretches {
 
     /// The first copy of packet `seq`, of which `packet` is None if it has no delay.
     pub fn push(&mut self, seq: u32, packet: Option<Packet>, record: &PacketRecord) {
-        while seq.checked_sub(self.first).is_some_and(|n| n >= self.length + self.slack()) {
+        while self.seam.place(seq).is_some_and(|n| n >= self.length + self.slack()) {
             self.close();
         }
-        let Some(seq) = seq.checked_sub(self.first) else { return };
-        let origin = packet.map(|packet| self.before(seq.saturating_add(self.first), packet.sent));
+        let origin = packet.map(|packet| self.before(seq, packet.sent));
         self.origin = self.origin.or(origin);
+        let Some(seq) = self.seam.place(seq) else { return };
         let Rows { samples, delayless, notes, arrived, came, .. } = &mut self.open;
         arrived[record.source(Moment::Arrived) as usize] += 1;
         came.insert(seq);
@@ -172,7 +181,7 @@ impl Stretches {
 
     /// A further copy of packet `seq`.
     pub fn push_copy(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = seq.checked_sub(self.first).filter(|seq| self.open.came.contains(*seq)) else {
+        let Some(seq) = self.seam.place(seq).filter(|seq| self.open.came.contains(*seq)) else {
             return;
         };
         self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
@@ -183,7 +192,7 @@ impl Stretches {
 
     /// A row of packet `seq` that is damaged, and no further copy.
     pub fn push_damaged(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = seq.checked_sub(self.first) else { return };
+        let Some(seq) = self.seam.place(seq) else { return };
         if seq < self.length + self.slack() && self.open.damaged.len() < 4 * u64::from(self.length) {
             self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
             self.open.damaged.push(seq, record.arrived().map(|t| t.0));
@@ -192,29 +201,63 @@ impl Stretches {
 
     /// Judges the open stretch, of which everything is known, and begins the next.
     fn close(&mut self) {
-        let rest = self.open.split(self.length);
-        let rows = std::mem::replace(&mut self.open, rest);
-        if let Some(test) = &self.test {
-            let session = Session {
-                declared: Some(self.length.into()),
-                sent: Some(self.length),
-                ending: Ending::Complete,
-                ..(**test).clone()
-            };
-            self.closed = self.with(&rows, &session);
+        let (length, again) = (self.length, self.length / AGAIN);
+        let rest = self.open.split(length);
+        let mut rows = std::mem::replace(&mut self.open, rest);
+        let mut lasting = Vec::new();
+        if let Some(test) = self.test.as_deref() {
+            let closed = self.with(&rows, &part(test, length), Some(&mut lasting));
+            // From shortly before what lasts on, packets belong to the next stretch.
+            let begins = lasting.iter().copied().find(|begin| *begin >= self.seam.again + 2 * again);
+            if let Some(begin) = begins {
+                let cut = begin - again / 8;
+                let later = rows.split(cut);
+                self.closed = self.with(&rows, &part(test, cut), None);
+                self.open = later.joined(std::mem::take(&mut self.open), length - cut);
+                return self.begin(rows, cut - again..cut, cut);
+            }
+            self.closed = closed;
         }
-        self.first = self.first.saturating_add(self.length);
+        let around = lasting
+            .last()
+            .map(|begin| self.seam.within(begin.saturating_sub(again)..(begin + again).min(length)));
+        self.begin(rows, around.unwrap_or(length - again..length), length);
     }
 
-    /// What is known with the stretch of `rows`.
-    fn with(&self, rows: &Rows, session: &Session) -> Accumulated {
+    /// Puts those of `rows` that are shown `again` before the open stretch, which follows them from `cut` on.
+    fn begin(&mut self, mut rows: Rows, again: std::ops::Range<u32>, cut: u32) {
+        let (old, shown) = (self.seam, again.len() as u32);
+        let last_sent = |rows: &Rows| rows.samples.iter().map(|p| p.sent).max();
+        let before_cut = last_sent(&rows);
+        drop(rows.split(again.end));
+        let lead = rows.split(again.start);
+        let later = match before_cut.zip(last_sent(&lead)) {
+            Some((all, these)) if again.end < cut => all.saturating_sub(these),
+            _ => 0,
+        };
+        let before = if again.start < old.again { old.left_out } else { 0 };
+        self.seam = Seam {
+            again: shown,
+            first: old.number(cut),
+            from: old.number(again.start),
+            left_out: before.saturating_add(later),
+        };
+        let rest = std::mem::take(&mut self.open);
+        self.open = lead.later(later).joined(rest, shown);
+    }
+
+    /// What is known with the stretch of `rows`. `lasting`: where in it what lasts to its end begins.
+    fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> Accumulated {
         let mut closed = self.closed.clone();
         let clock = ClockEstimate::new(session, None);
         let origin = self.origin.unwrap_or(0);
         let period = session.period().map_or(0, |p| p.0);
-        let due = origin.saturating_add(period.saturating_mul(self.first.into()));
+        let due = origin.saturating_add(period.saturating_mul(self.seam.first.into()));
         rows.judged(session, &clock, false, &[], |material| {
-            closed.add(material, self.first, origin, due);
+            let found = closed.add(material, &self.seam, origin, due);
+            if let Some(lasting) = lasting {
+                *lasting = found;
+            }
         });
         closed
     }
@@ -228,27 +271,39 @@ impl Stretches {
             return Some(self.open.judged(session, &clock, round_trip, profiles, verdict::judge));
         }
         let test = self.test.as_deref()?;
-        let left = |n: u64| n.saturating_sub(self.first.into());
+        let Seam { first, again, .. } = self.seam;
+        let left = |n: u64| n.saturating_sub(first.into()).saturating_add(again.into());
         let last = Session {
             declared: Some(left(session.declared.unwrap_or(session.spec.packets().into()))),
-            sent: session.sent.map(|n| n.saturating_sub(self.first)),
+            sent: session.sent.map(|n| n.saturating_sub(first).saturating_add(again)),
             ending: session.ending,
             truncated: session.truncated,
             ..test.clone()
         };
-        let whole = Whole { session, known, clock, received, min, round_trip, profiles };
-        self.with(&self.open, &last).judgement(&whole)
+        let is_short = left(known.sent) < u64::from(again + self.length / 4);
+        let short = is_short.then_some(first);
+        let whole = Whole { session, known, clock, received, min, short, round_trip, profiles };
+        self.with(&self.open, &last, None).judgement(&whole)
     }
 
     /// Takes over what was stored, after a check that a stream can have come to it.
     pub fn restore(&mut self, read: Stretches, rows: u64) -> Result<(), Impossible> {
         let numbers = read.length == self.length;
         require(numbers, "stretches of another length")?;
+        let Seam { again, first, from, left_out } = read.seam;
+        let shown = again <= read.length / AGAIN * 2 && again <= first && from <= first && left_out >= 0;
+        require(shown && (again > 0 || first == 0), "packets shown again that cannot be")?;
         read.open.check(self.length + self.slack())?;
         require(read.closed.is_possible(rows), "causes that cannot be")?;
         *self = Stretches { test: self.test.take(), ..read };
         Ok(())
     }
+}
+
+/// The session of a stretch of `length` packets of `test`, all of which are known.
+fn part(test: &Session, length: u32) -> Session {
+    let packets = u64::from(length);
+    Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
 }
 
 /// What of a session does not depend on how its test ends, for tests of a part of its packets.
@@ -263,6 +318,35 @@ fn static_facts(session: &Session) -> Session {
 }
 
 impl Rows {
+    /// The same with numbers `by` higher.
+    fn shifted(self, by: u32) -> Rows {
+        Rows::default().joined(self, by)
+    }
+
+    /// These and then `later`, with numbers `by` higher.
+    fn joined(mut self, later: Rows, by: u32) -> Rows {
+        let Rows { samples, delayless, copies, damaged, notes, arrived, came } = later;
+        samples.iter().for_each(|p| self.samples.push(Packet { seq: p.seq.saturating_add(by), ..p }));
+        for (mine, theirs) in [(&mut self.delayless, &delayless), (&mut self.came, &came)] {
+            theirs.iter().for_each(|seq| {
+                mine.insert(seq.saturating_add(by));
+            });
+        }
+        for (mine, theirs) in [(&mut self.copies, &copies), (&mut self.damaged, &damaged)] {
+            theirs.iter().for_each(|(seq, at)| mine.push(seq.saturating_add(by), at));
+        }
+        let seqs: Vec<u32> = samples.seq.iter().map(|seq| seq.saturating_add(by)).collect();
+        self.notes.append(&notes.shifted(by), &seqs, |_| true);
+        self.arrived.iter_mut().zip(arrived).for_each(|(mine, more)| *mine += more);
+        self
+    }
+
+    /// The same sent `by` ns later.
+    fn later(mut self, by: i64) -> Rows {
+        self.samples.sent.iter_mut().for_each(|sent| *sent = sent.saturating_add(by));
+        self
+    }
+
     /// Takes out the rows from number `length` on, which are then numbered from there.
     fn split(&mut self, length: u32) -> Rows {
         let mut rest = Rows { notes: self.notes.split(length), ..Rows::default() };
@@ -466,6 +550,87 @@ mod tests {
                 let uses =
                     |a: &Answer| a.profiles.iter().map(|(k, v)| (k.clone(), v.severity)).collect::<Vec<_>>();
                 assert_eq!(uses(&stretches), uses(&exact), "{fault:?}, {length}");
+            }
+        }
+    }
+
+    /// What a packet waits besides, in ns; None of one that is lost.
+    type Extra<'a> = &'a dyn Fn(u32) -> Option<i64>;
+
+    /// Of 200 000 packets: three stretches and a bit. Each fault lies in one of them, over a border, or fills one.
+    #[test]
+    fn a_long_test_has_the_same_answer_in_constant_memory() {
+        const MANY: u32 = 200_000;
+        let records = |extra: Extra<'_>| {
+            let record = |k: u32| {
+                let sent = 1_700_000_000_000_000_000 + i64::from(k) * PERIOD;
+                let delay = 5 * MS + 100 * draw(k, 1) + extra(k)?;
+                Some(PacketRecord::one_way(k.into(), WallTime(sent), WallTime(sent + delay)))
+            };
+            let mut records: Vec<PacketRecord> = (0..MANY).filter_map(record).collect();
+            records.sort_by_key(PacketRecord::arrived);
+            records
+        };
+        let session = {
+            let spec = session().spec;
+            let (direction, transport) = (spec.direction(), spec.transport());
+            let spec =
+                TestSpec::new(direction, transport, MANY.into(), 80, spec.period(), Schedule::Periodic)
+                    .unwrap();
+            Session { sent: Some(MANY), ending: Ending::Complete, ..Session::new(spec) }
+        };
+        // A queue that stands, with livelier delays, and drains.
+        let plateau = |from: u32, to: u32| {
+            move |k: u32| {
+                Some(match k {
+                    k if !(from..to).contains(&k) => 0,
+                    k => (40 * MS + 2000 * draw(k, 2)).min(8 * MS * i64::from(to - k)),
+                })
+            }
+        };
+        let away = |from: u32, to: u32| move |k: u32| (!(from..to).contains(&k)).then_some(0);
+        let longer = |from: u32| move |k: u32| Some(if k < from { 0 } else { 8 * MS });
+        let until = |from: u32, to: u32| move |k: u32| Some(if (from..to).contains(&k) { 8 * MS } else { 0 });
+        let cases: [(&str, Option<CauseId>, Extra<'_>); 12] = [
+            ("clean", None, &|_| Some(0)),
+            ("outage in one", Some(CauseId::Outage), &away(20_000, 20_500)),
+            ("outage over a border", Some(CauseId::Outage), &away(65_000, 66_500)),
+            ("queue in one", Some(CauseId::Queue), &plateau(70_000, 90_000)),
+            ("queue over a border", Some(CauseId::Queue), &plateau(125_000, 140_000)),
+            ("queue that fills most of one", Some(CauseId::Queue), &plateau(68_000, 129_000)),
+            ("queue to the end of one", Some(CauseId::Queue), &plateau(72_000, 133_000)),
+            ("queue that fills more than one", Some(CauseId::Queue), &plateau(40_000, 160_000)),
+            ("queue that does not end", Some(CauseId::Queue), &plateau(60_000, MANY)),
+            ("longer way for more than one", Some(CauseId::RouteChange), &until(50_000, 150_000)),
+            ("route", Some(CauseId::RouteChange), &longer(100_000)),
+            ("losses", Some(CauseId::RandomLoss), &|k| (draw(k, 3) >= 20).then_some(0)),
+        ];
+        for (name, fault, extra) in cases {
+            let records = records(extra);
+            let answer = |streaming: bool| {
+                let options = Options { streaming, ..Options::default() };
+                analyze(&session, records.iter().copied(), &options).answer.unwrap()
+            };
+            let [exact, stretches] = [answer(false), answer(true)];
+            assert_eq!(ids(&exact), Vec::from_iter(fault), "{name}: {:#?}", exact.causes);
+            assert_eq!(ids(&stretches), ids(&exact), "{name}: {:#?}", stretches.causes);
+            assert_eq!(
+                stretches.severity, exact.severity,
+                "{name}: {:#?} {:#?}",
+                stretches.causes, exact.causes
+            );
+            let near = |a: f64, b: f64, by: f64| (a - b).abs() <= by;
+            for (mine, theirs) in stretches.causes.iter().zip(&exact.causes) {
+                let times = near(mine.from_s, theirs.from_s, 1.0) && near(mine.to_s, theirs.to_s, 1.0);
+                assert!(times, "{name}: {mine:?} {theirs:?}");
+                let sizes = mine.magnitude_ns.zip(theirs.magnitude_ns);
+                assert!(
+                    sizes.is_none_or(|(a, b)| near(a as f64, b as f64, 0.05 * b as f64)),
+                    "{name}: {mine:?}"
+                );
+                let shares = mine.magnitude.zip(theirs.magnitude);
+                assert!(shares.is_none_or(|(a, b)| near(a, b, 0.05 * b)), "{name}: {mine:?} {theirs:?}");
+                assert_eq!(mine.because, theirs.because, "{name}");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! [`Accumulated`]: what the stretches of a stream showed, one after another, in constant memory.
 
 use super::answer::CauseId;
-use super::case::{Case, smallest_one_way};
+use super::case::{Begin, Case, smallest_one_way};
+use super::causes::queue::{of_queue, waited};
 use super::causes::{Found, RULES, merge_if_many};
 use super::judge::{Evidence, Judgement, conclude};
 use super::known::Known;
@@ -14,12 +15,57 @@ use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::clock::ClockEstimate;
 use crate::session::Session;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Causes of one kind that are kept apart until they are put together.
 const KEPT: usize = 64;
 
-/// What the stretches so far showed. Each was judged by itself: what only several together would show (a route that
-/// changed between them, a drift that one does not resolve) is not found.
+/// What the numbers of the packets of a stretch stand for: the first few may have been shown before.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Seam {
+    /// So many packets at the begin of the stretch were judged with an earlier one.
+    pub again: u32,
+    /// Number in the stream of the packet that follows them.
+    pub first: u32,
+    /// Number in the stream of the first of them.
+    pub from: u32,
+    /// They are as much later than they were, in ns: what lies between them and the others is left out.
+    pub left_out: i64,
+}
+
+impl Seam {
+    /// The place in the stretch of packet `seq` of the stream; None of one that belongs to an earlier stretch.
+    pub fn place(&self, seq: u32) -> Option<u32> {
+        Some(seq.checked_sub(self.first)?.saturating_add(self.again))
+    }
+
+    /// The number in the stream of the packet at `place` of the stretch.
+    pub fn number(&self, place: u32) -> u32 {
+        match place.checked_sub(self.again) {
+            Some(after) => self.first.saturating_add(after),
+            None => self.from.saturating_add(place),
+        }
+    }
+
+    fn number_of(&self, place: u64) -> u64 {
+        match place.checked_sub(self.again.into()) {
+            Some(after) => after.saturating_add(self.first.into()),
+            None => place.saturating_add(self.from.into()),
+        }
+    }
+
+    /// As much of `places` as lies on one side of what is left out.
+    pub fn within(&self, places: Range<u32>) -> Range<u32> {
+        match self.again {
+            _ if self.left_out == 0 => places,
+            again if places.start + places.end < 2 * again => places.start..places.end.min(again),
+            again => places.start.max(again)..places.end,
+        }
+    }
+}
+
+/// What the stretches so far showed. Each was judged by itself, with what lasted from
+/// the one before: what only several together would show (a drift that one does not resolve) is not found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Accumulated {
     stretches: u64,
@@ -46,6 +92,8 @@ pub(crate) struct Whole<'a> {
     pub received: u64,
     /// Smallest delay, in ns.
     pub min: Option<i64>,
+    /// Number of the first packet of the last stretch if that is too short to show a law.
+    pub short: Option<u32>,
     pub round_trip: bool,
     pub profiles: &'a [Profile],
 }
@@ -71,48 +119,77 @@ impl Accumulated {
         self.stretches
     }
 
-    /// Adds the next stretch: its first packet is number `first` of the stream; `origin` is when the stream's first packet
-    /// was sent, and `due` when the stretch's first one was, if none of it came: in ns.
-    pub fn add(&mut self, material: &Material<'_>, first: u32, origin: i64, due: i64) {
-        let case = Case::new(material);
-        let begin = match material.series.range(0..material.series.len()).next() {
+    /// Adds the next stretch, whose numbers stand for what `seam` says. `origin` is when the stream's first packet was sent,
+    /// and `due` when the stretch's first one was, if none of it came: in ns. Returns where what lasts to its end begins,
+    /// by the numbers of the stretch, ascending.
+    pub fn add(&mut self, material: &Material<'_>, seam: &Seam, origin: i64, due: i64) -> Vec<u32> {
+        let mut case = Case::new(material);
+        let at = match material.series.range(0..material.series.len()).next() {
             Some(packet) => {
                 let sent = packet.sent.saturating_sub(origin) as f64 / 1e9;
                 sent - case.seconds(packet.seq.into())
             }
             None => due.saturating_sub(origin) as f64 / 1e9,
         };
+        let left_out = seam.left_out as f64 / 1e9;
+        case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
         let packets = case.known.sent as f64;
         // Times of a test begin with its first packet that came.
         let before = (-case.seconds(0)).max(0.0);
         for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
             let cause = &mut found.cause;
+            if cause.packets[1] < seam.again.into() && !is_a_law(cause.id) {
+                continue;
+            }
+            let goes_on = cause.packets[0] < seam.again.into();
             if cause.id == CauseId::Outage && cause.packets[0] == 0 {
                 cause.from_s -= before;
                 cause.to_s -= before;
             }
-            cause.from_s += begin;
-            cause.to_s += begin;
-            cause.packets = cause.packets.map(|seq| seq.saturating_add(first.into()));
+            cause.from_s = case.begin.of(cause.from_s);
+            cause.to_s = case.begin.of(cause.to_s);
+            cause.packets = cause.packets.map(|seq| seam.number_of(seq));
             found.harm *= packets;
-            self.take(found);
+            self.take(found, goes_on.then_some(seam));
         }
         let lived = case.experience();
-        let waits = case.waits();
-        if let Some(min) = waits.min() {
-            (0..waits.len()).filter_map(|k| waits.at(k)).for_each(|x| self.waits.add(x.saturating_sub(min)));
+        let waits = case.each_wait();
+        if let Some(min) = waits.iter().map(|(_, wait)| *wait).min() {
+            let new = waits.iter().filter(|(k, _)| case.delays.seq(*k) >= seam.again.into());
+            new.for_each(|(_, wait)| self.waits.add(wait.saturating_sub(min)));
         }
+        let again = |seq: u64| seq < seam.again.into();
+        let others = case.losses.others();
+        let lost_before = others.runs.iter().map(|(_, run)| run).chain(&case.lost_at_steps);
+        let lost_before: u64 = lost_before.filter(|run| again(run.start)).map(|run| run.len).sum();
+        let came_before = material.came.iter().take_while(|seq| again((*seq).into())).count() as u64;
+        let lost = lived.lost.saturating_sub(lost_before);
         self.stretches += 1;
-        self.sent = self.sent.saturating_add(lived.sent);
-        self.lost = self.lost.saturating_add(lived.lost);
-        self.bursts += lived.burst_ratio * lived.lost as f64;
+        self.sent = self.sent.saturating_add(lived.sent.saturating_sub(came_before + lost_before));
+        self.lost = self.lost.saturating_add(lost);
+        self.bursts += lived.burst_ratio * lost as f64;
         self.was_set |=
             case.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
-        self.end = begin + case.duration;
+        self.end = at + case.duration;
+        lasting(&case)
     }
 
-    fn take(&mut self, new: Found) {
+    /// Takes note of `new`, which began before the stretch that showed it if that stretch began at `seam`.
+    fn take(&mut self, new: Found, seam: Option<&Seam>) {
         let id = new.cause.id;
+        // The same level, of which more is known now: where it falls shows whether a queue or a way led to it.
+        let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
+        let lasted = |last: &Found, seam: &Seam| {
+            is_level(last.cause.id)
+                && last.cause.packets[1].saturating_add(seam.again.into()) >= seam.first.into()
+                && last.cause.packets[0].abs_diff(new.cause.packets[0]) <= seam.again.into()
+        };
+        if let Some(seam) = seam.filter(|_| is_level(id))
+            && let Some(place) = self.found.iter().rposition(|last| lasted(last, seam))
+        {
+            let last = std::mem::replace(&mut self.found[place], new);
+            return more_is_known(&mut self.found[place], &last);
+        }
         let Some(place) = self.found.iter().rposition(|f| f.cause.id == id) else {
             return self.found.push(new);
         };
@@ -124,7 +201,7 @@ impl Accumulated {
         if matches!(id, CauseId::Outage | CauseId::Queue)
             && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
         {
-            return join(last, new);
+            return join(last, &new);
         }
         self.found.push(new);
         if self.found.iter().filter(|f| f.cause.id == id).count() > KEPT {
@@ -141,7 +218,7 @@ impl Accumulated {
 
     /// The verdict on the `whole` stream. None where something is known of it that its stretches could not know.
     pub fn judgement(mut self, whole: &Whole<'_>) -> Option<Judgement> {
-        let Whole { session, known, clock, received, min, round_trip, profiles } = *whole;
+        let Whole { session, known, clock, received, min, short, round_trip, profiles } = *whole;
         let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
         if refused || !session.unrecorded.is_empty() {
             return None;
@@ -155,11 +232,22 @@ impl Accumulated {
             if f.cause.id == CauseId::Outage {
                 f.cause.severity = of_outage(length(f), total, duration);
             }
+            if f.cause.id == CauseId::Queue && f.cause.count == 1 {
+                let packets = f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1;
+                let height = f.cause.magnitude_ns.unwrap_or(0);
+                f.cause.severity = of_queue(height, packets as f64 / known.sent.max(1) as f64);
+            }
             if f.cause.id == CauseId::IncompleteLog {
                 f.harm = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
                 f.cause.magnitude = Some(f.harm);
             }
             f.whole_test &= self.stretches == 1;
+        }
+        for law in self.found.iter_mut().filter(|f| is_a_law(f.cause.id)) {
+            let cause = &mut law.cause;
+            if short.is_some_and(|first| cause.packets[1].saturating_add(1) >= first.into()) {
+                (cause.to_s, cause.packets[1]) = (duration, known.sent.saturating_sub(1));
+            }
         }
         let kinds: std::collections::BTreeSet<CauseId> = self.found.iter().map(|f| f.cause.id).collect();
         kinds.into_iter().filter(|id| !is_a_law(*id)).for_each(|id| self.put_together(id));
@@ -198,6 +286,26 @@ impl Accumulated {
     }
 }
 
+/// Where what lasts to the end of `case` begins: queues, and longer ways that it does not come back from.
+fn lasting(case: &Case<'_>) -> Vec<u32> {
+    let n = case.delays.len();
+    let queues = case.episodes.queues.iter().filter(|q| q.to + STRAYS >= n).map(|q| q.from);
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+    let back = |k: usize| {
+        let change = routes[k].change;
+        routes[k + 1..].iter().any(|s| s.change.saturating_add(change).abs() <= change.abs() / 4)
+    };
+    let levels = (0..routes.len()).filter(|k| routes[*k].change > 0 && !back(*k)).map(|k| routes[k].place);
+    let places = queues.chain(levels).filter(|place| *place < n);
+    let mut begins: Vec<u32> =
+        places.filter_map(|place| u32::try_from(case.delays.seq(place)).ok()).collect();
+    begins.sort_unstable();
+    begins
+}
+
+/// So many packets may follow a queue that lasts.
+const STRAYS: usize = 16;
+
 /// Causes that have a share of the packets rather than a time each.
 fn is_a_law(id: CauseId) -> bool {
     matches!(
@@ -233,10 +341,21 @@ fn both(last: &mut Found, new: Found) {
     last.harm += new.harm;
 }
 
+/// The same level as `last`, over more packets.
+fn more_is_known(new: &mut Found, last: &Found) {
+    let cause = &mut new.cause;
+    new.harm += last.harm;
+    (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);
+    if cause.id == CauseId::Queue && last.cause.id == CauseId::Queue {
+        cause.magnitude_ns = cause.magnitude_ns.max(last.cause.magnitude_ns);
+        cause.severity = cause.severity.max(last.cause.severity);
+        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
+    }
+}
+
 /// The same outage or queue, which went on where a stretch ended.
-fn join(last: &mut Found, new: Found) {
+fn join(last: &mut Found, new: &Found) {
     let cause = &mut last.cause;
-    let larger = new.cause.magnitude_ns > cause.magnitude_ns;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);
     cause.severity = cause.severity.max(new.cause.severity);
     last.harm += new.harm;
@@ -246,7 +365,8 @@ fn join(last: &mut Found, new: Found) {
         cause.magnitude_ns = Some(length as i64);
         cause.because =
             format!("no packet for {} from {} on, {lost} lost in a row", time(length), moment(cause.from_s));
-    } else if larger {
-        (cause.magnitude_ns, cause.because) = (new.cause.magnitude_ns, new.cause.because);
+    } else {
+        cause.magnitude_ns = cause.magnitude_ns.max(new.cause.magnitude_ns);
+        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
     }
 }

@@ -7,6 +7,7 @@ use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, Step};
 use super::losses::{Departures, Losses, Scattered};
 use super::material::Material;
+use super::numbers::moment;
 use super::schedule::{self, Late};
 use super::severity::{Experience, Waits};
 use super::steps::{self, Reason};
@@ -40,12 +41,34 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Those of them that a full queue dropped.
     pub dropped_by_queue: u64,
+    /// Losses that the sending host's system refused, if they can be identified.
+    pub refused: Vec<Run>,
     /// Short runs of loss while the route changed.
     pub lost_at_steps: Vec<Run>,
     /// The law of the remaining losses.
     pub law: Option<LossLaw>,
     /// From the first packet to the end of what is known, in seconds.
     pub duration: f64,
+    /// Where these packets are within the stream of which they are a part.
+    pub begin: Begin,
+}
+
+/// When the packets of a part of a stream were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Begin {
+    /// Seconds from the first packet of the stream to the first of these.
+    pub at: f64,
+    /// Until so many seconds after that they are packets of an earlier part, shown again.
+    pub again_until: f64,
+    /// Those were sent so many seconds earlier than it looks.
+    pub left_out: f64,
+}
+
+impl Begin {
+    /// Seconds from the first packet of the stream to `seconds` after the first of these.
+    pub fn of(&self, seconds: f64) -> f64 {
+        self.at + seconds - if seconds < self.again_until { self.left_out } else { 0.0 }
+    }
 }
 
 impl<'a> Case<'a> {
@@ -93,7 +116,7 @@ impl<'a> Case<'a> {
         let departures = Departures::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<Run> = lost.collect();
-        without_refused(&mut runs, session.unsent);
+        let refused = without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = Losses::new(runs, known.end, |r| departures.length(r));
         if losses.outages().count() >= MANY_OUTAGES {
@@ -114,10 +137,12 @@ impl<'a> Case<'a> {
             late,
             scattered: Scattered::default(),
             dropped_by_queue: 0,
+            refused,
             lost_at_steps,
             law: None,
             losses,
             duration: duration as f64 / 1e9,
+            begin: Begin::default(),
         };
         case.sort_losses();
         case.law = LossLaw::of(material, known, &case.delays, &case.scattered);
@@ -167,6 +192,11 @@ impl<'a> Case<'a> {
         Departures::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
     }
 
+    /// So many seconds after the first packet, in words, within the whole stream.
+    pub fn moment(&self, seconds: f64) -> String {
+        moment(self.begin.of(seconds))
+    }
+
     /// The same of a place in send order.
     pub fn place_seconds(&self, k: usize) -> f64 {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
@@ -200,11 +230,20 @@ impl<'a> Case<'a> {
     /// How long packets waited, in order: beyond the smallest delay of their route, with what their own host added; or
     /// beyond any origin.
     pub fn waits(&self) -> Cow<'a, Sample> {
-        // What the receiving program added by standing still is not the path's.
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
             return Cow::Borrowed(self.material.sample);
         }
+        Cow::Owned(Sample::new(self.waits_but(&held).into_iter().map(|(_, wait)| wait)))
+    }
+
+    /// The same in send order: place, ns.
+    pub fn each_wait(&self) -> Vec<(usize, i64)> {
+        self.waits_but(&self.receiver_holds())
+    }
+
+    /// What the receiving program added by standing still is not the path's: `held`.
+    fn waits_but(&self, held: &[Hold]) -> Vec<(usize, i64)> {
         let of_path = |k: usize| {
             let after = held.partition_point(|h| h.from <= k);
             after.checked_sub(1).is_none_or(|i| held[i].to <= k)
@@ -212,10 +251,10 @@ impl<'a> Case<'a> {
         let mut waits = Vec::with_capacity(self.delays.len());
         self.delays.each_excess(0..self.delays.len(), |k, excess| {
             if of_path(k) {
-                waits.push(excess.saturating_add(self.late.of(k)));
+                waits.push((k, excess.saturating_add(self.late.of(k))));
             }
         });
-        Cow::Owned(Sample::new(waits.iter().copied()))
+        waits
     }
 
     /// What an application lives through, without outages: with what its own host adds.
@@ -326,17 +365,17 @@ fn lost_at_steps(
 }
 
 /// Takes out of `runs` those that the sending host's system refused, if they can be identified: all of them, or the one
-/// run that is as long.
-fn without_refused(runs: &mut Vec<Run>, refused: u64) {
+/// run that is as long. Returns them.
+fn without_refused(runs: &mut Vec<Run>, refused: u64) -> Vec<Run> {
     let lost: u64 = runs.iter().map(|r| r.len).sum();
     if refused == 0 {
-        return;
+        return Vec::new();
     }
     if lost <= refused + refused / 10 {
-        runs.clear();
-    } else if let Some(k) = runs.iter().position(|r| r.len.abs_diff(refused) <= refused / 20) {
-        runs.remove(k);
+        return std::mem::take(runs);
     }
+    let as_long = runs.iter().position(|r| r.len.abs_diff(refused) <= refused / 20);
+    as_long.map(|k| runs.remove(k)).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub struct Episode {
     pub from: usize,
     /// See above.
     pub to: usize,
-    /// The 95th percentile of the waiting times, in ns.
+    /// The 95th percentile of the waiting times beyond the smallest delay of all, in ns.
     pub height: i64,
     /// Number of episodes this one represents.
     pub count: u64,
@@ -95,6 +95,8 @@ impl Episodes {
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| q.height >= 3 * quiet);
+        // Told is what they waited beyond the fastest packet of all, as a capture shows it.
+        queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lows[0])));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }
     }

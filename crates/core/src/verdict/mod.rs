@@ -36,7 +36,7 @@ pub(crate) mod testing;
 mod two_way;
 mod warnings;
 
-pub(crate) use accumulated::{Accumulated, Whole};
+pub(crate) use accumulated::{Accumulated, Seam, Whole};
 pub use answer::{Answer, Cause, CauseId, Fault, Severity, Suitability};
 pub use causes::{RULES, Rule};
 pub use conclusion::{Level, Verdict, Warning};

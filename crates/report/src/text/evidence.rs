@@ -250,7 +250,9 @@ fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     }
     let answers = s.two_way.is_some() || s.direction() == Some(Direction::Down);
     if s.header.proto != Transport::Tcp.number() && s.counts.lost > 0 && answers {
-        said.push("dropped by the queue of the far host's own interface: unknown; such packets count as lost");
+        said.push(
+            "dropped by the queue of the far host's own interface: unknown; such packets count as lost",
+        );
     }
     said
 }

@@ -3,7 +3,7 @@
 use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::numbers::{moment, time};
+use crate::verdict::numbers::time;
 use crate::verdict::steps::Reason;
 
 pub const RULE: Rule = Rule {
@@ -25,7 +25,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let way = if by > 0 { "forward" } else { "back" };
         let why = format!(
             "at {} the {who} host's clock was set {way} by {}: no delay of the path's",
-            moment(case.place_seconds(step.place)),
+            case.moment(case.place_seconds(step.place)),
             time(by.abs() as f64)
         );
         let confidence = if *reason == Reason::SenderClock { 0.95 } else { 0.85 };

@@ -3,7 +3,7 @@
 use super::rule::{Found, Rule};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::numbers::{moment, percent, time};
+use crate::verdict::numbers::{percent, time};
 use crate::verdict::schedule::WORTH;
 use crate::verdict::severity::of_wait;
 
@@ -35,8 +35,8 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let why = format!(
         "from {} to {} {} of the packets waited in the sending host's own interface, before the path: 95 of 100 of them \
          up to {}, the longest {}{bound}",
-        moment(from),
-        moment(case.place_seconds(last.0)),
+        case.moment(from),
+        case.moment(case.place_seconds(last.0)),
         percent(share),
         time(height as f64),
         time(longest as f64)

@@ -7,7 +7,7 @@ mod incomplete_log;
 mod local_queue;
 mod loss;
 mod outage;
-mod queue;
+pub(in crate::verdict) mod queue;
 mod receiver_stall;
 mod reordering;
 mod route_change;

@@ -6,7 +6,7 @@ use crate::spec::Transport;
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
 use crate::verdict::episodes::Hold;
-use crate::verdict::numbers::{count, moment, time};
+use crate::verdict::numbers::{count, time};
 use crate::verdict::severity::of_outage;
 
 pub const RULE: Rule = Rule {
@@ -57,7 +57,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             format!(
                 "no packet for {} from {} on, {} lost in a row",
                 time(1e9 * length),
-                moment(case.seconds(run.start)),
+                case.moment(case.seconds(run.start)),
                 run.len
             )
         };
@@ -83,7 +83,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
     let why = format!(
         "nothing left the sending host for {} from {} on: it held {} until it reached the next hop again",
         time(hold.length as f64),
-        moment(from),
+        case.moment(from),
         count(packets, "packet")
     );
     let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
@@ -104,7 +104,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "nothing arrived for {} from {} on, then {} at once: TCP held them back",
             time(h.length as f64),
-            moment(case.place_seconds(h.from)),
+            case.moment(case.place_seconds(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
         let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)

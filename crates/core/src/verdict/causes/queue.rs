@@ -15,6 +15,17 @@ pub const RULE: Rule = Rule {
     find,
 };
 
+/// How bad a queue of `height` ns is in which this share of the packets waited.
+pub(in crate::verdict) fn of_queue(height: i64, share: f64) -> Severity {
+    if share < RARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
+}
+
+/// A queue of `height` ns between two times of a test, in seconds.
+pub(in crate::verdict) fn waited(from: f64, to: f64, height: i64) -> String {
+    let (from, to) = (moment(from), moment(to));
+    format!("from {from} to {to} packets waited up to {} behind others", time(height as f64))
+}
+
 /// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
 const RARE: f64 = 0.01;
 
@@ -25,17 +36,13 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let n = case.delays.len().max(1) as f64;
     let queues = case.episodes.queues.iter().map(|q| {
         let share = (q.to - q.from) as f64 / n;
-        let severity = if share < RARE { of_wait(q.height).min(Severity::Fair) } else { of_wait(q.height) };
+        let severity = of_queue(q.height, share);
         let dropped = match case.dropped_by_queue {
             0 => String::new(),
             lost => format!(", and {lost} found it full"),
         };
-        let why = format!(
-            "from {} to {} packets waited up to {} behind others{dropped}",
-            moment(case.place_seconds(q.from)),
-            moment(case.place_seconds(q.to)),
-            time(q.height as f64)
-        );
+        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
+        let why = format!("{}{dropped}", waited(from, to, q.height));
         let mut found = Found::new(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
             .ns(q.height)
@@ -58,7 +65,7 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
              receiving program out",
-            moment(case.place_seconds(h.from)),
+            case.moment(case.place_seconds(h.from)),
             time(h.length as f64)
         );
         Found::new(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)

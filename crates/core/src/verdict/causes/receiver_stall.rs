@@ -4,7 +4,7 @@ use super::rule::{Found, Rule, merge_if_many};
 use crate::spec::Transport;
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
-use crate::verdict::numbers::{count, moment, time};
+use crate::verdict::numbers::{count, time};
 use crate::verdict::severity::{of_host, of_missing};
 
 pub const RULE: Rule = Rule {
@@ -30,7 +30,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "nothing was read for {} from {} on, then {} at once: the receiving program stood still",
             time(length as f64),
-            moment(case.place_seconds(from)),
+            case.moment(case.place_seconds(from)),
             count(packets, "packet")
         );
         let mut found =

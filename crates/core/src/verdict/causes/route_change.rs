@@ -3,7 +3,7 @@
 use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::{CauseId, Severity};
 use crate::verdict::case::Case;
-use crate::verdict::numbers::{count, moment, time};
+use crate::verdict::numbers::{count, time};
 use crate::verdict::steps::Reason;
 
 pub const RULE: Rule = Rule {
@@ -26,11 +26,14 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let back = next.is_some_and(|s| (s.change + step.change).abs() <= step.change.abs() / 4);
         let end = if back { next.map_or(n, |s| s.place) } else { n };
         let how = if step.change > 0 { "longer" } else { "shorter" };
-        let until =
-            if back { format!(" until {}", moment(case.place_seconds(end))) } else { " and stays so".into() };
+        let until = if back {
+            format!(" until {}", case.moment(case.place_seconds(end)))
+        } else {
+            " and stays so".into()
+        };
         let why = format!(
             "from {} on the path is {} {how}{until}",
-            moment(case.place_seconds(step.place)),
+            case.moment(case.place_seconds(step.place)),
             time(step.change.abs() as f64)
         );
         let place = case.delays.seq(step.place);

@@ -21,19 +21,21 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         return Vec::new();
     }
     let severity = of_missing(share, refused, case.known.sent);
-    let runs = &case.losses.runs;
-    // Where the losses are, if they are these.
-    let lost: u64 = runs.iter().map(|r| r.len).sum();
+    let runs = &case.refused;
     let found = Found::new(CauseId::SendFailure, severity, share, 1.0).share(share);
-    let found = match (runs.first(), runs.last()) {
-        (Some(first), Some(last)) if lost <= refused + refused / 10 => {
-            found.packets(case, first.start, last.start + last.len - 1)
+    let (found, when) = match (runs.first(), runs.last()) {
+        (Some(first), Some(last)) => {
+            let found = found.packets(case, first.start, last.start + last.len - 1);
+            let [from, to] = [found.cause.from_s, found.cause.to_s].map(|s| case.moment(s));
+            // One by one, they tell nothing by when they were.
+            let is_time = runs.iter().any(|r| 2 * r.len >= refused);
+            (found, if is_time { format!(" from {from} to {to}") } else { String::new() })
         }
-        _ => found.whole(case),
+        _ => (found.whole(case), String::new()),
     };
     vec![found.because(format!(
-        "the sending host's own system did not send {} ({}): it refused them, or the queue of its interface was full; no loss \
-         of the path's",
+        "the sending host's own system did not send {}{when} ({}): it refused them, or the queue of its interface was full; \
+         no loss of the path's",
         count(refused, "packet"),
         percent(share)
     ))]
@@ -49,11 +51,7 @@ mod tests {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let mut test = Test::new(10_000, 10 * MS, &every(10 * MS, 10_000, |k| (!is_gone(k)).then_some(0)));
         test.session.unsent = refused;
-        // Refused packets are no losses; here they are looked for among all.
-        let runs =
-            gone.iter().map(|(start, len)| crate::verdict::testing::run((*start).into(), (*len).into()));
-        let losses = crate::verdict::losses::Losses::new(runs.collect(), 10_000, |_| 0);
-        found_in(&test, &RULE, |case| case.losses = losses).into_iter().next()
+        found_in(&test, &RULE, |_| ()).into_iter().next()
     }
 
     #[test]
@@ -73,5 +71,16 @@ mod tests {
     fn where_losses_are_about_as_many_they_are_these() {
         assert_eq!(of(100, &[(500, 50), (800, 60)]).unwrap().cause.packets, [500, 859]);
         assert_eq!(of(100, &[(500, 50), (800, 61)]).unwrap().cause.packets, [0, 9999]);
+        let said = |refused, gone: &[(u32, u32)]| of(refused, gone).unwrap().cause.because;
+        assert!(
+            said(100, &[(500, 50), (800, 50)])
+                .contains("did not send 100 packets from 5.0 s to 8.5 s (1.0 %)")
+        );
+        assert!(said(99, &[(500, 33), (700, 33), (900, 33)]).contains("did not send 99 packets (0.99 %)"));
+        assert_eq!(
+            of(100, &[(500, 103), (800, 60)]).unwrap().cause.packets,
+            [500, 602],
+            "the one run that is as long"
+        );
     }
 }

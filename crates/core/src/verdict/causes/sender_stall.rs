@@ -3,7 +3,7 @@
 use super::rule::{Found, Rule, merge_if_many};
 use crate::verdict::answer::CauseId;
 use crate::verdict::case::Case;
-use crate::verdict::numbers::{count, moment, time};
+use crate::verdict::numbers::{count, time};
 use crate::verdict::severity::{of_host, of_missing};
 
 pub const RULE: Rule = Rule {
@@ -36,7 +36,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let why = format!(
             "the sender stood still for {} from {} on: {} left late",
             time(s.length as f64),
-            moment(found.cause.from_s),
+            case.moment(found.cause.from_s),
             count(packets, "packet")
         );
         found.because(why)
