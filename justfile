@@ -22,9 +22,9 @@ e2e:
 hostile SECONDS='60':
     JITLAT_REQUIRE_PRIVILEGED=1 JITLAT_HOSTILE_SECONDS={{SECONDS}} cargo test -p jitlat --test hostile -- --nocapture
 
-# A program that adds to an archive, killed KILLS times: nothing torn, nothing twice
-archive-kills KILLS='200':
-    JITLAT_KILLS={{KILLS}} cargo test -p jitlat --test archive -- killed
+# A program that adds to an archive, killed KILLS times at random: nothing torn, nothing twice; SEED chooses the moments
+archive-kills KILLS='200' SEED='1':
+    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test archive -- killed --nocapture
 
 # What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
 bias PACKETS='2000':

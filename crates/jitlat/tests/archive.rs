@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn jitlat(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_jitlat")).args(args).stdin(Stdio::null()).output().unwrap()
@@ -92,38 +92,64 @@ fn every_command_reads_a_test_of_an_archive_as_its_log() {
     }
 }
 
-/// How often a writer is killed: JITLAT_KILLS, or 10.
+/// How often a writer is killed: JITLAT_KILLS, or 8.
 fn kills() -> u64 {
-    std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(10)
+    std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8)
+}
+
+/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1): splitmix64.
+fn random() -> impl FnMut() -> f64 {
+    let mut state: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Runs the command and kills it after `wait`, unless it has ended; what it said until then.
+fn killed_after(wait: Duration, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+    let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    sleep(wait);
+    // It may have ended already.
+    let _ = child.kill();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
+
+/// Packets received of all tests, as the roll-ups of months have them.
+fn packets_received(archive: &str) -> f64 {
+    let found = stdout(&["archive", "query", archive, "--figure", "received", "--by", "month", "--csv"]);
+    found.lines().skip(1).map(|row| row.rsplit(',').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
 #[test]
 fn a_writer_that_is_killed_leaves_nothing_torn_and_nothing_twice() {
+    const PACKETS: u64 = 3000;
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("a");
     let root = archive.to_str().unwrap();
-    let logs: Vec<PathBuf> = (0..6).map(|seed| write_log(folder.path(), seed, 3000)).collect();
+    let logs: Vec<PathBuf> = (0..6).map(|seed| write_log(folder.path(), seed, PACKETS)).collect();
     let names: Vec<&str> = logs.iter().map(|log| log.to_str().unwrap()).collect();
     let add = [&["archive", "add", root], &names[..]].concat();
+    let compact = ["archive", "compact", root];
     let whole = {
         let begun = Instant::now();
         stdout(&[&["archive", "add", folder.path().join("first").to_str().unwrap()], &names[..]].concat());
         begun.elapsed()
     };
     stdout(&["archive", "add", root, names[0]]);
-    // Not random but spread evenly over the time it takes, in an order that jumps.
-    let kills = kills();
-    for k in 0..kills {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jitlat"))
-            .args(&add)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        sleep(whole.mul_f64(((k * 37 + 11) % kills) as f64 / kills as f64));
-        // It may have ended already.
-        let _ = child.kill();
-        child.wait().unwrap();
+    let (mut random, mut interrupted, mut left) = (random(), 0, logs.len() - 1);
+    for k in 0..kills() {
+        let needed = whole.mul_f64(left as f64 / logs.len() as f64);
+        let said = killed_after(needed.mul_f64(random()), &add);
+        let added: Vec<&str> = said.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+        interrupted += u64::from(added.len() < logs.len());
+        // Every fourth time, what puts files together is killed as well.
+        if k % 4 == 3 {
+            killed_after(whole.mul_f64(random() / 4.0), &compact);
+        }
         let said = stdout(&["archive", "fsck", root, "--logs"]);
         assert!(said.ends_with("clean\n"), "kill {k}: {said}");
         let found = ids(root);
@@ -131,13 +157,21 @@ fn a_writer_that_is_killed_leaves_nothing_torn_and_nothing_twice() {
         once.sort();
         once.dedup();
         assert_eq!(once.len(), found.len(), "kill {k}");
-        if found.len() == logs.len() {
+        // What was said to be there is there, and counted once.
+        for line in added {
+            assert!(found.iter().any(|id| line.starts_with(id.as_str())), "kill {k}: {line}");
+        }
+        assert_eq!(packets_received(root), (found.len() as u64 * PACKETS) as f64, "kill {k}");
+        left = logs.len() - found.len();
+        if left == 0 {
             fs::remove_dir_all(&archive).unwrap();
             stdout(&["archive", "add", root, names[0]]);
+            left = logs.len() - 1;
         }
     }
     stdout(&add);
     assert_eq!(ids(root).len(), logs.len());
+    println!("{} writers killed, {interrupted} before they had said that all is added", kills());
 }
 
 #[test]
