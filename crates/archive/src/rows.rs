@@ -25,8 +25,15 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
 
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
     let impossible = || Error::Impossible(format!("{what} cannot be read"));
-    let bytes = zstd::bulk::decompress(bytes, MOST_UNPACKED).map_err(|_| impossible())?;
+    let bytes = decompress(bytes, MOST_UNPACKED).ok_or_else(impossible)?;
     rmp_serde::from_slice(&bytes).map_err(|_| impossible())
+}
+
+/// What was compressed, if it has at most `most` bytes and no more than its header says, if that says it.
+pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+    let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
+    let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    if room > most { None } else { zstd::bulk::decompress(bytes, room).ok() }
 }
 
 pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {

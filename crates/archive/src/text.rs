@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::packets::Rows;
+use crate::rows::decompress;
 use jitlat_store::log::{LogReader, ReadError, RowText};
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -66,7 +67,7 @@ impl Rest {
 
     /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
-        rmp_serde::from_slice(&zstd::bulk::decompress(bytes, 2 * MOST_REST).ok()?).ok()
+        rmp_serde::from_slice(&decompress(bytes, 2 * MOST_REST)?).ok()
     }
 }
 

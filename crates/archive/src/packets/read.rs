@@ -4,6 +4,7 @@ use super::columns::{COLUMNS, Width};
 use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY};
 use crate::add::Entry;
 use crate::error::Error;
+use crate::rows::decompress;
 use crate::text::Rest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -75,7 +76,7 @@ impl Tests {
     }
 
     pub fn from_text(text: &str) -> Option<Tests> {
-        let bytes = zstd::bulk::decompress(&STANDARD.decode(text).ok()?, MOST_TEXT).ok()?;
+        let bytes = decompress(&STANDARD.decode(text).ok()?, MOST_TEXT)?;
         rmp_serde::from_slice(&bytes).ok()
     }
 }
