@@ -12,7 +12,7 @@ use jitlat_core::passive::Prefix;
 use jitlat_core::passive::tcp::{TcpResult, answer};
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
-use jitlat_net::capture::STDIN;
+use jitlat_net::capture::{STDIN, in_folders};
 use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::html::Section;
 use jitlat_report::text::screen::Screen;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// and back. Figures are of the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// A capture, pcap or pcapng, packed or not; - is standard input. Two that hold the same traffic are two points,
+    /// A capture, pcap or pcapng, packed or not, or a folder of captures; - is standard input. Two that hold the same traffic are two points,
     /// the nearer to the client first; any others are read one after the other as one point's
     #[arg(value_name = "CAPTURE", required = true)]
     pub captures: Vec<PathBuf>,
@@ -79,7 +79,10 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
     let mut lines = args.events.then(|| EventLines::new(stop.clone()));
     let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
-    let result = captures.analyse(&args.captures, &stop, observer)?;
+    let files = in_folders(&args.captures)?;
+    let captures =
+        TcpCaptures { one_point: captures.one_point || args.captures.iter().any(|p| p.is_dir()), ..captures };
+    let result = captures.analyse(&files, &stop, observer)?;
     for note in &result.notes {
         let _ = console::print_beside(&format!("note: {note}\n"));
     }
@@ -93,7 +96,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
         // If two points are joined, the first is drawn.
         let joined = !result.between.is_empty();
         let drawn = if joined { trace } else { None };
-        let own = if joined { &args.captures[..1] } else { &args.captures[..] };
+        let own = if joined { &files[..1] } else { &files[..] };
         match draw(&captures, own, &result, drawn.as_ref(), &stop) {
             Ok(drawn) => section = drawn,
             Err(e) => failures.push(e),

@@ -539,3 +539,133 @@ fn what_could_not_be_written_is_refused_before_anything_is_read() {
         assert!(fields(&o).is_empty() && !said.contains("round trip"), "{option}: {said}");
     }
 }
+
+/// Exit status, and what was said beside the lines.
+fn explained(o: &Output) -> (Option<i32>, String) {
+    (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+}
+
+/// Splits `name` into parts of these seconds after its beginning, each analysed by itself with the plan in `plan`, and joined again.
+fn joined(folder: &Path, plan: &Path, name: &str, cuts: &[&str], more: &[&str]) -> Output {
+    let borders: Vec<String> = cuts.iter().map(|cut| format!("+{cut}")).collect();
+    let ends = borders.iter().map(String::as_str).chain([""]);
+    let parts: Vec<(String, PathBuf)> = std::iter::once("")
+        .chain(borders.iter().map(String::as_str))
+        .zip(ends)
+        .enumerate()
+        .map(|(k, (from, to))| (format!("{from}..{to}"), folder.join(format!("{name}.{k}.part"))))
+        .collect();
+    for (keep, state) in &parts {
+        let plan = [
+            "--plan",
+            plan.to_str().unwrap(),
+            "-d",
+            "4",
+            "--overlap",
+            "5s",
+            "--keep",
+            keep,
+            "--state",
+            state.to_str().unwrap(),
+        ];
+        let o = pair(name, &[&plan[..], &["-q"]].concat());
+        assert!(o.status.success() && state.exists(), "{name} {keep}: {}", explained(&o).1);
+    }
+    // In any order.
+    let states = parts.iter().rev().map(|(_, state)| state);
+    Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .env("LC_ALL", "C")
+        .args(["spp", "--join"])
+        .args(states)
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn parts_joined_are_the_whole_line_for_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns = ["-c", "-p", "-O", "--sizes", "--rate"];
+    for name in ALL {
+        let plan = folder.path().join("plan.json");
+        assert!(pair(name, &["-d", "4", "--write-plan", plan.to_str().unwrap()]).status.success());
+        let index: serde_json::Value = serde_json::from_slice(&std::fs::read(&plan).unwrap()).unwrap();
+        let file = &index["captures"][0][0];
+        assert!(
+            file["first_ns"].as_i64() < file["last_ns"].as_i64() && file["frames"].as_u64() > Some(100),
+            "{file}"
+        );
+        assert!(file["hosts"].as_array().unwrap().iter().any(|h| h == "10.77.1.2"), "{file}");
+        let whole = pair(name, &[&columns[..], &["-d", "4", "-q"]].concat());
+        assert!(whole.status.success() && whole.stdout.len() > 10_000);
+        for cuts in [&["4.7"][..], &["2", "5.5", "8.25", "60"]] {
+            let o = joined(folder.path(), &plan, name, cuts, &[&columns[..], &["-q"]].concat());
+            assert!(o.status.success(), "{name}: {}", explained(&o).1);
+            assert!(o.stdout == whole.stdout, "{name} cut at {cuts:?}");
+        }
+    }
+}
+
+#[test]
+fn parts_print_the_lines_of_their_own_pairs() {
+    for name in ["atm_loss_udp340", "var_skew_udp340", "var_disorder_udp340"] {
+        let whole = pair(name, &["-d", "2", "-p", "-q"]).stdout;
+        let mut lines = Vec::new();
+        for keep in ["..+3", "+3..+7", "+7.."] {
+            lines.extend(pair(name, &["-d", "2", "-p", "-q", "--keep", keep]).stdout);
+        }
+        assert!(lines == whole, "{name}");
+    }
+}
+
+#[test]
+fn parts_that_are_not_one_whole_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = |keep: &str, more: &[&str], to: &str| {
+        let path = folder.path().join(to);
+        pair("atm_udp340", &[&["-q", "--keep", keep, "--state", path.to_str().unwrap()], more].concat());
+        path
+    };
+    let join = |parts: &[&PathBuf]| {
+        let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+            .args(["spp", "-q", "--join"])
+            .args(parts)
+            .output()
+            .unwrap();
+        explained(&o)
+    };
+    let (a, b, c) = (state("..+2", &[], "a"), state("+2..+4", &[], "b"), state("+3..+5", &[], "c"));
+    assert_eq!(join(&[&a, &b]).0, Some(0));
+    let (code, text) = join(&[&a, &c]);
+    assert!(code == Some(2) && text.contains("ends at"), "{text}");
+    let other = state("+2..+4", &["-d", "3"], "d");
+    let (code, text) = join(&[&a, &other]);
+    assert!(code == Some(2) && text.contains("not of the same captures"), "{text}");
+    let (code, text) = join(&[&data("README.md")]);
+    assert!(code == Some(2) && text.contains("no state"), "{text}");
+}
+
+#[test]
+fn a_folder_stands_for_the_captures_in_it_in_the_order_of_their_packets() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
+    let cut = 24 + 400 * 112;
+    // As `tcpdump -C` names them: the order of the names is another.
+    std::fs::write(dir.path().join("ref.pcap9"), &whole[..cut]).unwrap();
+    std::fs::write(dir.path().join("ref.pcap10"), [&whole[..24], &whole[cut..]].concat()).unwrap();
+    std::fs::write(dir.path().join("notes.txt"), "no capture").unwrap();
+    let o = spp(dir.path(), &data("atm_udp340.mon.pcap"), &["-c", "-q"]);
+    assert!(o.stdout == pair("atm_udp340", &["-c", "-q"]).stdout, "{}", explained(&o).1);
+    let tcp = |path: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_jitlat"))
+            .arg("tcp")
+            .arg(path)
+            .args(["--json", "-"])
+            .output()
+            .unwrap()
+    };
+    let (folder, none) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::copy(data("atm_tcp_up.ref.pcap"), folder.path().join("a")).unwrap();
+    assert!(tcp(folder.path()).stdout == tcp(&data("atm_tcp_up.ref.pcap")).stdout);
+    assert_eq!(tcp(none.path()).status.code(), Some(2));
+}

@@ -4,9 +4,11 @@ use super::clocks::{ClockDifference, Clocks};
 use super::levels::{Level, Levels};
 use super::matcher::{MatchCounts, MatchObserver};
 use super::pairing::{Pair, Pairer, Record};
+use super::part::CapturePart;
 use super::serialisation::{Lengths, Serialisation};
 use super::sizes::SizeFigures;
 use super::spread::{Spread, SpreadFigures};
+use super::way::Point;
 use crate::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -143,6 +145,8 @@ pub struct Estimator {
     ways: [WayState; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
+    /// What counts; `None`: everything.
+    part: Option<CapturePart>,
     /// Round trips by the two lengths.
     sizes: BTreeMap<(u32, u32), Spread>,
 }
@@ -165,8 +169,18 @@ impl Estimator {
             ways: Default::default(),
             pairs: 0,
             span: None,
+            part: None,
             sizes: BTreeMap::new(),
         }
+    }
+
+    /// The same, of which only the pairs and packets of `part` count.
+    pub fn of_part(self, part: Option<CapturePart>) -> Estimator {
+        Estimator { part, ..self }
+    }
+
+    fn counts(&self, at_monitor: WallTime) -> bool {
+        self.part.is_none_or(|part| part.keeps(Point::Monitor, at_monitor))
     }
 
     /// The pairs made since they were last taken.
@@ -185,6 +199,15 @@ impl Estimator {
             return;
         }
         let at = pair.middle();
+        let interval = self.per_time.interval;
+        self.recent.push_back(at.0);
+        while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
+            self.recent.pop_front();
+        }
+        // A pair belongs to the part that its first packet belongs to.
+        if !self.counts(pair.out.monitor) {
+            return;
+        }
         self.pairs += 1;
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
@@ -197,11 +220,6 @@ impl Estimator {
             self.instants.push(v);
         }
         self.levels.push(pair.rtt().0);
-        let interval = self.per_time.interval;
-        self.recent.push_back(at.0);
-        while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
-            self.recent.pop_front();
-        }
         let rate = self.recent.len() as f64 * SECOND as f64 / interval as f64;
         self.fresh.push(Estimate { pair, rate });
     }
@@ -209,9 +227,14 @@ impl Estimator {
     /// Adds a matched packet, in arrival order.
     pub fn packet(&mut self, r: &Record) {
         let delay = r.delay();
+        let counts = self.counts(r.monitor);
         let way = &mut self.ways[r.way as usize];
+        let last = way.last.replace(delay.0);
+        if !counts {
+            return;
+        }
         way.delay.push(delay.0);
-        if let Some(last) = way.last.replace(delay.0) {
+        if let Some(last) = last {
             way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
         }
         way.bytes += u128::from(r.length);

@@ -6,6 +6,7 @@
 
 use super::packet::{Packet, TCP, UDP, tcp, udp};
 use super::{Way, packet};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of payload in the name of a UDP packet.
@@ -20,7 +21,8 @@ const PORTS: usize = 4;
 const BUFFER: usize = 160;
 
 /// The fields that identify packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Fields {
     /// Everything that does not change on the path.
     Full {
@@ -43,7 +45,7 @@ impl Fields {
 }
 
 /// The rule by which packets are named. Two captures can only be matched under the same rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityRule {
     /// Which fields.
     pub fields: Fields,

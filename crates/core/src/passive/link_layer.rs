@@ -18,7 +18,7 @@ pub enum Skip {
 }
 
 /// The link type of a capture, as numbered by the tcpdump group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct LinkType(pub u16);
 
 impl LinkType {

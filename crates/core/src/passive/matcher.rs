@@ -9,7 +9,7 @@
 mod matches;
 
 use super::sighting::TWICE;
-use super::{Identity, Point, Record, Sighting, Way};
+use super::{CapturePart, Identity, Point, Record, Sighting, Way};
 use crate::time::{SECOND, Span, WallTime};
 use core::hash::{BuildHasherDefault, Hasher};
 pub use matches::MatchCounts;
@@ -178,6 +178,18 @@ impl Matcher {
         Matcher { capacity: sightings.max(2), ..self }
     }
 
+    /// The same, of which only what is seen in `part` counts, and which knows how long the whole captures are.
+    pub fn of_part(mut self, part: CapturePart) -> Matcher {
+        for (point, span) in [Point::Reference, Point::Monitor].into_iter().zip(part.spans) {
+            if let Some((first, last)) = span {
+                self.covers(point, first);
+                self.covers(point, last);
+            }
+        }
+        self.matches.part = Some(part);
+        self
+    }
+
     /// Monitor clock minus reference clock, as tracked so far: the middle between the smallest raw delays, with an
     /// error of half the path's asymmetry. For merging the two streams, not for reports.
     pub fn offset(&self) -> Span {
@@ -289,7 +301,8 @@ impl Matcher {
         match state {
             NameState::Waiting(_, seen) => {
                 if near(seen.at) {
-                    self.matches.ways[s.way as usize].counts.captured_twice += 1;
+                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                        self.matches.one(point, s.at.0);
                     return state;
                 }
                 let mut g = Group::default();
@@ -299,7 +312,8 @@ impl Matcher {
             }
             NameState::Matched { source, last } => {
                 if near(if point.is_source(s.way) { source.at } else { last }) {
-                    self.matches.ways[s.way as usize].counts.captured_twice += 1;
+                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                        self.matches.one(point, s.at.0);
                     return state;
                 }
                 if point.is_source(s.way) {
@@ -311,12 +325,13 @@ impl Matcher {
             }
             NameState::Group => self.regroup(point, s, out),
             NameState::Distrusted => {
+                let one = self.matches.one(point, s.at.0);
                 let counts = &mut self.matches.ways[s.way as usize].counts;
                 match point {
-                    Point::Reference => counts.seen_at_reference += 1,
-                    Point::Monitor => counts.seen_at_monitor += 1,
+                    Point::Reference => counts.seen_at_reference += one,
+                    Point::Monitor => counts.seen_at_monitor += one,
                 }
-                counts.ambiguous += 1;
+                counts.ambiguous += one;
                 NameState::Distrusted
             }
             NameState::Gone => NameState::Gone,
@@ -327,7 +342,7 @@ impl Matcher {
     fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
-            self.matches.ways[s.way as usize].counts.captured_twice += 1;
+            self.matches.ways[s.way as usize].counts.captured_twice += self.matches.one(point, s.at.0);
             return NameState::Group;
         }
         let seen = self.matches.register(point, &s);
@@ -398,7 +413,7 @@ impl Matcher {
         self.table.remove(&e.id);
         match e.state {
             NameState::Waiting(p, seen) if why == End::GivenUp => {
-                self.matches.ways[e.way as usize].counts.given_up += 1;
+                self.matches.ways[e.way as usize].counts.given_up += self.matches.one(p, seen.at);
                 self.matches.void(e.way, p, seen, out);
             }
             NameState::Waiting(p, seen) => self.matches.unmatched(e.way, p, seen, out),
@@ -414,14 +429,15 @@ impl Matcher {
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
         for point in [Point::Reference, Point::Monitor] {
             for seen in &g.seen[point as usize] {
+                let one = self.matches.one(point, seen.at);
                 let counts = &mut self.matches.ways[way as usize].counts;
                 match why {
                     End::Expired if one_sided => {
                         self.matches.unmatched(way, point, *seen, out);
                         continue;
                     }
-                    End::GivenUp => counts.given_up += 1,
-                    End::Expired | End::Distrusted => counts.ambiguous += 1,
+                    End::GivenUp => counts.given_up += one,
+                    End::Expired | End::Distrusted => counts.ambiguous += one,
                 }
                 self.matches.void(way, point, *seen, out);
             }

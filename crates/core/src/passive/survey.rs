@@ -8,19 +8,22 @@
 use super::identity::Identity;
 use super::identity::{Fields, IdentityRule};
 use super::packet::{Packet, bits};
+use super::part::ClockLine;
 use super::sighting::TWICE;
 use super::way::Way;
 use crate::time::{Span, WallTime};
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
 /// An address or a prefix, of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Prefix {
     network: u128,
     mask: u128,
@@ -97,6 +100,20 @@ impl FromStr for Prefix {
     }
 }
 
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> String {
+        prefix.to_string()
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Prefix, String> {
+        text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+    }
+}
+
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
@@ -108,7 +125,7 @@ impl fmt::Display for Prefix {
 }
 
 /// The addresses at either end, as one point sees them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides {
     /// Behind the reference point.
     pub reference: Vec<Prefix>,
@@ -251,6 +268,51 @@ pub fn survey(
     };
     let fields = Fields::Full { addresses, ports, ident };
     Ok(Plan { sides, fields, offset, common: all, direction_assumed })
+}
+
+/// How the clocks differ over the time of both samples, packets of which are named as the plan says: a line through the middles of the
+/// smallest differences of either way in each of 32 stretches; with one way only, the course of its smallest.
+pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &Plan) -> ClockLine {
+    const STRETCHES: i64 = 32;
+    let name = match plan.fields {
+        Fields::Full { addresses, ports, ident } => {
+            usize::from(!(addresses && ports)) * 2 + usize::from(!ident)
+        }
+        Fields::Mask(_) => 0,
+    };
+    let found = common(reference, monitor, name);
+    let (Some(first), Some(last)) = (found.first().map(|f| f.0.at), found.last().map(|f| f.0.at)) else {
+        return ClockLine { at: WallTime(0), offset: plan.offset, drift: 0.0 };
+    };
+    let length = ((last - first).0 / STRETCHES).saturating_add(1).max(1);
+    let mut least: BTreeMap<i64, [Option<i64>; 2]> = BTreeMap::new();
+    for (r, m) in &found {
+        let Some(way) = plan.sides[0].way_of(r) else { continue };
+        let difference = (m.at - r.at).0;
+        let slot = &mut least.entry((r.at - first).0 / length).or_default()[way as usize];
+        *slot = Some(match (way, *slot) {
+            (_, None) => difference,
+            (Way::Out, Some(d)) => d.min(difference),
+            (Way::In, Some(d)) => d.max(difference),
+        });
+    }
+    let middle = |k: &i64| k * length + length / 2;
+    let both = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0]? / 2 + ways[1]? / 2)));
+    let mut points: Vec<(i64, i64)> = both.collect();
+    let two_ways = points.len() > 2;
+    if !two_ways {
+        points = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0].or(ways[1])?))).collect();
+    }
+    let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
+    let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
+    let mut slopes: Vec<f64> = pairs.collect();
+    slopes.sort_by(f64::total_cmp);
+    let drift =
+        slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
+    let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
+    at_first.sort_unstable();
+    let offset = at_first.get(at_first.len() / 2).filter(|_| two_ways).map_or(plan.offset, |o| Span(*o));
+    ClockLine { at: first, offset, drift }
 }
 
 type Found<'a> = (&'a PacketPreview, &'a PacketPreview);

@@ -44,6 +44,14 @@ pub enum PassiveError {
     /// Matching as the CAIA tool does needs whole captures.
     #[error("matching like the CAIA tool is for files: it needs the whole of both captures")]
     CaiaLive,
+    /// A part of captures needs a first pass over the whole.
+    #[error(
+        "a part of captures is found in two readings, which standard input cannot: give files, or --plan"
+    )]
+    NoSecondReading,
+    /// Matching as the CAIA tool does depends on all packets before.
+    #[error("matching like the CAIA tool needs the whole of both captures: leave --compat out for parts")]
+    CaiaParts,
     /// The thread that reads a capture died; what it had not delivered is missing.
     #[error("the thread that reads {0} failed: what was read of it is not the whole capture")]
     ReaderFailed(String),

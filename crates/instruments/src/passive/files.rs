@@ -10,7 +10,7 @@ use jitlat_core::passive::pipeline::{
 };
 use jitlat_core::passive::verdict::explain_no_match;
 use jitlat_core::passive::{
-    CaiaMatcher, Fields, IdentityRule, Matcher, NoPlan, PacketPreview, Plan, Sides, survey,
+    CaiaMatcher, Fields, IdentityRule, Matcher, NoPlan, PacketPreview, Plan, Point, Sides, survey,
 };
 use jitlat_core::{Event, Observer, Span};
 use jitlat_net::capture::{Capture, STDIN};
@@ -95,34 +95,49 @@ impl Passive {
         observer: &mut dyn Observer,
     ) -> Result<Result<PassiveOutcome, Unmatched>, PassiveError> {
         let again = points.each_ref().map(CaptureSource::again);
+        let first = match (&self.first_pass, self.part) {
+            (Some(first), _) => Some(first.clone()),
+            (None, Some(_)) => Some(self.first_pass(&points)?),
+            (None, None) => None,
+        };
         let [reference, monitor] = points;
         let readers = [start_reader(reference)?, start_reader(monitor)?];
         let heads = readers.each_ref().map(CaptureReader::head);
         let available = heads.iter().map(CaptureHead::available).min().unwrap_or(0);
-        let previews = heads.each_ref().map(|h| h.previews(available));
-        let plan = match self.survey(&previews, again, available)? {
+        let available = first.as_ref().map_or(available, |first| first.identity.available);
+        let planned = match &first {
+            Some(first) => Ok(first.plan()),
+            None => self.survey(&heads.each_ref().map(|h| h.previews(available)), again, available)?,
+        };
+        let plan = match planned {
             Ok(plan) => plan,
             Err((why, elsewhere)) => return Ok(Err(Unmatched { why, elsewhere, readers })),
         };
         let is_caia = matches!(self.matching, Matching::Caia { .. });
-        let echoes_apart = !is_caia && heads[0].holds_more_than_echoes(&plan.sides[0]);
-        drop((heads, previews));
+        let echoes_apart = first.as_ref().map_or_else(
+            || !is_caia && heads[0].holds_more_than_echoes(&plan.sides[0]),
+            |first| first.echoes_apart,
+        );
+        drop(heads);
         observer.event(&Event::Planned(&plan));
         let identity = IdentityRule { fields: self.fields(&plan), available };
+        let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
+        let part = self.part.zip(first.as_ref()).map(|(part, first)| part.of(first, window));
         let numbers = SharedFlowNumbers::default();
         let mut sides = plan.sides.iter().cloned();
+        let mut ends = [Point::Reference, Point::Monitor].into_iter();
         let mut captures = readers.map(|reader| {
             reader.name_packets(NamingRule {
                 sides: sides.next().unwrap_or_default(),
                 identity,
                 sorted: !is_caia,
                 only: self.only,
+                part: part.zip(ends.next()),
                 echoes_apart,
                 flows: self.grouping.map(|g| (g, numbers.clone())),
             })
         });
-        let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
-        let mut observers = self.observers(&plan);
+        let mut observers = self.observers(&plan, part);
         let mut after_round = |observers: &mut _| {
             forward(observers, observer);
             if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -134,7 +149,9 @@ impl Passive {
                 join_like_caia(matcher, &mut captures, &mut observers, &mut after_round)
             }
             Matching::Windowed => {
-                let matcher = Matcher::new(self.offset.unwrap_or(plan.offset), window);
+                let offset = self.offset.unwrap_or(part.map_or(plan.offset, |part| part.first_offset()));
+                let matcher = Matcher::new(offset, window);
+                let matcher = part.into_iter().fold(matcher, Matcher::of_part);
                 join(matcher, &mut captures, &mut observers, &mut after_round)
             }
         };
@@ -146,7 +163,7 @@ impl Passive {
 
     /// The plan for matching; the inner error says what is missing, and what the captures have in common between other
     /// addresses.
-    fn survey(
+    pub(super) fn survey(
         &self,
         [reference, monitor]: &[Vec<PacketPreview>; 2],
         again: [Option<Vec<PathBuf>>; 2],
@@ -181,7 +198,7 @@ impl Passive {
     }
 }
 
-fn start_reader(source: CaptureSource) -> Result<CaptureReader, PassiveError> {
+pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, PassiveError> {
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
@@ -219,6 +236,7 @@ impl Unmatched {
             identity: IdentityRule { available: 0, ..IdentityRule::WHOLE },
             sorted: false,
             only: None,
+            part: None,
             echoes_apart: false,
             flows: None,
         };

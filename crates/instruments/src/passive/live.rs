@@ -98,12 +98,13 @@ impl Passive {
                 identity,
                 sorted: false,
                 only: self.only,
+                part: None,
                 echoes_apart,
                 flows: self.grouping.map(|g| (g, numbers.clone())),
             })
         });
         points.follow(&plan, &self.rule(identity, echoes_apart));
-        let mut observers = self.observers(&plan);
+        let mut observers = self.observers(&plan, None);
         let merger = Merger::new(Matcher::new(offset, window), learner.begins());
         let mut following = Following { salt: points.salt(), namers, merger };
         learner.into_held().for_each(|delivery| following.take(delivery));

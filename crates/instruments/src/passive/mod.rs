@@ -22,6 +22,7 @@
 
 mod error;
 mod files;
+mod first_pass;
 mod live;
 mod one_point;
 mod outcome;
@@ -38,6 +39,6 @@ pub use live::LiveSettings;
 pub use one_point::one_point;
 pub use outcome::PassiveOutcome;
 pub use points::LivePoint;
-pub use settings::{Matching, Passive, Translation};
+pub use settings::{Matching, PartTime, Passive, TimePart, Translation};
 pub use stream_capture::{CapturedStream, EndedCapture, SaveTo, StreamCapture, StreamCaptureError};
 pub use tcp::TcpCaptures;

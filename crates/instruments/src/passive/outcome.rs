@@ -4,7 +4,9 @@ use super::error::PassiveError;
 use super::records::WayRecords;
 use super::settings::{Matching, Passive};
 use jitlat_core::passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
-use jitlat_core::passive::{Estimator, Flows, IdentityRule, MatchCounts, PassiveResult, Plan, Streams, Way};
+use jitlat_core::passive::{
+    CapturePart, Estimator, Flows, IdentityRule, MatchCounts, PartState, PassiveResult, Plan, Streams, Way,
+};
 use jitlat_core::{Event, Observer, Session, Span};
 
 /// The result of a passive measurement.
@@ -14,6 +16,8 @@ pub struct PassiveOutcome {
     pub result: PassiveResult,
     /// The sessions of both ways, OUT first; empty unless [`Passive::records`] is set.
     pub sessions: Vec<Session>,
+    /// What was found in a part of the captures, if [`TimePart::state`](super::TimePart::state) is set.
+    pub part: Option<PartState>,
     /// Why parts of the result are missing: points that failed before their end.
     pub failures: Vec<PassiveError>,
 }
@@ -48,14 +52,15 @@ pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut
 
 impl Passive {
     /// The observers of the matcher that the settings need.
-    pub(super) fn observers(&self, plan: &Plan) -> MatchObservers<WayRecords> {
+    pub(super) fn observers(&self, plan: &Plan, part: Option<CapturePart>) -> MatchObservers<WayRecords> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let streams = self.records && !is_caia;
         MatchObservers {
             streams: streams.then(|| Streams::new(WayRecords::new(&plan.sides))),
             flows: self.grouping.map(|_| Flows::new(self.max_turnaround)),
             matched: self.matched.then(Vec::new),
-            ..MatchObservers::new(Estimator::new(self.interval, self.max_turnaround))
+            part: part.filter(|_| self.part.is_some_and(|p| p.state)).map(|part| (part, Vec::new())),
+            ..MatchObservers::new(Estimator::new(self.interval, self.max_turnaround).of_part(part))
         }
     }
 
@@ -74,6 +79,16 @@ impl Passive {
             streams.into_sink().finish(&sessions, observer);
             sessions.into()
         });
+        let part = observers.part.take().map(|(part, records)| PartState {
+            sides: plan.sides.clone(),
+            identity,
+            offset: plan.offset,
+            window,
+            part,
+            records,
+            counts,
+            captures: captures.clone(),
+        });
         let result = PassiveResult {
             addresses_given: self.sides.is_some(),
             sizes: observers.estimator.sizes(),
@@ -84,6 +99,6 @@ impl Passive {
             captures,
             summary,
         };
-        PassiveOutcome { result, sessions, failures }
+        PassiveOutcome { result, sessions, part, failures }
     }
 }

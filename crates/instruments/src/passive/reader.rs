@@ -214,6 +214,7 @@ mod tests {
             identity: IdentityRule::WHOLE,
             sorted: true,
             only: None,
+            part: None,
             echoes_apart: false,
             flows: None,
         });

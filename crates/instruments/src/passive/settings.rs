@@ -1,9 +1,9 @@
 //! [`Passive`]: the settings of passive measurements.
 
-use jitlat_core::Span;
 use jitlat_core::passive::flows::Grouping;
 use jitlat_core::passive::pipeline::PacketFilter;
-use jitlat_core::passive::{Fields, Plan, Sides};
+use jitlat_core::passive::{CapturePart, Fields, FirstPass, Plan, Sides};
+use jitlat_core::{Span, WallTime};
 
 /// The fields of the CAIA tool's default mask.
 const CAIA_MASK: u32 = 63;
@@ -41,6 +41,52 @@ pub struct Passive {
     pub records: bool,
     /// Whether to send each matched packet: the event `Matched`.
     pub matched: bool,
+    /// What a first pass over the captures found; `None`: found again.
+    pub first_pass: Option<FirstPass>,
+    /// Only this part of captures in files; `None`: all.
+    pub part: Option<TimePart>,
+}
+
+/// A part of captures by time, on the reference clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimePart {
+    /// From when on; `None`: from the beginning.
+    pub from: Option<PartTime>,
+    /// Up to when; `None`: to the end.
+    pub to: Option<PartTime>,
+    /// How much is read before and after, so that packets are matched as in the whole; `None`: twice the longest time between the
+    /// passages of a packet.
+    pub overlap: Option<Span>,
+    /// Whether what was found is returned as a state, to be joined with other parts.
+    pub state: bool,
+}
+
+/// A border of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartTime {
+    /// A time.
+    At(WallTime),
+    /// So long after the reference capture begins.
+    After(Span),
+}
+
+impl TimePart {
+    /// The part of captures that a first pass has been over.
+    pub(super) fn of(&self, first: &FirstPass, window: Span) -> CapturePart {
+        let spans = first.spans();
+        let begun = spans[0].map_or(WallTime(0), |(first, _)| first);
+        let time = |border: PartTime| match border {
+            PartTime::At(at) => at,
+            PartTime::After(span) => begun + span,
+        };
+        CapturePart {
+            from: self.from.map_or(WallTime(i64::MIN), time),
+            to: self.to.map_or(WallTime(i64::MAX), time),
+            overlap: self.overlap.unwrap_or(Span(window.0.saturating_mul(2))),
+            clocks: first.clocks,
+            spans,
+        }
+    }
 }
 
 impl Default for Passive {
@@ -59,6 +105,8 @@ impl Default for Passive {
             matching: Matching::Windowed,
             records: false,
             matched: false,
+            first_pass: None,
+            part: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::drawing::FigureArgs;
 use super::live::LiveArgs;
+use super::parts::PartArgs;
 use crate::options::report::ReportArgs;
 use crate::output::Part;
 use anyhow::{Context, bail};
@@ -11,7 +12,8 @@ use jitlat_core::passive::pipeline::PacketFilter;
 use jitlat_core::passive::{LinkQuestion, Prefix, Sides};
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
-use jitlat_instruments::passive::{Matching, Passive, Translation};
+use jitlat_instruments::passive::{CaptureSource, Matching, Passive, Translation};
+use jitlat_net::capture::in_folders;
 use jitlat_store::passive::PairColumns;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -27,11 +29,11 @@ use std::path::{Path, PathBuf};
 // -v is the CAIA tool's verbosity.
 #[command(mut_arg("verbose", |verbose| verbose.short(None)))]
 pub struct SppArgs {
-    /// Capture(s) at the reference point, where the round trip starts; - is standard input
-    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    /// Capture(s) at the reference point, where the round trip starts, or folders of them; - is standard input
+    #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "join", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub reference: Vec<PathBuf>,
-    /// Capture(s) at the monitor point, the far end; - is standard input
-    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
+    /// Capture(s) at the monitor point, the far end, or folders of them; - is standard input
+    #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "join", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
     /// Capture(s) of one point alone: round trips of TCP by its timestamps, of QUIC by its spin bit, from the point to the
     /// server and back, and to the client and back; - is standard input
@@ -112,6 +114,8 @@ pub struct SppArgs {
     /// Put these logs into this archive too; it is made if there is none
     #[arg(long, value_name = "DIR", requires = "log")]
     pub archive: Option<PathBuf>,
+    #[command(flatten)]
+    pub parts: PartArgs,
     #[command(flatten)]
     pub report: ReportArgs,
 
@@ -227,7 +231,17 @@ impl SppArgs {
             },
             records: self.labels.is_empty() && self.analyses_ways(),
             matched: self.report.outputs.draws(),
+            first_pass: self.parts.plan()?,
+            part: self.parts.part(),
         })
+    }
+
+    /// The captures of both points; of a folder, those in it.
+    pub fn points(&self) -> anyhow::Result<[CaptureSource; 2]> {
+        Ok([
+            CaptureSource::Files(in_folders(&self.reference)?),
+            CaptureSource::Files(in_folders(&self.monitor)?),
+        ])
     }
 
     /// The sides given by the user; `None`: found from the traffic.
@@ -290,6 +304,18 @@ impl SppArgs {
 
     /// Rejects contradictory options before anything is read.
     pub fn check(&self) -> anyhow::Result<()> {
+        let parts = &self.parts;
+        let apart = self.log.is_some()
+            || self.ping.is_some()
+            || !self.report.fail_if.is_empty()
+            || !self.labels.is_empty();
+        if (parts.keep.is_some() || !parts.join.is_empty())
+            && (apart || self.analyses_ways() || self.per_flow || self.per_prefix.is_some())
+        {
+            bail!(
+                "a part of captures has lines, a summary and a state (--state), and so have parts that are joined: leave the other outputs out"
+            );
+        }
         let stdin = self.reference.iter().chain(&self.monitor);
         if stdin.filter(|p| p.as_os_str() == jitlat_net::capture::STDIN).count() > 1 {
             bail!("only one of the captures can come from standard input");

@@ -5,6 +5,7 @@ mod drawing;
 mod lines;
 mod live;
 mod one_point;
+mod parts;
 mod several;
 mod show;
 mod ways;
@@ -19,7 +20,6 @@ use anyhow::bail;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::verdict::list_prefixes;
 use jitlat_core::passive::{LinkQuestion, Plan};
-use jitlat_instruments::passive::CaptureSource;
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
 use jitlat_report::text::screen::Course;
@@ -43,7 +43,13 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     if !args.labels.is_empty() {
         return several::run(args);
     }
+    if !args.parts.join.is_empty() {
+        return parts::join(args);
+    }
     let passive = args.settings()?;
+    if let Some(path) = &args.parts.write_plan {
+        return parts::write_plan(args, &passive, path);
+    }
     let live = args.live.is_asked_for();
     let silent = args.is_silent();
     let mut lines = Lines::new(args.columns(), !silent, live);
@@ -63,13 +69,14 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     let outcome = match live {
         true => passive.follow_live(args.live.points()?, &args.live.settings()?, &stop, observer)?,
         false => {
-            let points = [&args.reference, &args.monitor].map(|paths| CaptureSource::Files(paths.clone()));
+            let points = args.points()?;
             passive.follow_captures(points, &stop, observer)?
         }
     };
     let mut failures: Vec<anyhow::Error> = Vec::new();
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
     failures.extend(lines.finish());
+    failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err());
     let recorded = ways.map(WayRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {

@@ -104,7 +104,8 @@ pub fn show(
         // Standard error may be closed: the lines are the result.
         let _ = console::print_beside(&page);
     }
-    if !log_failures(&failures) || !result.is_measured() {
+    // A part may be a time without packets.
+    if !log_failures(&failures) || !result.is_measured() && args.parts.keep.is_none() {
         return Ok(Status::NotMeasured);
     }
     Ok(output::text::status(&runs, &report.fail_if))

@@ -47,6 +47,12 @@ pub enum CaptureError {
         /// The file.
         path: PathBuf,
     },
+    /// A folder without captures.
+    #[error("the folder {path} has no capture with packets in it")]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
     /// No file was given.
     #[error("no capture file was given")]
     Nothing,
@@ -67,6 +73,40 @@ struct Open {
     path: PathBuf,
     buffer: Buffer,
     format: Format,
+}
+
+/// The files of `paths`, in which a folder stands for the captures in it, in the order of their first packets: those of a rotating
+/// capture (`tcpdump -C`, `-G`), whatever their names. Other files in a folder are left out, and so are captures without a packet.
+///
+/// # Errors
+/// [`CaptureError`] if a folder cannot be read, or has no capture.
+pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let failed = |source| CaptureError::Io { path: path.clone(), source };
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let file = entry.map_err(failed)?.path();
+            let first = if file.is_file() { open_one(&file) } else { None };
+            found.extend(first.map(|at| (at, file)));
+        }
+        if found.is_empty() {
+            return Err(CaptureError::Empty { path: path.clone() });
+        }
+        found.sort();
+        all.extend(found.into_iter().map(|(_, file)| file));
+    }
+    Ok(all)
+}
+
+/// When the first packet of a capture was captured; `None` of anything else.
+fn open_one(file: &PathBuf) -> Option<WallTime> {
+    let mut capture = Capture::open(std::slice::from_ref(file)).ok()?;
+    capture.next_frame().map(|frame| frame.at)
 }
 
 /// The packets of one capture point; several files are read one after the other, as from a rotating capture.

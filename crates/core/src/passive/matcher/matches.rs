@@ -3,13 +3,13 @@
 
 use super::{MatchObserver, RETUNE};
 use crate::passive::flows::key::known_flow;
-use crate::passive::{Point, Record, Sighting, Way};
+use crate::passive::{CapturePart, Point, Record, Sighting, Way};
 use crate::time::WallTime;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Counts of the packets of one way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchCounts {
     /// Sightings at the reference point, without second captures of one packet.
@@ -34,6 +34,24 @@ pub struct MatchCounts {
     pub reordered: u64,
     /// Sightings given up for lack of room before their window was over: whether they were lost is unknown.
     pub given_up: u64,
+}
+
+impl MatchCounts {
+    /// Adds those of other packets.
+    pub fn add(&mut self, other: &MatchCounts) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.seen_at_reference, other.seen_at_reference);
+        add(&mut self.seen_at_monitor, other.seen_at_monitor);
+        add(&mut self.matched, other.matched);
+        add(&mut self.lost, other.lost);
+        add(&mut self.outside, other.outside);
+        add(&mut self.unseen, other.unseen);
+        add(&mut self.duplicates, other.duplicates);
+        add(&mut self.captured_twice, other.captured_twice);
+        add(&mut self.ambiguous, other.ambiguous);
+        add(&mut self.reordered, other.reordered);
+        add(&mut self.given_up, other.given_up);
+    }
 }
 
 /// A sighting that may yet be matched.
@@ -98,6 +116,8 @@ pub(super) struct Matches {
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
     since_tuned: u32,
+    /// What counts; `None`: everything.
+    pub(super) part: Option<CapturePart>,
 }
 
 impl Matches {
@@ -122,13 +142,20 @@ impl Matches {
         }
     }
 
+    /// 1 if what was seen at this time counts.
+    #[inline]
+    pub(super) fn one(&self, point: Point, at: i64) -> u64 {
+        self.part.is_none_or(|part| part.keeps(point, WallTime(at))).into()
+    }
+
     /// Registers a sighting.
     #[inline]
     pub(super) fn register(&mut self, point: Point, s: &Sighting) -> OpenSighting {
+        let one = self.one(point, s.at.0);
         let of_way = &mut self.ways[s.way as usize];
         match point {
-            Point::Reference => of_way.counts.seen_at_reference += 1,
-            Point::Monitor => of_way.counts.seen_at_monitor += 1,
+            Point::Reference => of_way.counts.seen_at_reference += one,
+            Point::Monitor => of_way.counts.seen_at_monitor += one,
         }
         let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
         if point.is_source(s.way) {
@@ -166,8 +193,9 @@ impl Matches {
             Way::Out => raw.saturating_sub(self.offset),
             Way::In => raw.saturating_add(self.offset),
         };
+        let one = self.one(Point::Monitor, monitor.at);
         let of_way = &mut self.ways[way as usize];
-        of_way.counts.matched += 1;
+        of_way.counts.matched += one;
         of_way.recent_delay = delay;
         of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
         match &mut of_way.matched_span {
@@ -176,7 +204,7 @@ impl Matches {
                 of_way.first_delay = delay;
             }
             Some((first, last)) => {
-                of_way.counts.reordered += u64::from(source.at < *last);
+                of_way.counts.reordered += u64::from(source.at < *last) * one;
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
             }
@@ -197,12 +225,13 @@ impl Matches {
         source: MatchedSource,
         out: &mut impl MatchObserver,
     ) {
+        let one = self.one(point, s.at.0);
         let of_way = &mut self.ways[s.way as usize];
         match point {
-            Point::Reference => of_way.counts.seen_at_reference += 1,
-            Point::Monitor => of_way.counts.seen_at_monitor += 1,
+            Point::Reference => of_way.counts.seen_at_reference += one,
+            Point::Monitor => of_way.counts.seen_at_monitor += one,
         }
-        of_way.counts.duplicates += 1;
+        of_way.counts.duplicates += one;
         let (reference, monitor) = match s.way {
             Way::Out => (WallTime(source.at), s.at),
             Way::In => (s.at, WallTime(source.at)),
@@ -252,7 +281,9 @@ impl Matches {
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
-            (None, Slot::Matched(r)) => self.ways[r.way as usize].counts.given_up += 1,
+            (None, Slot::Matched(r)) => {
+                self.ways[r.way as usize].counts.given_up += self.one(Point::Monitor, r.monitor.0);
+            }
             (None, _) => {}
         }
         if i == 0 {
@@ -291,14 +322,15 @@ impl Matches {
         if point == Point::Monitor {
             self.resolve(seen.slot, Slot::Void, out);
         }
+        let one = self.one(point, seen.at);
         if !point.is_source(way) {
-            self.ways[way as usize].counts.unseen += 1;
+            self.ways[way as usize].counts.unseen += one;
         } else if self.would_have_been_seen(way, seen.at) {
-            self.ways[way as usize].counts.lost += 1;
+            self.ways[way as usize].counts.lost += one;
             let seq = self.seq(way, seen.seq);
             out.lost(way, seq, WallTime(seen.at), seen.flow);
         } else {
-            self.ways[way as usize].counts.outside += 1;
+            self.ways[way as usize].counts.outside += one;
             let seq = self.seq(way, seen.seq);
             out.void(way, seq);
         }

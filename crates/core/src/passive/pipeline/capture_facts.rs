@@ -2,9 +2,10 @@
 
 use crate::passive::LinkType;
 use crate::time::{Span, WallTime};
+use serde::{Deserialize, Serialize};
 
 /// How many packets have each IP length.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthCounts {
     /// By length in bytes.
     counts: Vec<u64>,
@@ -27,6 +28,14 @@ impl LengthCounts {
         self.total += 1;
     }
 
+    fn append(&mut self, other: &LengthCounts) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(n, more)| *n = n.saturating_add(*more));
+        self.total = self.total.saturating_add(other.total);
+    }
+
     /// All packets.
     pub fn total(&self) -> u64 {
         self.total
@@ -46,7 +55,7 @@ impl LengthCounts {
 }
 
 /// Counts of one capture point.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaptureFacts {
     /// Frames read.
@@ -94,6 +103,35 @@ impl CaptureFacts {
         self.lengths.count(length);
         self.longest = self.longest.max(length);
         self.long += u64::from(length > 1500);
+    }
+
+    /// Adds those of the part of the capture that follows.
+    pub fn append(&mut self, next: CaptureFacts) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.frames, next.frames);
+        add(&mut self.packets, next.packets);
+        add(&mut self.elsewhere, next.elsewhere);
+        add(&mut self.ours, next.ours);
+        add(&mut self.too_short, next.too_short);
+        add(&mut self.long, next.long);
+        self.lengths.append(&next.lengths);
+        self.longest = self.longest.max(next.longest);
+        add(&mut self.unidentified, next.unidentified);
+        add(&mut self.truncated, next.truncated);
+        add(&mut self.malformed, next.malformed);
+        match (&mut self.unknown_link, next.unknown_link) {
+            (Some((_, n)), Some((_, more))) => add(n, more),
+            (mine, theirs) => *mine = mine.or(theirs),
+        }
+        if let Some((from, to)) = next.span {
+            self.extend_span(from, to);
+        }
+        add(&mut self.disordered, next.disordered);
+        add(&mut self.steps_back, next.steps_back);
+        self.drops = self.drops.max(next.drops);
+        self.pings.extend(next.pings);
+        self.notes
+            .extend(next.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
     /// Records that the capture covers this time, too.

@@ -3,7 +3,7 @@
 use super::{CaptureFacts, PacketFilter};
 use crate::passive::echo::{Echoes, is_echo};
 use crate::passive::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
-use crate::passive::{Frame, IdentityRule, InOrder, Sides, Sighting, Skip};
+use crate::passive::{CapturePart, Frame, IdentityRule, InOrder, Point, Sides, Sighting, Skip};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most round trips of ping kept.
@@ -22,6 +22,8 @@ pub struct NamingRule {
     pub only: Option<PacketFilter>,
     /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
     pub echoes_apart: bool,
+    /// The part of the capture that is read; `None`: all.
+    pub part: Option<(CapturePart, Point)>,
     /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
 }
@@ -46,6 +48,8 @@ impl SharedFlowNumbers {
 pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,
+    /// Of what is read and does not count.
+    beside: CaptureFacts,
     order: InOrder,
     echoes: Echoes,
     /// Flows whose number this namer knows.
@@ -59,6 +63,7 @@ impl PacketNamer {
         PacketNamer {
             rule,
             facts: CaptureFacts::default(),
+            beside: CaptureFacts::default(),
             order,
             echoes: Echoes::default(),
             known: FlowNumbers::default(),
@@ -69,7 +74,14 @@ impl PacketNamer {
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>) {
         let at = frame.at;
-        let facts = &mut self.facts;
+        let (reads, counts) = self
+            .rule
+            .part
+            .map_or((true, true), |(part, point)| (part.reads(point, at), part.keeps(point, at)));
+        if !reads {
+            return;
+        }
+        let facts = if counts { &mut self.facts } else { &mut self.beside };
         facts.frames += 1;
         facts.extend_span(at, at);
         let p = match frame.packet() {

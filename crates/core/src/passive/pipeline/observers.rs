@@ -1,7 +1,7 @@
 //! [`MatchObservers`]: everything that observes the matcher, as far as requested.
 
 use crate::passive::matcher::MatchObserver;
-use crate::passive::{Estimate, Estimator, Flows, Record, StreamSink, Streams, Way};
+use crate::passive::{CapturePart, Estimate, Estimator, Flows, Point, Record, StreamSink, Streams, Way};
 use crate::time::WallTime;
 
 /// The figures always, the rest if requested.
@@ -15,12 +15,14 @@ pub struct MatchObservers<S> {
     pub flows: Option<Flows>,
     /// Matched packets since the caller last took them, in arrival order.
     pub matched: Option<Vec<Record>>,
+    /// Packets of a part in the order of the monitor's clock, if they are to be joined with others.
+    pub part: Option<(CapturePart, Vec<Record>)>,
 }
 
 impl<S: StreamSink> MatchObservers<S> {
     /// Only the figures.
     pub fn new(estimator: Estimator) -> MatchObservers<S> {
-        MatchObservers { estimator, streams: None, flows: None, matched: None }
+        MatchObservers { estimator, streams: None, flows: None, matched: None, part: None }
     }
 
     /// The pairs made since the last call.
@@ -43,6 +45,11 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         self.estimator.record(r);
         if let Some(f) = &mut self.flows {
             f.record(r);
+        }
+        if let Some((part, kept)) = &mut self.part
+            && part.keeps(Point::Monitor, r.monitor)
+        {
+            kept.push(r);
         }
     }
 

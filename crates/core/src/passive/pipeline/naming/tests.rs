@@ -10,6 +10,7 @@ fn rule() -> NamingRule {
         identity: IdentityRule { fields, available: 64 },
         sorted: true,
         only: None,
+        part: None,
         echoes_apart: false,
         flows: None,
     }

@@ -1,0 +1,155 @@
+//! Captures in parts by time: a first pass over the whole, parts of it, and their states joined.
+
+use super::args::SppArgs;
+use super::lines::Lines;
+use super::show;
+use super::ways::Recorded;
+use crate::exit::Status;
+use crate::output;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use core::str::FromStr;
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::passive::{Estimator, FirstPass, PartState};
+use jitlat_core::quantity;
+use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_instruments::passive::{PartTime, Passive, TimePart};
+use jitlat_report::text::screen::Course;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Largest plan that is read, in bytes.
+const MOST_PLAN: u64 = 64 << 20;
+
+/// Parts of captures.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Parts")]
+pub struct PartArgs {
+    /// Only the pairs whose first packet passes in this part of the captures, A..B on the reference clock: seconds since 1970 as in
+    /// the lines, or since the captures begin with a + (+60..+120); either may be left out
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["one_point", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote", "compat"])]
+    pub keep: Option<Part>,
+    /// How much is read before and after that part (twice the window)
+    #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "keep")]
+    pub overlap: Option<Span>,
+    /// Write what this part has to FILE, for --join
+    #[arg(long, value_name = "FILE", requires = "keep")]
+    pub state: Option<PathBuf>,
+    /// Only read the captures once and write to FILE, as JSON, what all parts need: addresses, offset and drift of the clocks, and an
+    /// index of the files (first and last time, hosts, drops)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "keep", "join", "plan", "compat"])]
+    pub write_plan: Option<PathBuf>,
+    /// Use what --write-plan has found, instead of finding it again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "join", "compat"])]
+    plan: Option<PathBuf>,
+    /// The lines and the summary of the whole, from the states of its parts
+    #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["one_point", "reference", "monitor", "keep", "compat"])]
+    pub join: Vec<PathBuf>,
+}
+
+/// `A..B`.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    from: Option<PartTime>,
+    to: Option<PartTime>,
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let border = |text: &str| -> Option<Option<PartTime>> {
+            Some(match (text, text.strip_prefix('+')) {
+                ("", _) => None,
+                (_, Some(after)) => Some(PartTime::After(Span(nanoseconds(after)?))),
+                (at, None) => Some(PartTime::At(WallTime(nanoseconds(at)?))),
+            })
+        };
+        let parsed =
+            text.split_once("..").and_then(|(from, to)| Some(Part { from: border(from)?, to: border(to)? }));
+        let part = parsed
+            .ok_or_else(|| format!("'{text}' is no part: write 1300000000.5..1300000060, or +60..+120"))?;
+        match (part.from, part.to) {
+            (Some(PartTime::At(a)), Some(PartTime::At(b))) if a >= b => {
+                Err(format!("'{text}' ends before it begins"))
+            }
+            (Some(PartTime::After(a)), Some(PartTime::After(b))) if a >= b => {
+                Err(format!("'{text}' ends before it begins"))
+            }
+            _ => Ok(part),
+        }
+    }
+}
+
+/// Seconds with up to nine decimals, exactly.
+fn nanoseconds(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 9 || !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return None;
+    }
+    let fraction: i64 = format!("{fraction:0<9}").parse().ok()?;
+    whole.parse::<i64>().ok()?.checked_mul(SECOND)?.checked_add(fraction)
+}
+
+impl PartArgs {
+    /// The part that is asked for.
+    pub fn part(&self) -> Option<TimePart> {
+        let Part { from, to } = self.keep?;
+        Some(TimePart { from, to, overlap: self.overlap, state: self.state.is_some() })
+    }
+
+    /// What a first pass found, from its file.
+    pub fn plan(&self) -> Result<Option<FirstPass>> {
+        let Some(path) = &self.plan else { return Ok(None) };
+        let about = || format!("reading the plan {}", path.display());
+        if fs::metadata(path).with_context(about)?.len() > MOST_PLAN {
+            bail!("{} is no plan: it has more than 64 MiB", path.display());
+        }
+        let plan: FirstPass =
+            serde_json::from_slice(&fs::read(path).with_context(about)?).with_context(about)?;
+        if !plan.is_possible() {
+            bail!("{} is no plan that this program writes (jitlat spp --write-plan)", path.display());
+        }
+        Ok(Some(plan))
+    }
+}
+
+/// `--write-plan`.
+pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<Status> {
+    let plan = passive.first_pass(&args.points()?)?;
+    output::write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
+    Ok(Status::Measured)
+}
+
+/// `--state`.
+pub fn write_state(args: &PartArgs, part: Option<&PartState>) -> Result<()> {
+    let (Some(path), Some(part)) = (&args.state, part) else { return Ok(()) };
+    let bytes = part.save()?;
+    output::write_file(path, |out| out.write_all(&bytes))
+}
+
+/// `--join`.
+pub fn join(args: &SppArgs) -> Result<Status> {
+    let mut parts = Vec::new();
+    for path in &args.parts.join {
+        let bytes = fs::read(path).with_context(|| format!("reading the state {}", path.display()))?;
+        let part = PartState::load(&bytes).with_context(|| format!("the state {}", path.display()))?;
+        parts.push((path, part));
+    }
+    parts.sort_by_key(|(_, part)| part.part.from);
+    let mut parts = parts.into_iter();
+    let (_, mut whole) = parts.next().context("no state was given")?;
+    for (path, next) in parts {
+        whole.append(next).with_context(|| format!("joining {}", path.display()))?;
+    }
+    let mut lines = Lines::new(args.columns(), !args.is_silent(), false);
+    let mut course = Course::default();
+    let result = whole.result(Estimator::new(args.every, args.max_spt), |estimator| {
+        let pairs = Event::Pairs(estimator.pairs());
+        lines.event(&pairs);
+        course.event(&pairs);
+        estimator.take_pairs();
+    });
+    let failures = lines.finish().into_iter().collect();
+    show::show(args, result, Recorded::default(), (None, course), failures)
+}
