@@ -5,28 +5,40 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The system's allocator, which counts the bytes in use: `#[global_allocator]` of a target that holds a budget.
 #[derive(Debug, Default)]
-pub struct Heap(AtomicUsize);
+pub struct Heap {
+    used: AtomicUsize,
+    most: AtomicUsize,
+}
 
 impl Heap {
     pub const fn new() -> Heap {
-        Heap(AtomicUsize::new(0))
+        Heap { used: AtomicUsize::new(0), most: AtomicUsize::new(0) }
     }
 
     /// Bytes in use.
     pub fn used(&self) -> usize {
-        self.0.load(Relaxed)
+        self.used.load(Relaxed)
+    }
+
+    /// Most bytes in use at a time during `body`, beyond those before it.
+    pub fn most_during(&self, body: impl FnOnce()) -> usize {
+        let before = self.used();
+        self.most.store(before, Relaxed);
+        body();
+        self.most.load(Relaxed).saturating_sub(before)
     }
 }
 
 // SAFETY: every call is passed on to the system's allocator as it is.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.0.fetch_add(layout.size(), Relaxed);
+        let used = self.used.fetch_add(layout.size(), Relaxed) + layout.size();
+        self.most.fetch_max(used, Relaxed);
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        self.0.fetch_sub(layout.size(), Relaxed);
+        self.used.fetch_sub(layout.size(), Relaxed);
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,7 +1,9 @@
 //! What the targets share.
 
+mod archive;
 mod heap;
 
+pub use archive::{Scratch, uncaught};
 pub use heap::Heap;
 
 use arbitrary::Arbitrary;
