@@ -139,7 +139,7 @@ impl Archive {
             rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DiskFull => Error::Io {
                 doing: "writing",
                 path: self.root.join(CATALOGUE),
-                source: std::io::ErrorKind::StorageFull.into(),
+                source: std::io::Error::new(std::io::ErrorKind::StorageFull, "the disk is full"),
             },
             source => Error::Catalogue { doing, archive: self.root.clone(), source },
         }
