@@ -80,6 +80,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         identity,
         sorted: true,
         only: None,
+        part: None,
         flows: Some((Grouping::Flow, numbers.clone())),
     });
     let mut sightings = Vec::new();
