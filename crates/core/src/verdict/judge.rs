@@ -6,7 +6,7 @@ use super::causes::{Found, RULES};
 use super::headline::{headline, most_felt};
 use super::known::Known;
 use super::material::Material;
-use super::profiles::{Profile, Sent};
+use super::profiles::{Interrupted, Profile, Sent};
 use super::severity::{Experience, of_outage};
 use crate::session::Session;
 
@@ -77,6 +77,8 @@ pub(super) fn conclude(evidence: Evidence, session: &Session, profiles: &[Profil
         let longest = outages.iter().copied().fold(0.0, f64::max);
         of_outage(longest, outages.iter().sum(), duration)
     };
+    let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
+    let interrupted = Interrupted::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
     let severity = match &played {
         // However few were sent.
         _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
@@ -90,7 +92,8 @@ pub(super) fn conclude(evidence: Evidence, session: &Session, profiles: &[Profil
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
     let sent = Sent { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
-        let suits = p.judge(&lived, played.as_ref(), gone, sent).filter(|_| severity != Severity::Unknown)?;
+        let suits =
+            p.judge(&lived, played.as_ref(), interrupted, sent).filter(|_| severity != Severity::Unknown)?;
         Some((p.name.to_string(), suits))
     };
     let profiles = profiles.iter().filter_map(of_use).collect();

@@ -141,6 +141,29 @@ pub struct Sent {
     pub period_ms: Option<f64>,
 }
 
+/// What no buffer helps against: times without any packet, packets that were never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    severity: Severity,
+    because: &'static str,
+}
+
+impl Interrupted {
+    /// By outages of the path that are so bad.
+    pub const fn by_outages(severity: Severity) -> Interrupted {
+        Interrupted { severity, because: "the path is gone at times" }
+    }
+
+    /// Or, where that is worse, by what the sending host's own system refused.
+    #[must_use]
+    pub fn or_refused(self, severity: Severity) -> Interrupted {
+        if severity <= self.severity {
+            return self;
+        }
+        Interrupted { severity, because: "the sending host did not send all" }
+    }
+}
+
 impl Profile {
     /// What is wrong with it; `None` if it can be measured and judged.
     pub fn fault(&self) -> Option<&'static str> {
@@ -168,12 +191,12 @@ impl Profile {
     }
 
     /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
-    /// where it does as well; and no better than `outages` let it be.
+    /// where it does as well; and no better than `interrupted` lets it be.
     pub fn judge(
         &self,
         lived: &Experience,
         played: Option<&Played>,
-        outages: Severity,
+        interrupted: Interrupted,
         sent: Sent,
     ) -> Option<Suitability> {
         let level = |value: f64, limits: [f64; 3]| {
@@ -201,18 +224,18 @@ impl Profile {
         let (severity, late, gone, buffer, missing, delay, rating) =
             *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
         let known = lived.base_ns.is_some();
-        let because = match severity.max(outages) {
+        let because = match severity.max(interrupted.severity) {
             Severity::Good if known => {
                 format!("{} one way with the buffer, {} missing", time(delay), percent(missing))
             }
             Severity::Good => format!("a buffer of {}, {} missing", time(buffer as f64), percent(missing)),
-            s if s == outages && outages > severity => "the path is gone at times".to_owned(),
+            s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
             _ if gone >= late => format!("{} missing", percent(missing)),
             _ if known => format!("{} one way with the buffer", time(delay)),
             _ => format!("{} of waiting alone", time(buffer as f64)),
         };
         Some(Suitability {
-            severity: severity.max(outages),
+            severity: severity.max(interrupted.severity),
             mos: self.speech.then(|| emodel::mos(rating)),
             missing,
             delay_ns: known.then_some(delay as i64),
@@ -324,8 +347,10 @@ mod tests {
 
     const AS_SENT: Sent = Sent { payload: Some(100), period_ms: Some(16.0) };
 
+    const NOT: Interrupted = Interrupted::by_outages(Severity::Good);
+
     fn judged(lived: &Experience, outages: Severity) -> Suitability {
-        game().judge(lived, None, outages, AS_SENT).unwrap()
+        game().judge(lived, None, Interrupted::by_outages(outages), AS_SENT).unwrap()
     }
 
     #[test]
@@ -384,6 +409,14 @@ mod tests {
         // Not where the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
+        let refused = |severity| Interrupted::by_outages(Severity::Fair).or_refused(severity);
+        let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
+        assert_eq!(of(Severity::Fair).because, "the path is gone at times");
+        let bad = of(Severity::Bad);
+        assert_eq!(
+            (bad.severity, bad.because.as_str()),
+            (Severity::Bad, "the sending host did not send all")
+        );
     }
 
     #[test]
@@ -392,7 +425,7 @@ mod tests {
         let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
         let buffer = |late: i64| {
             let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
-            game.judge(&lived(Some(0.0), &waits, 0), None, Severity::Good, AS_SENT).unwrap().buffer_ns
+            game.judge(&lived(Some(0.0), &waits, 0), None, NOT, AS_SENT).unwrap().buffer_ns
         };
         assert_eq!([16, 17].map(buffer), [Some(0), Some(20 * MS)]);
     }
@@ -404,7 +437,7 @@ mod tests {
         let voice = &PROFILES[0];
         let of = |buffer_ns, profile: &Profile| {
             let played = Played { buffer_ns, missing: 0.0, rating: 90.0, severity: Severity::Good };
-            profile.judge(&lived, Some(&played), Severity::Good, AS_SENT).unwrap().buffer_ns
+            profile.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().buffer_ns
         };
         assert_eq!(of(0, voice), Some(0));
         assert_eq!(of(20 * MS, voice), Some(20 * MS));
@@ -415,9 +448,7 @@ mod tests {
     #[test]
     fn speech_is_rated_too() {
         let voice = Profile { delay_ms: [1e4, 1e4, 1e4], ..PROFILES[0].clone() };
-        let of = |ms: i64| {
-            voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, Severity::Good, AS_SENT)
-        };
+        let of = |ms: i64| voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, NOT, AS_SENT);
         let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(0, 0.0);
         let below = |limit: f64| first(0..=3000, |ms| rating(ms) < limit);
         let border = |level| first(0..=3000, |ms| of(ms).unwrap().severity >= level);
@@ -433,7 +464,7 @@ mod tests {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let is_said = |payload: i64, period_ms: f64| {
             let sent = Sent { payload: Some(payload as u16), period_ms: Some(period_ms) };
-            game().judge(&quiet, None, Severity::Good, sent).unwrap().limits.is_some()
+            game().judge(&quiet, None, NOT, sent).unwrap().limits.is_some()
         };
         assert_eq!(first(100..=2000, |payload| is_said(payload, 16.0)), 601);
         assert_eq!(first(-100..=-1, |payload| is_said(-payload, 16.0)), -16);
@@ -441,7 +472,7 @@ mod tests {
         assert!(!is_said(100, 16.0 / 6.0) && is_said(100, 2.66));
         let other = Sent { payload: Some(1200), period_ms: Some(1.0) };
         assert_eq!(
-            game().judge(&quiet, None, Severity::Good, other).unwrap().limits.unwrap(),
+            game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
             "measured with 1200 bytes every 1.0 ms; this use sends 100 every 16 ms"
         );
     }
