@@ -33,14 +33,14 @@ enum Sender {
     /// A bare loop: one packet a call, or all that are due.
     Bare { due: bool },
     /// jitlat, which waits so.
-    Jitlat(Option<Mode>),
+    Jitlat(Mode),
 }
 
 const SENDERS: [(&str, Sender); 4] = [
     ("bare, each", Sender::Bare { due: false }),
     ("bare, due", Sender::Bare { due: true }),
-    ("jitlat, sleep", Sender::Jitlat(Some(Mode::Sleep))),
-    ("jitlat, auto", Sender::Jitlat(None)),
+    ("jitlat, sleep", Sender::Jitlat(Mode::Sleep)),
+    ("jitlat, spin", Sender::Jitlat(Mode::Spin)),
 ];
 
 /// One run.
@@ -117,7 +117,7 @@ fn run(sender: Sender, rate: u64, seconds: u64) -> Result<Run, Box<dyn Error>> {
         Sender::Bare { due } => bare(rate, packets, due),
         Sender::Jitlat(mode) => {
             let period = (1_000_000_000 / rate) as i64;
-            let pacing = Pacing { mode, ..Pacing::default() };
+            let pacing = Pacing { mode: Some(mode), ..Pacing::default() };
             let outcome = oneway::run(packets, Span(period), pacing, Source::Kernel)?;
             let mut sent: Vec<(i64, i64)> =
                 outcome.records.iter().filter_map(|r| Some((r.seq, r.sent()?.0))).collect();

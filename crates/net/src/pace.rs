@@ -35,8 +35,8 @@ impl std::fmt::Display for Mode {
 /// How a packet thread runs. What is not permitted is left out, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
-    /// How to wait; `None`: [`Mode::Spin`] from 50 000 packets a second on if a processor is idle, [`Mode::Sleep`]
-    /// otherwise.
+    /// How to wait; `None`: [`Mode::Spin`] from 50 000 packets a second on if two processors are idle, [`Mode::Sleep`]
+    /// otherwise: the receiver and the kernel need one, too.
     pub mode: Option<Mode>,
     /// Run the sending thread under `SCHED_FIFO` at this priority (1…99); `None`: normal scheduling. Needs
     /// `CAP_SYS_NICE`.
@@ -60,16 +60,16 @@ const SPIN_FROM: Span = Span::micros(20);
 impl Pacing {
     /// How to wait in a stream of one packet a `period`, and a note where that was chosen and is not sleeping.
     pub fn mode_at(&self, period: Span) -> (Mode, Option<String>) {
-        self.mode_on(period, is_processor_idle)
+        self.mode_on(period, is_processor_to_spare)
     }
 
-    fn mode_on(&self, period: Span, is_processor_idle: impl FnOnce() -> bool) -> (Mode, Option<String>) {
+    fn mode_on(&self, period: Span, is_processor_to_spare: impl FnOnce() -> bool) -> (Mode, Option<String>) {
         match self.mode {
             Some(mode) => (mode, None),
-            None if period <= SPIN_FROM && is_processor_idle() => {
+            None if period <= SPIN_FROM && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
                 let note = format!(
-                    "the sender spins instead of sleeping: {rate} packets a second, and a processor was idle"
+                    "the sender spins instead of sleeping: {rate} packets a second, and processors were idle"
                 );
                 (Mode::Spin, Some(note))
             }
@@ -112,11 +112,13 @@ impl Pacing {
     }
 }
 
-/// Whether one of the processors that this thread may use has nothing to do, the calling thread itself left out.
-fn is_processor_idle() -> bool {
+/// Whether a processor would still have nothing to do if one of those that this thread may use spun, and another one did
+/// everything else.
+fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").ok();
-    load.as_deref().and_then(running).is_some_and(|running| running < processors)
+    // The calling thread runs.
+    load.as_deref().and_then(running).is_some_and(|running| running + 1 < processors)
 }
 
 /// How many threads run or wait for a processor, of the text of `/proc/loadavg`.
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_streams_spin_where_a_processor_is_idle() {
+    fn fast_streams_spin_where_a_processor_is_to_spare() {
         let by_rate = |period, idle| Pacing::default().mode_on(period, || idle);
         let (mode, note) = by_rate(Span::micros(20), true);
         assert_eq!(mode, Mode::Spin);

@@ -34,7 +34,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time between two pictures, unless a key is pressed.
-const FRAME: Duration = Duration::from_millis(125);
+const FRAME: Duration = Duration::from_millis(250);
 /// Time between two computations of every figure, which are made only while they are looked at.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);
 /// How long the last picture may take, once the test is over.

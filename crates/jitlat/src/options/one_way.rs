@@ -225,7 +225,7 @@ pub struct HostArgs {
     #[command(flatten)]
     pub priority: PriorityArgs,
     /// How the sender waits: sleep (absolute deadlines), hybrid (sleep, spin the last microseconds), spin; auto spins
-    /// from 50000 packets a second on if a processor is idle, and sleeps otherwise
+    /// from 50000 packets a second on if two processors are idle, and sleeps otherwise
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: Pace,
     /// Where stamps are taken
