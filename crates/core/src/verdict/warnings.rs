@@ -221,7 +221,7 @@ impl Notes {
             self.warn(
                 "schedule_stretched",
                 format!(
-                    "{who} did {rate} packets a second and {asked} were asked for: the stream was stretched, and was {} \
+                    "{who} sent {rate} packets a second where {asked} were asked for: the stream was stretched, and was {} \
                      behind at the end{more}",
                     eng4_f64(stretched.late)
                 ),

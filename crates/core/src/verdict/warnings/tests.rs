@@ -238,7 +238,7 @@ fn a_stretched_stream_is_said_with_both_rates() {
     assert_eq!(codes(stretched), ["schedule_stretched"]);
     let said = text(stretched);
     assert!(
-        said.starts_with("the sending host did 180000 packets a second and 250000 were asked for")
+        said.starts_with("the sending host sent 180000 packets a second where 250000 were asked for")
             && said.ends_with("was 1.200 s behind at the end; --pace spin may do more"),
         "{said}"
     );
