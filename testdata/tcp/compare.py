@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Counts of `jitlat tcp` beside those of tshark and tcptrace: python3 compare.py JITLAT FOLDER. Prints a table in Markdown."""
-import glob, json, os, re, subprocess, sys
+import glob, json, os, re, subprocess, sys, tempfile
 
 FLAGS = ["retransmission", "fast_retransmission", "spurious_retransmission", "out_of_order", "lost_segment",
          "duplicate_ack", "zero_window", "zero_window_probe", "window_full", "keep_alive"]
@@ -30,7 +30,6 @@ def tshark(capture):
 
 def tcptrace(capture):
     # It reads no captures of bare IP packets.
-    ethernet = "/tmp/compare-tcp.pcap"
     data = open(capture, "rb").read()
     out, at = data[:20] + b"\1\0\0\0", 24
     while at < len(data):
@@ -40,8 +39,10 @@ def tcptrace(capture):
         out += record[:8] + (length + 14).to_bytes(4, "little") + (whole + 14).to_bytes(4, "little")
         out += bytes(12) + b"\x08\x00" + data[at + 16:at + 16 + length]
         at += 16 + length
-    open(ethernet, "wb").write(out)
-    text = run("tcptrace", "-lrn", ethernet)
+    with tempfile.NamedTemporaryFile(suffix=".pcap") as ethernet:
+        ethernet.write(out)
+        ethernet.flush()
+        text = run("tcptrace", "-lrn", ethernet.name)
     of = lambda name: sum(int(x) for x in re.findall(rf"\b{re.escape(name)}:\s+(\d+)", text))
     found = {name: of(name) for name in ("rexmt data pkts", "outoforder pkts", "zwnd probe pkts", "unique bytes sent")}
     average = re.search(r"RTT avg:\s+([\d.]+) ms", text)
