@@ -1,20 +1,19 @@
 //! [`Archive::add`]: a log into the archive.
 
+use crate::checksum::{number, sum};
 use crate::error::Error;
-use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer, stored_test};
+use crate::packed::pack;
+use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, StoredTest, Tests, Writer};
 use crate::parts::take_apart;
-use crate::text::{Rest, TAIL, header_of};
+use crate::text::Rest;
 use crate::{Archive, Stream, TestId, rollup};
 use jitlat_core::figures::selectors;
 use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, Direction, Options, Session, Summary};
 use jitlat_store::log::LogReader;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use xxhash_rust::xxh3::Xxh3;
 
 /// What became of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,26 +39,6 @@ pub(crate) struct Entry {
     pub row_group: u64,
     pub first_row: u64,
     pub rest: Rest,
-}
-
-/// The checksum of all bytes of a log, and their number.
-pub(crate) fn sum(path: &Path) -> Result<(u128, u64), Error> {
-    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
-    let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 18], 0);
-    loop {
-        match file.read(&mut block).map_err(Error::io("reading the log", path))? {
-            0 => return Ok((sum.digest128(), len)),
-            n => {
-                sum.update(&block[..n]);
-                len += n as u64;
-            }
-        }
-    }
-}
-
-/// Of a checksum, the test's number: never negative, for programs without unsigned integers.
-pub(crate) fn number(sum: u128) -> i64 {
-    (sum as u64 >> 1) as i64
 }
 
 impl Entry {
@@ -100,6 +79,20 @@ impl Entry {
             first_row: 0,
             rest: Rest::default(),
         })
+    }
+
+    /// What a file of packets says of the test.
+    fn stored(&self) -> StoredTest {
+        StoredTest {
+            id: self.id,
+            hash: self.hash.clone(),
+            row_group: self.row_group,
+            first_row: self.first_row,
+            rows: self.rows,
+            source: self.source.clone(),
+            tags: self.tags.clone(),
+            rest: self.rest.clone(),
+        }
     }
 }
 
@@ -183,21 +176,8 @@ impl Archive {
         writer.write(&block)?;
         let day = rollup::day_name(entry.started_ns);
         let name = format!("packets/day={day}/{}.parquet", TestId(entry.id));
-        writer.publish(&self.root, &name, &Tests { tests: vec![stored_test(entry)] })
+        writer.publish(&self.root, &name, &Tests { tests: vec![entry.stored()] })
     }
-}
-
-/// Whether what a reader of the file looks at before its rows is text.
-pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
-    let header =
-        rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
-    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
-    let len = file.metadata().map_err(Error::io("opening the log", path))?.len();
-    let from = len.saturating_sub(TAIL as u64).max(header as u64);
-    let mut end = Vec::new();
-    let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
-    read.map_err(Error::io("reading the log", path))?;
-    Ok(std::str::from_utf8(&end).is_ok())
 }
 
 /// Enters a file; returns its number.
@@ -287,8 +267,8 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
             severity.as_ref().and_then(|s| s.as_str()).unwrap_or("unknown"),
             answer.map_or("", |a| a.headline.as_str()),
             entry.rest.to_bytes(),
-            crate::rows::pack(&entry.session),
-            crate::rows::pack(&entry.pool),
+            pack(&entry.session),
+            pack(&entry.pool),
         ],
     )?;
     for (key, value) in &entry.tags {

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use jitlat_core::figures::selectors;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Row as SqlRow};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -205,4 +205,10 @@ fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
 pub(crate) fn figure_columns(db: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut columns = db.prepare("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test'")?;
     columns.query_map([], |row| row.get(0))?.collect()
+}
+
+/// A column that holds no negative number.
+pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }

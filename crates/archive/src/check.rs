@@ -1,6 +1,7 @@
 //! [`Archive::check`]: is everything as it was written? What a crash left behind is put in order on the way.
 
-use crate::add::{self, Entry, enter, number};
+use crate::add::{self, Entry, enter};
+use crate::checksum::number;
 use crate::error::Error;
 use crate::packets::{StoredFile, StoredTest};
 use crate::{Archive, TestId, text};

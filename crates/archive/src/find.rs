@@ -1,7 +1,7 @@
 //! [`Filter`]: which tests; [`Archive::list`]: what the catalogue says of them.
 
+use crate::catalogue::unsigned;
 use crate::error::Error;
-use crate::rows::unsigned;
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jitlat_core::WallTime;

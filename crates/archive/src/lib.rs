@@ -29,8 +29,10 @@
 mod add;
 mod catalogue;
 mod check;
+mod checksum;
 mod error;
 mod find;
+mod packed;
 mod packets;
 mod parts;
 mod rollup;

@@ -2,10 +2,10 @@
 //! what a reader of the log would find together again.
 
 use crate::TestId;
-use crate::add::{ends_in_text, number, sum};
+use crate::checksum::{number, sum};
 use crate::error::Error;
 use crate::packets::{StoredTest, TESTS_KEY, Tests, VERSION, VERSION_KEY};
-use crate::text::{Blob, MOST_REST, Rest, end_of, header_reader};
+use crate::text::{Blob, MOST_REST, Rest, end_of, ends_in_text, header_reader};
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogReader, Reading, Row};
 use std::fs::File;

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::find::{Filter, When};
-use crate::rows::{pack, unpack};
+use crate::packed::{pack, unpack};
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jiff::civil::Date;

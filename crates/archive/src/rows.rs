@@ -1,6 +1,8 @@
 //! Tests by their number: the log again, its records, and what the catalogue keeps as bytes.
 
+use crate::catalogue::unsigned;
 use crate::error::Error;
+use crate::packed::unpack;
 use crate::packets::{Piece, Rows, StoredFile, StoredTest};
 use crate::parts::Header;
 use crate::text::{self, Rest};
@@ -8,38 +10,11 @@ use crate::{Archive, TestId};
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogReader, Row};
 use rusqlite::{OptionalExtension, Row as SqlRow};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
-/// Most bytes of a value that was packed, before it was.
-const MOST_UNPACKED: usize = 1 << 27;
 /// How often a test is looked up again whose file was replaced meanwhile.
 const TRIES: usize = 3;
-
-/// A value as bytes: MessagePack, compressed.
-pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
-    zstd::bulk::compress(&rmp_serde::to_vec_named(value).unwrap_or_default(), 3).unwrap_or_default()
-}
-
-pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
-    let impossible = || Error::Impossible(format!("{what} cannot be read"));
-    let bytes = decompress(bytes, MOST_UNPACKED).ok_or_else(impossible)?;
-    rmp_serde::from_slice(&bytes).map_err(|_| impossible())
-}
-
-/// What was compressed, if it has at most `most` bytes and no more than its header says, if that says it.
-pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
-    let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
-    let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    if room > most { None } else { zstd::bulk::decompress(bytes, room).ok() }
-}
-
-pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {
-    let value: i64 = row.get(column)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
-}
 
 /// A checksum as it is written.
 fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {

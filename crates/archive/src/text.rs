@@ -1,17 +1,19 @@
 //! [`Rest`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
 
 use crate::error::Error;
+use crate::packed::decompress;
 use crate::packets::Rows;
-use crate::rows::decompress;
 use jitlat_store::log::{LogReader, ReadError, RowText};
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use std::io::{self, Cursor, Read};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
 
 /// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
 pub(crate) const MOST_REST: usize = 1 << 26;
 /// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
-pub(crate) const TAIL: usize = 64 * 1024;
+const TAIL: usize = 64 * 1024;
 
 /// Bytes that are written as such, and not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,10 +159,23 @@ pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
 }
 
 /// Bytes of the lines that a log begins with and that are no rows.
-pub(crate) fn header_of(text: &[u8]) -> usize {
+fn header_of(text: &[u8]) -> usize {
     let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
         let line = line.trim_ascii_start();
         line.is_empty() || line[0] == b'#'
     });
     header.map(<[u8]>::len).sum()
+}
+
+/// Whether what a reader of the file looks at before its rows is text.
+pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
+    let header =
+        rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
+    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
+    let len = file.metadata().map_err(Error::io("opening the log", path))?.len();
+    let from = len.saturating_sub(TAIL as u64).max(header as u64);
+    let mut end = Vec::new();
+    let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
+    read.map_err(Error::io("reading the log", path))?;
+    Ok(std::str::from_utf8(&end).is_ok())
 }

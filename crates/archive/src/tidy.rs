@@ -2,9 +2,9 @@
 
 use crate::add;
 use crate::error::Error;
+use crate::packed::pack;
 use crate::packets::{Block, StoredTest, Tests, Writer};
 use crate::rollup::read_pool;
-use crate::rows::pack;
 use crate::text::Rest;
 use crate::{Archive, TestId};
 use core::str::FromStr;
@@ -101,7 +101,7 @@ impl Archive {
         let small = || {
             let mut files = self.db.prepare(query)?;
             let take = |row: &rusqlite::Row<'_>| {
-                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::rows::unsigned(row, 2)? })
+                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
             };
             files.query_map([SMALL as i64], take)?.collect::<rusqlite::Result<Vec<Small>>>()
         };
@@ -223,7 +223,7 @@ impl Archive {
                          (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
             let mut files = all.prepare(query)?;
             let take = |row: &rusqlite::Row<'_>| {
-                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::rows::unsigned(row, 2)? })
+                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
             };
             let files: Vec<Small> = files.query_map([until], take)?.collect::<rusqlite::Result<_>>()?;
             for file in &files {

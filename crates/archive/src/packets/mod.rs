@@ -11,7 +11,7 @@ mod read;
 pub(crate) use columns::Block;
 pub use columns::{COLUMNS, Column, Width};
 pub(crate) use file::{Piece, Published, Writer};
-pub(crate) use read::{Rows, StoredFile, StoredTest, Tests, stored_test};
+pub(crate) use read::{Rows, StoredFile, StoredTest, Tests};
 
 /// Version of the columns and of the metadata.
 pub const VERSION: i64 = 1;

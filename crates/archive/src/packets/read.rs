@@ -2,9 +2,8 @@
 
 use super::columns::{COLUMNS, Width};
 use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY};
-use crate::add::Entry;
 use crate::error::Error;
-use crate::rows::decompress;
+use crate::packed::decompress;
 use crate::text::Rest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -52,20 +51,6 @@ pub(crate) struct StoredTest {
     /// Tags given to the archive.
     pub tags: Vec<(String, String)>,
     pub rest: Rest,
-}
-
-/// What a file says of the test `entry`.
-pub(crate) fn stored_test(entry: &Entry) -> StoredTest {
-    StoredTest {
-        id: entry.id,
-        hash: entry.hash.clone(),
-        row_group: entry.row_group,
-        first_row: entry.first_row,
-        rows: entry.rows,
-        source: entry.source.clone(),
-        tags: entry.tags.clone(),
-        rest: entry.rest.clone(),
-    }
 }
 
 impl Tests {

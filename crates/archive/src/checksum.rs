@@ -1,0 +1,27 @@
+//! The checksum of a log, which names its test.
+
+use crate::error::Error;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
+
+/// The checksum of all bytes of a log, and their number.
+pub(crate) fn sum(path: &Path) -> Result<(u128, u64), Error> {
+    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
+    let (mut sum, mut block, mut len) = (Xxh3::new(), vec![0; 1 << 18], 0);
+    loop {
+        match file.read(&mut block).map_err(Error::io("reading the log", path))? {
+            0 => return Ok((sum.digest128(), len)),
+            n => {
+                sum.update(&block[..n]);
+                len += n as u64;
+            }
+        }
+    }
+}
+
+/// Of a checksum, the test's number: never negative, for programs without unsigned integers.
+pub(crate) fn number(sum: u128) -> i64 {
+    (sum as u64 >> 1) as i64
+}
