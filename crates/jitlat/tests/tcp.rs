@@ -4,7 +4,7 @@
 #[path = "../../store/tests/schema/mod.rs"]
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn tcp(name: &str, more: &[&str]) -> Output {
@@ -191,4 +191,113 @@ fn one_point_gives_round_trips_by_timestamps() {
         .unwrap();
     assert_eq!(o.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&o.stdout).contains("no timestamp was echoed"));
+}
+
+fn jitlat_tcp<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("tcp").args(arguments).output().unwrap()
+}
+
+/// Analyses `captures` in `of` parts and joins them, in another order.
+fn joined(folder: &Path, captures: &[PathBuf], of: usize, ways: &[&[&str]]) -> Vec<Output> {
+    let state = |k: usize| folder.join(format!("{k}.part"));
+    for k in 1..=of {
+        let own =
+            ["--keep".to_owned(), format!("{k}/{of}"), "--state".to_owned(), state(k).display().to_string()];
+        let captures = captures.iter().map(|path| path.display().to_string());
+        let o = jitlat_tcp(captures.chain(own));
+        assert!(o.status.success(), "{k}/{of}: {o:?}");
+    }
+    let states: Vec<String> = (1..=of).rev().map(|k| state(k).display().to_string()).collect();
+    let join = |more: &&[&str]| {
+        let states = states.iter().map(String::as_str);
+        jitlat_tcp(["--join"].into_iter().chain(states).chain(more.iter().copied()))
+    };
+    ways.iter().map(join).collect()
+}
+
+/// All packets of these captures in one file.
+fn one_file(folder: &Path, name: &str, captures: &[&str]) -> PathBuf {
+    let read = |name: &&str| {
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/spp").join(name)).unwrap()
+    };
+    let files: Vec<Vec<u8>> = captures.iter().map(read).collect();
+    let mut whole = files[0][..24].to_vec();
+    files.iter().for_each(|file| whole.extend(&file[24..]));
+    let path = folder.join(name);
+    std::fs::write(&path, whole).unwrap();
+    path
+}
+
+#[test]
+fn parts_joined_are_the_whole_line_for_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let near = one_file(folder.path(), "near.pcap", &["atm_tcp_up.ref.pcap", "htb_tcp_up.ref.pcap"]);
+    let far = one_file(folder.path(), "far.pcap", &["atm_tcp_up.mon.pcap", "htb_tcp_up.mon.pcap"]);
+    let spp = |name: &str| data.join("spp").join(name);
+    // A folder of seventeen connections, one capture, two points, and two points with two connections.
+    let mut captures = vec![
+        (vec![data.join("tcp")], vec![1, 2, 3, 8]),
+        (vec![near.clone()], vec![2, 5]),
+        (vec![spp("atm_tcp_up.ref.pcap"), spp("atm_tcp_up.mon.pcap")], vec![2]),
+        (vec![spp("htb_tcp_up.ref.pcap"), spp("htb_tcp_up.mon.pcap")], vec![3]),
+        (vec![near, far], vec![2, 3]),
+    ];
+    for entry in std::fs::read_dir(data.join("tcp")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ext| ext == "pcap") {
+            captures.push((vec![path], vec![2]));
+        }
+    }
+    for (captures, splits) in captures {
+        let mut ways: Vec<&[&str]> = vec![&["-q"], &["-v", "--top", "0"], &["--json", "-"]];
+        if captures.len() == 1 {
+            ways.push(&["-e"]);
+        }
+        let whole = |way: &&[&str]| {
+            let captures = captures.iter().map(|path| path.to_str().unwrap());
+            jitlat_tcp(captures.chain(way.iter().copied()))
+        };
+        let whole: Vec<Output> = ways.iter().map(whole).collect();
+        for of in splits {
+            for ((joined, whole), way) in
+                joined(folder.path(), &captures, of, &ways).iter().zip(&whole).zip(&ways)
+            {
+                assert!(whole.status.success(), "{captures:?} {way:?}: {whole:?}");
+                let (status, notes) = (joined.status, String::from_utf8_lossy(&joined.stderr));
+                assert_eq!((status, &*notes), (whole.status, &*String::from_utf8_lossy(&whole.stderr)));
+                assert!(joined.stdout == whole.stdout, "{captures:?} in {of} parts, {way:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_that_are_not_one_whole_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tcp");
+    let part = |capture: &str, keep: &str, more: &[&str]| {
+        let state = folder.path().join(format!("{capture}{}{}", keep.replace('/', "-"), more.concat()));
+        let capture = data.join(capture);
+        let own = [capture.to_str().unwrap(), "--keep", keep, "--state", state.to_str().unwrap()];
+        assert!(jitlat_tcp(own.into_iter().chain(more.iter().copied())).status.success());
+        state
+    };
+    let join = |parts: &[&PathBuf]| {
+        let o = jitlat_tcp([&PathBuf::from("--join")].into_iter().chain(parts.iter().copied()));
+        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+    };
+    let [a, b] = ["1/2", "2/2"].map(|keep| part("clean.pcap", keep, &[]));
+    assert_eq!(join(&[&b, &a]).0, Some(0));
+    let (other, port) = (part("loss.pcap", "2/2", &[]), part("clean.pcap", "2/2", &["--port", "5001"]));
+    for (parts, why) in [
+        (vec![&a], "part 2/2 is missing"),
+        (vec![&a, &b, &b], "part 2/2 was given twice"),
+        (vec![&a, &other], "not of the same captures"),
+        (vec![&a, &port], "not of the same captures"),
+        (vec![&data.join("README.md")], "no state of a part (jitlat tcp"),
+    ] {
+        let (code, text) = join(&parts);
+        assert!(code == Some(2) && text.contains(why), "{text}");
+    }
 }

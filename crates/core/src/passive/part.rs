@@ -206,9 +206,9 @@ struct Written {
 /// Why parts cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// It is something else.
-    #[error("it is no state of a part (jitlat spp --keep --state)")]
-    NotAState,
+    /// It is something else than this command writes.
+    #[error("it is no state of a part (jitlat {0} --keep --state)")]
+    NotAState(&'static str),
     /// Another version wrote it.
     #[error("it is of another version than this program writes")]
     Version,
@@ -221,6 +221,28 @@ pub enum PartError {
     /// Parts of other captures, or matched in another way.
     #[error("the parts are not of the same captures, matched in the same way: give all the same --plan")]
     Unlike,
+    /// Parts of other captures, or of other connections.
+    #[error("the parts are not of the same captures, read with the same options and in as many parts")]
+    OtherCaptures,
+    /// There is none.
+    #[error("no state was given")]
+    NoPart,
+    /// One is missing.
+    #[error("part {number}/{of} is missing")]
+    Missing {
+        /// Which.
+        number: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// One is there more than once.
+    #[error("part {number}/{of} was given twice")]
+    Twice {
+        /// Which.
+        number: u32,
+        /// Of how many.
+        of: u32,
+    },
     /// Time is missing between two parts, or in both.
     #[error("one part ends at {ends} and the next begins at {begins} (ns since 1970, reference clock)")]
     NotAdjacent {
@@ -229,6 +251,45 @@ pub enum PartError {
         /// Beginning of the next.
         begins: i64,
     },
+}
+
+/// A state's bytes: its first line, a checksum, and the body.
+pub(super) fn seal(first_line: &[u8], body: &[u8]) -> Vec<u8> {
+    [first_line, &xxhash_rust::xxh3::xxh3_64(body).to_le_bytes(), body].concat()
+}
+
+/// Why bytes have no body.
+pub(super) enum NotSealed {
+    Other,
+    Version,
+    Damaged,
+}
+
+impl NotSealed {
+    /// The same as an error about the states of a command.
+    pub(super) fn of(self, command: &'static str) -> PartError {
+        match self {
+            NotSealed::Other => PartError::NotAState(command),
+            NotSealed::Version => PartError::Version,
+            NotSealed::Damaged => PartError::Damaged,
+        }
+    }
+}
+
+/// The body of what [`seal`] made.
+pub(super) fn unseal<'a>(
+    first_line: &[u8],
+    any_version: &[u8],
+    bytes: &'a [u8],
+) -> Result<&'a [u8], NotSealed> {
+    let Some(rest) = bytes.strip_prefix(first_line) else {
+        return Err(if bytes.starts_with(any_version) { NotSealed::Version } else { NotSealed::Other });
+    };
+    let (sum, body) = rest.split_at_checked(SUM).ok_or(NotSealed::Damaged)?;
+    match sum == xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
+        true => Ok(body),
+        false => Err(NotSealed::Damaged),
+    }
 }
 
 impl PartState {
@@ -254,7 +315,7 @@ impl PartState {
             captures: self.captures.clone(),
         };
         let body = rmp_serde::to_vec_named(&written).map_err(|e| PartError::Impossible(e.to_string()))?;
-        Ok([FIRST_LINE, &xxhash_rust::xxh3::xxh3_64(&body).to_le_bytes(), &body].concat())
+        Ok(seal(FIRST_LINE, &body))
     }
 
     /// What [`PartState::save`] wrote. The bytes need not be trusted.
@@ -262,17 +323,7 @@ impl PartState {
     /// # Errors
     /// [`PartError`].
     pub fn load(bytes: &[u8]) -> Result<PartState, PartError> {
-        let Some(rest) = bytes.strip_prefix(FIRST_LINE) else {
-            return Err(if bytes.starts_with(ANY_VERSION) {
-                PartError::Version
-            } else {
-                PartError::NotAState
-            });
-        };
-        let (sum, body) = rest.split_at_checked(SUM).ok_or(PartError::Damaged)?;
-        if sum != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
-            return Err(PartError::Damaged);
-        }
+        let body = unseal(FIRST_LINE, ANY_VERSION, bytes).map_err(|not| not.of("spp"))?;
         let impossible = |what: String| PartError::Impossible(what);
         let w: Written = rmp_serde::from_slice(body).map_err(|e| impossible(e.to_string()))?;
         let n = w.ways.len();
@@ -448,5 +499,26 @@ mod tests {
         assert_eq!(gap, Err(PartError::NotAdjacent { ends: 500, begins: 510 }));
         let other = PartState { window: Span(9), ..state(500, 600) };
         assert_eq!(first.append(other), Err(PartError::Unlike));
+    }
+
+    proptest::proptest! {
+        /// With a right checksum: either it is refused, or it can be joined and gives figures.
+        #[test]
+        fn no_bytes_are_too_bad(
+            changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=255u8), 1..6),
+        ) {
+            let bytes = state(100, 900).save().unwrap();
+            let mut body = bytes[FIRST_LINE.len() + SUM..].to_vec();
+            for (at, byte) in changes {
+                let at = at.index(body.len());
+                body[at] = byte;
+            }
+            if let Ok(mut part) = PartState::load(&seal(FIRST_LINE, &body)) {
+                let mut next = part.clone();
+                (next.part.from, next.part.to) = (part.part.to, WallTime(i64::MAX));
+                let _ = part.append(next);
+                part.result(Estimator::new(Span(1_000_000_000), None), |_| ());
+            }
+        }
     }
 }

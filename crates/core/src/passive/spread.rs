@@ -1,7 +1,7 @@
 //! [`Spread`]: the distribution of any number of times in bounded memory.
 
 use crate::distribution::{LogHistogram, Percent, Precision};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact for few values and follow the rule
 /// of [`LogHistogram`] for many.
@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 /// The figures of a [`Spread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpreadFigures {
     /// Number of values.

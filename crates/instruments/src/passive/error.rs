@@ -1,7 +1,7 @@
 //! [`PassiveError`]: why captured traffic could not be analysed.
 
 use super::points::LivePoint;
-use jitlat_core::passive::NoPlan;
+use jitlat_core::passive::{NoPlan, PartError};
 use jitlat_net::capture::CaptureError;
 use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
@@ -52,6 +52,15 @@ pub enum PassiveError {
     /// Matching as the CAIA tool does depends on all packets before.
     #[error("matching like the CAIA tool needs the whole of both captures: leave --compat out for parts")]
     CaiaParts,
+    /// At the second point, a part's connections have other addresses.
+    #[error(
+        "addresses are translated between the points, so the parts of one are not those of the other: analyse each point \
+         in parts by itself (--one-point)"
+    )]
+    TranslatedParts,
+    /// Parts cannot be joined.
+    #[error(transparent)]
+    Part(#[from] PartError),
     /// The thread that reads a capture died; what it had not delivered is missing.
     #[error("the thread that reads {0} failed: what was read of it is not the whole capture")]
     ReaderFailed(String),

@@ -7,15 +7,15 @@ use crate::stop::Stop;
 use jitlat_core::passive::flows::Grouping;
 use jitlat_core::passive::pipeline::PacketFilter;
 use jitlat_core::passive::tcp::{
-    Connection, ConnectionObserver, TcpAnalyzer, TcpPoint, TcpResult, put_together,
+    Connection, ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair,
+    PointRead, TcpAnalyzer, TcpResult, put_together,
 };
-use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{Packet, PassiveResult, Prefix};
+use jitlat_core::passive::{Packet, PassiveResult, Prefix, SpreadFigures};
 use jitlat_core::{Event, Observer};
 use jitlat_net::capture::Capture;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct TcpCaptures {
     pub port: Option<u16>,
     /// Treat two captures as consecutive ones of one point, even if they contain the same traffic.
     pub one_point: bool,
+    /// Only the connections of this part; `None`: all.
+    pub share: Option<ConnectionShare>,
     /// Whether to send pairs and single packets matched between two points: [`Event::Pairs`], [`Event::Matched`].
     pub matched: bool,
 }
@@ -35,35 +37,95 @@ impl TcpCaptures {
     /// are read one after the other as one point's. `observer` receives the [`Event::Tcp`] of the (first) point.
     ///
     /// # Errors
-    /// [`PassiveError`] if a capture cannot be read, or contains no TCP.
+    /// [`PassiveError`] if a capture cannot be read, or contains no TCP; a part may have none.
     pub fn analyse(
         &self,
         captures: &[PathBuf],
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<TcpResult, PassiveError> {
+        let found = self.find(captures, stop, observer)?;
+        match self.share {
+            None => self.conclude(found),
+            Some(_) => Ok(found.result()),
+        }
+    }
+
+    /// The same, with what is needed to join this part with others.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if a capture cannot be read.
+    pub fn find(
+        &self,
+        captures: &[PathBuf],
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<ConnectionsPart, PassiveError> {
         let between = match captures {
             [a, b] if !self.one_point => self.join([a, b], stop, observer)?,
             _ => None,
         };
+        let mut found = ConnectionsPart::new(self.share.unwrap_or(ConnectionShare::ALL), self.filter());
         let own = if between.is_some() { &captures[..1] } else { captures };
         let first = self.read(own, stop, observer)?;
-        if first.segments == 0 {
-            let name = captures.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
-            let filtered = self.host.is_some() || self.port.is_some();
-            let TcpPoint { packets, skipped, .. } = first;
-            return Err(PassiveError::NoTcp { name, packets, skipped, filtered });
-        }
-        let mut result = TcpResult { notes: describe_point(&first), ..TcpResult::default() };
+        found.segments = first.segments;
+        found.not_followed[0] = first.not_followed;
+        found.points.push(first.read);
+        found.connections = first.connections;
+        found.events = first.events;
         if let Some(joined) = between {
             let second = self.read(&captures[1..], stop, &mut |_: &Event<'_>| ())?;
+            let ways = [&joined.summary.out, &joined.summary.back];
+            let is_zero = |d: SpreadFigures| d.min == 0 && d.max == 0;
+            let pair = PointPair {
+                direction_assumed: joined.plan.direction_assumed,
+                same_times: ways.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
+                long: joined.captures.each_ref().map(|f| (f.long, f.longest)),
+                sides: joined.plan.sides,
+            };
+            if self.share.is_some() && pair.is_translated() {
+                return Err(PassiveError::TranslatedParts);
+            }
             let flows = joined.flows.as_deref().unwrap_or_default();
-            result.between = put_together(&first.connections, &second.connections, flows);
-            result.notes.extend(describe_point(&second));
-            result.notes.extend(describe_points([&captures[0], &captures[1]], &joined));
+            let of = |list: &[FoundConnection]| list.iter().map(|f| f.connection.clone()).collect::<Vec<_>>();
+            let between = put_together(&of(&found.connections), &of(&second.connections), flows);
+            found.connections.iter_mut().zip(between).for_each(|(f, between)| f.between = between);
+            found.not_followed[1] = second.not_followed;
+            found.points.push(second.read);
+            found.pair = Some(pair);
         }
-        result.first = first;
-        Ok(result)
+        Ok(found)
+    }
+
+    /// The whole from all its parts.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if they are not those of one whole, or if it has no TCP segment.
+    pub fn of_parts(
+        parts: Vec<ConnectionsPart>,
+        observer: &mut dyn Observer,
+    ) -> Result<TcpResult, PassiveError> {
+        let whole = ConnectionsPart::join(parts)?;
+        for event in &whole.events {
+            observer.event(&Event::Tcp(&[event.directed()]));
+        }
+        TcpCaptures::default().conclude(whole)
+    }
+
+    fn conclude(&self, whole: ConnectionsPart) -> Result<TcpResult, PassiveError> {
+        if !whole.is_empty() {
+            return Ok(whole.result());
+        }
+        let filtered = !whole.filter.is_empty();
+        let PointRead { name, packets, skipped, .. } = whole.points.into_iter().next().unwrap_or_default();
+        Err(PassiveError::NoTcp { name, packets, skipped, filtered })
+    }
+
+    /// The hosts and ports looked at; empty: all.
+    fn filter(&self) -> String {
+        let host = self.host.map(|host| format!("host {host} "));
+        let port = self.port.map(|port| format!("port {port}"));
+        host.unwrap_or_default() + &port.unwrap_or_default()
     }
 
     /// Follows one connection of a point's captures segment by segment.
@@ -112,7 +174,7 @@ impl TcpCaptures {
             return Ok(None);
         }
         let passive = Passive {
-            only: Some(PacketFilter::tcp(self.port)),
+            only: Some(PacketFilter { share: self.share, ..PacketFilter::tcp(self.port) }),
             grouping: Some(Grouping::Flow),
             matched: self.matched,
             ..Passive::default()
@@ -137,88 +199,65 @@ impl TcpCaptures {
         captures: &[PathBuf],
         stop: &Stop,
         observer: &mut dyn Observer,
-    ) -> Result<TcpPoint, PassiveError> {
+    ) -> Result<PointFound, PassiveError> {
         let mut capture = Capture::open(captures)?;
         let mut analyzer = TcpAnalyzer::default();
-        let (mut packets, mut skipped) = (0u64, 0u64);
+        let names: Vec<String> = captures.iter().map(|p| p.display().to_string()).collect();
+        let mut read = PointRead { name: names.join(", "), ..PointRead::default() };
+        let (mut begins, mut kept) = (Vec::new(), Vec::new());
         let mut events = Vec::new();
         while let Some(f) = capture.next_frame()
             && !stop.is_requested()
         {
             let Ok(p) = f.packet() else {
-                skipped += 1;
+                read.skipped += 1;
                 continue;
             };
-            packets += 1;
+            read.packets += 1;
+            if let Some(share) = self.share {
+                let seen = (read.checksum ^ f.at.0 as u64).wrapping_add(p.length.into());
+                read.checksum = seen.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                if !share.has(&p) {
+                    continue;
+                }
+            }
             if !self.wants(&p) {
                 continue;
             }
             events.clear();
             events.extend(analyzer.push(f.at, &p));
+            begins.resize(analyzer.begun(), read.packets);
             if !events.is_empty() {
                 observer.event(&Event::Tcp(&events));
+                if self.share.is_some() {
+                    kept.extend(events.iter().map(|event| FoundEvent::new(read.packets, event)));
+                }
             }
         }
-        let mut connections = analyzer.finish();
-        connections.sort_by_key(|c| Reverse(c.up.bytes + c.down.bytes));
-        Ok(TcpPoint {
+        read.drops = capture.drops();
+        read.notes = capture.notes().to_vec();
+        let connections = analyzer.finish().into_iter().zip(begins);
+        let mut connections: Vec<FoundConnection> = connections
+            .map(|(connection, begins)| FoundConnection { begins, connection, between: None })
+            .collect();
+        connections.sort_by_key(|f| Reverse(f.connection.up.bytes + f.connection.down.bytes));
+        Ok(PointFound {
+            read,
             connections,
             segments: analyzer.segments(),
             not_followed: analyzer.not_followed(),
-            packets,
-            skipped,
-            drops: capture.drops(),
-            notes: capture.notes().to_vec(),
+            events: kept,
         })
     }
 }
 
-/// Notes about a point.
-fn describe_point(p: &TcpPoint) -> Vec<String> {
-    let mut notes = p.notes.clone();
-    if p.not_followed > 0 {
-        notes.push(format!("{} segments of connections beyond 131072 were left alone", p.not_followed));
-    }
-    if p.drops > 0 {
-        notes.push(format!("the capture lost {} packets itself; they look like gaps", p.drops));
-    }
-    notes
-}
-
-/// Notes about two points.
-fn describe_points([first, second]: [&Path; 2], joined: &PassiveResult) -> Vec<String> {
-    let sides = &joined.plan.sides;
-    let mut notes = vec![format!(
-        "two capture points: {} near {}, {} near {}",
-        first.display(),
-        list_prefixes(&sides[0].reference),
-        second.display(),
-        list_prefixes(&sides[1].monitor)
-    )];
-    if joined.plan.direction_assumed {
-        notes.push("which point is nearer to the client is uncertain: it was derived from the clocks of the captures alone".to_owned());
-    }
-    if sides[0] != sides[1] {
-        notes.push(
-            "addresses are translated between the points: of the second only what passed both is known"
-                .to_owned(),
-        );
-    }
-    let ways = [&joined.summary.out, &joined.summary.back];
-    if ways.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0)) {
-        notes
-            .push("every segment has the same time at both points: is it the same capture twice?".to_owned());
-    }
-    for (f, path) in joined.captures.iter().zip([first, second]) {
-        if f.long > 0 && joined.captures.iter().any(|g| g.long == 0) {
-            notes.push(format!(
-                "{}: {} segments of up to {} bytes never travelled like that and match nothing: capture with \
-                 `ethtool -K IFACE tso off gso off gro off lro off`",
-                path.display(),
-                f.long,
-                f.longest
-            ));
-        }
-    }
-    notes
+/// What one point has.
+struct PointFound {
+    read: PointRead,
+    /// Those with most bytes first.
+    connections: Vec<FoundConnection>,
+    segments: u64,
+    not_followed: u64,
+    /// Events, if this is a part.
+    events: Vec<FoundEvent>,
 }

@@ -56,6 +56,13 @@ pub fn finished(screen: Screen, wanted: &Wanted) -> String {
     followed_by(screen, wanted, if command.len() <= LONGEST { &command } else { "the same command with -v" })
 }
 
+/// The same where nothing can be drawn.
+pub fn finished_without_figures(screen: Screen) -> String {
+    let command = again();
+    let command = if command.len() <= LONGEST { &command } else { "the same command with -v" };
+    screen.followed_by(command, "every figure").show(&options())
+}
+
 /// `screen` with the next command worth running: `command`, which prints every figure, or what opens the page.
 pub fn followed_by(screen: Screen, wanted: &Wanted, command: &str) -> String {
     let screen = match wanted.path("html") {

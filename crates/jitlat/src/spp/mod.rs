@@ -16,7 +16,7 @@ use crate::archive;
 use crate::exit::Status;
 use crate::output::Part;
 use crate::{console, interrupt};
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::verdict::list_prefixes;
 use jitlat_core::passive::{LinkQuestion, Plan};
@@ -76,7 +76,10 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     let mut failures: Vec<anyhow::Error> = Vec::new();
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
     failures.extend(lines.finish());
-    failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err());
+    match args.parts.state.is_some() && stop.is_requested() {
+        false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
+        true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
+    }
     let recorded = ways.map(WayRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {

@@ -2,6 +2,7 @@
 
 use crate::passive::Packet;
 use crate::passive::packet::{ICMP, ICMPV6, TCP, UDP};
+use crate::passive::tcp::ConnectionShare;
 use core::str::FromStr;
 
 /// Accepts packets by protocol and port: `tcp`, `udp`, `icmp`, a port, or `tcp:PORT`, `udp:PORT`.
@@ -11,6 +12,8 @@ pub struct PacketFilter {
     pub protocols: Option<&'static [u8]>,
     /// A port at either end; `None` accepts any.
     pub port: Option<u16>,
+    /// A part of the connections; `None` accepts all.
+    pub share: Option<ConnectionShare>,
 }
 
 /// Why a text is not a filter.
@@ -42,20 +45,21 @@ impl FromStr for PacketFilter {
             Some(_) => return Err(NotAFilter::Form),
         };
         let port = port.map(|p| p.parse().map_err(|_| NotAFilter::Port(p.to_owned()))).transpose()?;
-        Ok(PacketFilter { protocols, port })
+        Ok(PacketFilter { protocols, port, share: None })
     }
 }
 
 impl PacketFilter {
     /// TCP segments from or to `port`; `None`: all.
     pub fn tcp(port: Option<u16>) -> PacketFilter {
-        PacketFilter { protocols: Some(&[TCP]), port }
+        PacketFilter { protocols: Some(&[TCP]), port, share: None }
     }
 
     /// Whether a packet passes.
     pub fn accepts(&self, p: &Packet<'_>) -> bool {
         self.protocols.is_none_or(|list| list.contains(&p.protocol))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
+            && self.share.is_none_or(|share| share.has(p))
     }
 }
 

@@ -4,11 +4,11 @@ use super::{Connection, DirectionFigures};
 use crate::passive::flows::FlowKey;
 use crate::passive::{FlowFigures, FlowWay, Prefix};
 use core::net::SocketAddr;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// The fate of one direction's segments at and between two points.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionBetween {
     /// Lost before the first point that the data passes, from the gaps seen there.
@@ -53,7 +53,7 @@ impl DirectionBetween {
 }
 
 /// What two points show of a connection.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BetweenPoints {
     /// Data from the client.

@@ -7,14 +7,14 @@ use super::figures::{DirectionFigures, DirectionStatus};
 use super::segment::{ACK, RST, SYN, Segment};
 use crate::time::{Span, WallTime};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
 /// not seen.
 const SILENCE: Span = Span::seconds(1);
 
 /// One connection.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Connection {
     /// The end that opened it, or sent the first segment seen.

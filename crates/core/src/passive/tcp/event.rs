@@ -2,10 +2,10 @@
 
 use crate::time::{Span, WallTime};
 use core::net::SocketAddr;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -30,7 +30,7 @@ pub enum EventKind {
 }
 
 /// Something that delayed, or indicates a delay of, the data of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpEvent {
     /// When it was seen.

@@ -3,10 +3,10 @@
 use super::event::EventKind;
 use crate::passive::SpreadFigures;
 use crate::time::Span;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What happened to the data of one direction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionFigures {
     /// Segments seen.

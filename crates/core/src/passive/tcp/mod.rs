@@ -11,6 +11,8 @@ mod figures;
 mod flight;
 mod gaps;
 mod history;
+mod notes;
+mod part;
 mod result;
 mod round_trips;
 mod segment;
@@ -25,6 +27,7 @@ pub use delay_causes::{
 };
 pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
+pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
 pub use result::{TcpPoint, TcpResult};
 pub use segment::Segment;
 pub use verdict::explain_delays;
@@ -117,6 +120,11 @@ impl TcpAnalyzer {
         let (from, to) = ((src, a), (dst, b));
         let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
         Some(self.connections.get(*n)?.status(at))
+    }
+
+    /// Connections that have begun so far.
+    pub fn begun(&self) -> usize {
+        self.connections.len()
     }
 
     /// TCP segments seen.

@@ -1,11 +1,13 @@
 //! `jitlat tcp`: analyses TCP connections, from one capture point or two.
 
+mod parts;
+
 use crate::exit::Status;
 use crate::options::report::LengthArgs;
 use crate::output::report::page;
 use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
 use crate::{console, interrupt};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::Prefix;
@@ -18,9 +20,10 @@ use jitlat_report::html::Section;
 use jitlat_report::text::screen::Screen;
 use jitlat_report::{html, text};
 use jitlat_store::passive::{tcp_document, write_tcp_event};
+use parts::PartArgs;
 use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
 /// round trips, closed and full windows; for each connection of a capture.
@@ -32,7 +35,7 @@ use std::path::PathBuf;
 pub struct TcpArgs {
     /// A capture, pcap or pcapng, packed or not, or a folder of captures; - is standard input. Two that hold the same traffic are two points,
     /// the nearer to the client first; any others are read one after the other as one point's
-    #[arg(value_name = "CAPTURE", required = true)]
+    #[arg(value_name = "CAPTURE", required_unless_present = "join")]
     pub captures: Vec<PathBuf>,
     /// Only connections of this address or prefix
     #[arg(long, value_name = "ADDR", value_parser = prefix)]
@@ -50,6 +53,8 @@ pub struct TcpArgs {
     #[arg(long)]
     pub one_point: bool,
     #[command(flatten)]
+    pub parts: PartArgs,
+    #[command(flatten)]
     pub outputs: Outputs<{ Part::FIGURES.and(Part::PAGE).0 }>,
     #[command(flatten)]
     pub length: LengthArgs,
@@ -64,8 +69,12 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     if args.events && !args.outputs.is_empty() {
         bail!("-e prints events and nothing else: leave it out for a report");
     }
-    args.outputs.check(0, &[])?;
+    let state: Vec<&Path> = args.parts.state.iter().map(PathBuf::as_path).collect();
+    args.outputs.check(0, &state)?;
     let draws = args.outputs.draws();
+    if !args.parts.join.is_empty() {
+        return join(args);
+    }
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
         bail!("figures read the capture twice, which standard input cannot: give a file");
     }
@@ -73,25 +82,29 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     let captures = TcpCaptures {
         host: args.host,
         port: args.port,
-        one_point: args.one_point || args.events,
+        one_point: args.one_point || args.events || args.captures.iter().any(|p| p.is_dir()),
+        share: args.parts.keep,
         matched: draws,
     };
     let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
     let mut lines = args.events.then(|| EventLines::new(stop.clone()));
     let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
     let files = in_folders(&args.captures)?;
-    let captures =
-        TcpCaptures { one_point: captures.one_point || args.captures.iter().any(|p| p.is_dir()), ..captures };
-    let result = captures.analyse(&files, &stop, observer)?;
-    for note in &result.notes {
-        let _ = console::print_beside(&format!("note: {note}\n"));
-    }
-    if let Some(lines) = lines {
-        return lines.finish().map(|()| Status::Measured);
-    }
-    // A failure does not affect the other outputs.
     let mut failures: Vec<anyhow::Error> = Vec::new();
+    let result = match args.parts.state {
+        None => captures.analyse(&files, &stop, observer)?,
+        Some(_) => {
+            let part = captures.find(&files, &stop, observer)?;
+            match stop.is_requested() {
+                false => failures.extend(args.parts.write_state(&part).err()),
+                true => failures
+                    .push(anyhow!("interrupted: a state is of the whole capture, and was not written")),
+            }
+            part.result()
+        }
+    };
     let mut section = None;
+    // A failure does not affect the other outputs.
     if draws {
         // If two points are joined, the first is drawn.
         let joined = !result.between.is_empty();
@@ -102,13 +115,55 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
             Err(e) => failures.push(e),
         }
     }
-    let report = ConnectionsReport { result: &result, section };
-    let whole = args.outputs.write(&report, || {
-        let one_screen = || screen::finished(Screen::of_connections(&result), &args.outputs);
-        args.length.choose(&answer(&result), || text::tcp(&result, args.top), one_screen)
-    });
-    let drawn = log_failures(&failures);
-    Ok(if whole && drawn { Status::Measured } else { Status::NotMeasured })
+    show(args, &result, section, lines, failures)
+}
+
+/// `--join`.
+fn join(args: &TcpArgs) -> Result<Status> {
+    if args.outputs.draws() {
+        bail!("figures are drawn from captures: leave them out for parts that are joined");
+    }
+    let parts = args.parts.states()?;
+    if args.events && parts.iter().any(|part| part.pair.is_some()) {
+        bail!("events are of one point, and these parts are of two: analyse them with --one-point");
+    }
+    let mut lines = match args.events {
+        true => Some(EventLines::new(interrupt::stop()?)),
+        false => None,
+    };
+    let result = TcpCaptures::of_parts(parts, &mut lines)?;
+    show(args, &result, None, lines, Vec::new())
+}
+
+/// Prints and writes what was found.
+fn show(
+    args: &TcpArgs,
+    result: &TcpResult,
+    section: Option<Section>,
+    lines: Option<EventLines>,
+    mut failures: Vec<anyhow::Error>,
+) -> Result<Status> {
+    for note in &result.notes {
+        let _ = console::print_beside(&format!("note: {note}\n"));
+    }
+    let printed = match lines {
+        Some(lines) => {
+            failures.extend(lines.finish().err());
+            true
+        }
+        None => {
+            let report = ConnectionsReport { result, section };
+            args.outputs.write(&report, || {
+                let one_screen = || match args.parts.join.is_empty() {
+                    true => screen::finished(Screen::of_connections(result), &args.outputs),
+                    false => screen::finished_without_figures(Screen::of_connections(result)),
+                };
+                args.length.choose(&answer(result), || text::tcp(result, args.top), one_screen)
+            })
+        }
+    };
+    let whole = log_failures(&failures);
+    Ok(if whole && printed { Status::Measured } else { Status::NotMeasured })
 }
 
 /// The figures of the connection with most bytes; none if there is no connection.

@@ -1,0 +1,41 @@
+//! The connections of captures in parts, and their states joined.
+
+use crate::output;
+use anyhow::{Context, Result};
+use clap::Args;
+use jitlat_core::passive::tcp::{ConnectionShare, ConnectionsPart};
+use std::fs;
+use std::path::PathBuf;
+
+/// Parts of captures.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Parts")]
+pub struct PartArgs {
+    /// Only the connections of part K of N, by their addresses and ports: 1/4
+    #[arg(long, value_name = "K/N")]
+    pub keep: Option<ConnectionShare>,
+    /// Write what this part has to FILE, for --join
+    #[arg(long, value_name = "FILE", requires = "keep")]
+    pub state: Option<PathBuf>,
+    /// The report of the whole, from the states of all its parts
+    #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["captures", "keep", "host", "port", "one_point"])]
+    pub join: Vec<PathBuf>,
+}
+
+impl PartArgs {
+    /// `--state`.
+    pub fn write_state(&self, part: &ConnectionsPart) -> Result<()> {
+        let Some(path) = &self.state else { return Ok(()) };
+        let bytes = part.save()?;
+        output::write_file(path, |out| out.write_all(&bytes))
+    }
+
+    /// The states of `--join`.
+    pub fn states(&self) -> Result<Vec<ConnectionsPart>> {
+        let load = |path: &PathBuf| {
+            let bytes = fs::read(path).with_context(|| format!("reading the state {}", path.display()))?;
+            ConnectionsPart::load(&bytes).with_context(|| format!("the state {}", path.display()))
+        };
+        self.join.iter().map(load).collect()
+    }
+}
