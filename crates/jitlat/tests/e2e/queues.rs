@@ -256,21 +256,24 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
         };
         let refuse = |which: &str| {
             lab.client.run("nft add table inet own").unwrap();
+            lab.client.run("nft flush table inet own").unwrap();
             lab.client.run("nft add chain inet own out { type filter hook output priority 0; }").unwrap();
             lab.client.run(&format!("nft add rule inet own out {packets} {which} drop")).unwrap();
         };
-        refuse("numgen inc mod 5 == 0");
-        let report = run(&format!("{line} -n 500 -p 5ms --json -")).report();
-        let lost = report.count("/counts/lost");
-        assert!((98..=102).contains(&lost), "{line}: {lost} lost");
-        let causes = report.at("/answer/causes").as_array().unwrap();
-        let ids: Vec<&str> = causes.iter().filter_map(|c| c["id"].as_str()).collect();
-        assert_eq!(ids, ["send-failure"], "{line}: {causes:#?}");
-        assert_eq!(
-            (causes[0]["fault"].as_str(), causes[0]["magnitude"].as_f64()),
-            (Some("sender"), Some(lost as f64 / 500.0))
-        );
-        lab.client.run("nft flush chain inet own out").unwrap();
+        // A sender that was kept from running sends what is due in one call: of those refused in the middle, one is tried again.
+        undisturbed(|| {
+            refuse("numgen inc mod 5 == 0");
+            let report = run(&format!("{line} -n 500 -p 5ms --json -")).report();
+            let lost = report.count("/counts/lost");
+            assert!((98..=102).contains(&lost), "{line}: {lost} lost");
+            let causes = report.at("/answer/causes").as_array().unwrap();
+            let ids: Vec<&str> = causes.iter().filter_map(|c| c["id"].as_str()).collect();
+            assert_eq!(ids, ["send-failure"], "{line}: {causes:#?}");
+            assert_eq!(
+                (causes[0]["fault"].as_str(), causes[0]["magnitude"].as_f64()),
+                (Some("sender"), Some(lost as f64 / 500.0))
+            );
+        });
         // All of them: nothing is measured, and it is said whose fault that is.
         refuse("");
         run(&format!("{line} -n 100 -p 5ms")).refused(&[&host.to_string(), "firewall"]);

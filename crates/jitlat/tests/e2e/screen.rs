@@ -47,6 +47,12 @@ impl TerminalUnderTest {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
+    /// Presses Escape and waits until `text` is gone: a key that follows at once makes one of both, Alt and the key.
+    fn escape(&self, text: &str) {
+        self.keys(&["Escape"]);
+        self.wait("what Escape takes away", |screen| !screen.contains(text));
+    }
+
     /// Types a line.
     fn line(&self, line: &str) {
         self.tmux(&["send-keys", "-l", line]);
@@ -138,7 +144,7 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
         terminal.keys(&[key]);
         terminal.wait_for(text);
     }
-    terminal.keys(&["Escape"]);
+    terminal.escape("this help");
     terminal.keys(&["Tab"]);
     terminal.wait("the first page", received);
     for (columns, rows) in [(60, 20), (120, 40), (80, 24)] {
@@ -157,8 +163,9 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
     terminal.wait("packets again", |screen| !screen.contains("nothing received"));
     // Back in time while it runs, and to the end again.
     terminal.keys(&["+", "+", "Left", ","]);
-    terminal.wait_for("at ");
-    terminal.keys(&["0", "Escape"]);
+    terminal.wait_for("\nat ");
+    terminal.keys(&["0"]);
+    terminal.escape("\nat ");
     terminal.wait_for("one-way delay");
     terminal.keys(&["C-c"]);
     let screen = terminal.ended(0);
