@@ -262,6 +262,17 @@ mod tests {
         accounts.take(client(), bytes, SteadyTime(at)).is_ok()
     }
 
+    #[test]
+    fn a_refusal_says_when_the_next_slot_begins() {
+        let accounts = accounts(10, PLENTY);
+        let slot = WINDOW / SLOTS;
+        let wait =
+            |at: i64| (0..10).find_map(|_| accounts.take(client(), 100, SteadyTime(at)).err()).unwrap();
+        let at = 1000 * WINDOW + slot / 4;
+        assert_eq!(wait(at), Span(slot - slot / 4));
+        assert_eq!(wait(at + slot / 2), Span(slot - slot / 4 - slot / 2));
+    }
+
     /// The most units granted within any 100 ms.
     fn most(granted: &[(i64, u64)]) -> u64 {
         let in_window = |&(start, _): &(i64, u64)| {

@@ -223,6 +223,8 @@ mod tests {
         assert_eq!(Key::from_file_contents(b" \n"), Err(BadKey::Short(0)));
         assert_eq!(Key::from_file_contents(&[0; 32]), Err(BadKey::Repeated));
         assert_eq!(Key::from_file_contents(&[b'0'; 32]), Err(BadKey::Repeated));
+        let longest: Vec<u8> = (0..MAX_KEY_LEN).map(|k| b'a' + (k % 26) as u8).collect();
+        assert!(Key::from_file_contents(&longest).is_ok());
         let novel = b"Call me Ishmael. ".repeat(1000);
         assert_eq!(Key::from_file_contents(&novel), Err(BadKey::Long(novel.trim_ascii().len())));
         assert_eq!(format!("{:?}", key("0123456789abcdef")), "Key(…)");

@@ -86,3 +86,33 @@ impl Codec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_proofs_every_frame_is_sealed() {
+        let key = Key::from_file_contents(b"the right key 01").unwrap();
+        let at = "192.0.2.1:2666".parse().unwrap();
+        let [mut sender, mut open, mut sealed] =
+            [Side::Client, Side::Server, Side::Server].map(|side| Codec::new(Dialect::V3, side, at, at));
+        sender.seal(&key);
+        sealed.seal(&key);
+        let mut bytes = Vec::new();
+        sender.encode(&Message::Start, &mut bytes);
+        sealed.feed(&bytes);
+        assert_eq!(sealed.decode(), Ok(Some(Message::Start)));
+        let mut plain = Vec::new();
+        Codec::new(Dialect::V3, Side::Client, at, at).encode(&Message::Start, &mut plain);
+        assert!(plain.len() < bytes.len(), "a seal has a length");
+        // A frame without a seal, where seals were agreed on, is refused.
+        plain.extend_from_slice(&[0; 64]);
+        let mut other = Codec::new(Dialect::V3, Side::Server, at, at);
+        other.seal(&key);
+        other.feed(&plain);
+        assert!(other.decode().is_err());
+        open.feed(&plain[..plain.len() - 64]);
+        assert_eq!(open.decode(), Ok(Some(Message::Start)));
+    }
+}

@@ -286,6 +286,18 @@ mod tests {
     }
 
     #[test]
+    fn limits_become_rules_and_rules_limits() {
+        let limits = Limits { rate: 1234, bandwidth: 8_000_000, ..Limits::default() };
+        let mut policy = Policy::default();
+        limits.apply_to(&mut policy);
+        let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
+        assert_eq!((quota.packets, quota.bytes), (Some(1234), Some(1_000_000)));
+        let mut followed = Limits { rate: 1, bandwidth: 1, ..limits };
+        followed.follow(&policy);
+        assert_eq!((followed.rate, followed.bandwidth), (1234, 8_000_000));
+    }
+
+    #[test]
     fn the_refusal_names_the_limit() {
         let limits = Limits {
             packets: 1000,

@@ -223,6 +223,11 @@ impl SentStamps {
         self.stamps.0.is_empty()
     }
 
+    /// Bytes held: 8 for each time.
+    pub fn memory(&self) -> u64 {
+        8 * (self.stamps.0.len() + self.entries.0.len()) as u64
+    }
+
     /// Sequence numbers with a stamp.
     pub fn known(&self) -> usize {
         self.stamps.0.iter().filter(|&&at| at != MISSING).count()

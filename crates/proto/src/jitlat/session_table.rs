@@ -2,11 +2,11 @@
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{Limits, Load};
+use super::recording::SentStamps;
 use crate::access::ClientAddress;
 use crate::policy::{Ask, Gate, Grant, ONE_WAY, Refusal, Scope};
 use core::fmt;
 use core::net::IpAddr;
-use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{SteadyTime, TestSpec};
 use std::collections::HashMap;
@@ -70,13 +70,6 @@ pub struct SessionResults {
     pub flows: Vec<FlowResults>,
     /// The server's facts, after the test.
     pub host: HostFacts,
-}
-
-impl SessionResults {
-    /// The kernel's account of the server's clock after the test.
-    pub fn sync_after(&self) -> Option<SyncState> {
-        self.host.sync_after
-    }
 }
 
 /// The resources that a session will need, for [`SessionTable::admit`].
@@ -261,7 +254,7 @@ impl SessionResults {
     pub fn memory(&self) -> u64 {
         let of = |flow: &FlowResults| match &flow.outcome {
             FlowOutcome::Received(r) => super::Recording::cost(r.recording.len()),
-            FlowOutcome::Sent(s) => s.stamps.as_ref().map_or(0, |s| s.len() as u64 * 8),
+            FlowOutcome::Sent(s) => s.stamps.as_ref().map_or(0, SentStamps::memory),
             FlowOutcome::Failed(_) => 0,
         };
         self.flows.iter().map(of).sum()
@@ -271,7 +264,7 @@ impl SessionResults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Span;
+    use jitlat_core::{Source, Span};
 
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
@@ -305,6 +298,20 @@ mod tests {
 
     fn results() -> Arc<SessionResults> {
         Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default() })
+    }
+
+    #[test]
+    fn results_take_what_their_records_and_stamps_take() {
+        let stamps = |packets| {
+            let mut stamps = SentStamps::new(Source::Kernel);
+            stamps.reserve(packets);
+            stamps.reserve_entries(packets / 2);
+            FlowOutcome::Sent(SendReport { stamps: Some(stamps), ..Default::default() })
+        };
+        let of = |outcome| FlowResults { spec: Default::default(), outcome };
+        let results =
+            SessionResults { flows: vec![of(stamps(4)), of(stamps(6))], host: HostFacts::default() };
+        assert_eq!(results.memory(), 8 * (4 + 2 + 6 + 3));
     }
 
     #[test]

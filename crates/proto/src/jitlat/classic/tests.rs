@@ -69,6 +69,28 @@ fn the_sending_conversation() {
 }
 
 #[test]
+fn an_answer_names_the_servers_address_and_a_port_that_is_left_out_is_the_one_asked_for() {
+    let (mut client, mut server) = pair();
+    say(&request(Direction::Up), &mut client, &mut server);
+    let mut answer = Vec::new();
+    server.encode(&accept(2667), &mut answer);
+    let order = Workorder::parse(&answer.try_into().unwrap()).unwrap();
+    assert_eq!(order.dst_ip, server.local);
+    let mut silent = order;
+    silent.dst_port = 0;
+    client.feed(&silent.to_bytes());
+    let Message::Request(Request { flows, .. }) = request(Direction::Up) else { unreachable!() };
+    assert_eq!(drain(&mut client).unwrap(), [accept(flows[0].spec.dst_port)]);
+}
+
+#[test]
+fn results_end_the_conversation() {
+    let (_, mut server) = pair();
+    server.encode(&Message::Results(Results::none(FLOW)), &mut Vec::new());
+    assert_eq!(names(&drain(&mut server).unwrap()), ["BYE"]);
+}
+
+#[test]
 fn the_send_me_conversation() {
     let (mut client, mut server) = pair();
     assert_eq!(say(&request(Direction::Down), &mut client, &mut server), [request(Direction::Down)]);

@@ -479,6 +479,50 @@ fn texts_are_made_harmless() {
 }
 
 #[test]
+fn every_schedule_arrives_as_it_was_asked_for() {
+    let (a, b) = (Span(1_000), Span(2_000));
+    let laws = [
+        Gaps::Uniform { least: a, most: b },
+        Gaps::Exponential { least: a, mean: b },
+        Gaps::Normal { mean: b, deviation: a },
+    ];
+    let random = laws.map(|gaps| Schedule::Random { gaps, batch: 7, seed: 42 });
+    let others = [Schedule::Periodic, Schedule::Poisson { seed: 9 }, Schedule::Burst { size: 3 }];
+    for schedule in random.into_iter().chain(others) {
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(1), schedule).unwrap();
+        let flows = vec![FlowRequest { spec, stamps: Source::Kernel }];
+        let request = Message::Request(Request { flows, host: HostFacts::default() });
+        let (mut client, mut server) = pair();
+        let mut bytes = Vec::new();
+        client.encode(&request, &mut bytes);
+        server.feed(&bytes);
+        assert_eq!(drain(&mut server), Ok(vec![request]));
+    }
+}
+
+#[test]
+fn a_message_of_too_many_streams_is_refused() {
+    use crate::jitlat::message::MAX_FLOWS;
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(1), Schedule::Periodic).unwrap();
+    for (flows, fits) in [(MAX_FLOWS, true), (MAX_FLOWS + 1, false)] {
+        let asked = vec![FlowRequest { spec: spec.clone(), stamps: Source::Kernel }; flows];
+        let accepted = vec![FlowAccept { port: 2667, token: None }; flows];
+        let (mut client, mut server) = pair();
+        let mut bytes = Vec::new();
+        client.encode(&Message::Request(Request { flows: asked, host: HostFacts::default() }), &mut bytes);
+        server.feed(&bytes);
+        assert_eq!(drain(&mut server).is_ok(), fits, "{flows} asked for");
+        let (mut client, mut server) = pair();
+        let mut bytes = Vec::new();
+        let accept = Accept { session: None, flows: accepted, host: HostFacts::default() };
+        server.encode(&Message::Accept(accept), &mut bytes);
+        client.feed(&bytes);
+        assert_eq!(drain(&mut client).is_ok(), fits, "{flows} accepted");
+    }
+}
+
+#[test]
 fn the_largest_messages_fit_a_frame() {
     let text = || "x".repeat(2000);
     let host = HostFacts {

@@ -377,7 +377,8 @@ impl Flow {
                 let watching = if watched { WATCHING } else { 0 };
                 Recording::cost(Limits::record_limit(&self.spec)) + watching
             }
-            Role::Send => u64::from(self.spec.packets()) * 8,
+            // When it entered the queue of its interface, and when it left.
+            Role::Send => u64::from(self.spec.packets()) * 16,
         }
     }
 
