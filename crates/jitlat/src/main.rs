@@ -6,6 +6,7 @@
 //!   or mode each
 //! * [`analyze`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
 //!   [`tcp`] – captured traffic
+//! * [`monitor`] – many paths, all the time
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
@@ -30,6 +31,7 @@ mod late_server;
 mod live;
 mod load;
 mod manual;
+mod monitor;
 mod options;
 mod output;
 mod path;
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
                 shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
             }
         },
+        Some(Command::Monitor(args)) => monitor::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

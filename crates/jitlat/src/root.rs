@@ -5,7 +5,7 @@ use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
-use crate::{archive, compare, demo, doctor, manual, path, serve, spp, sweep, tcp, test};
+use crate::{archive, compare, demo, doctor, manual, monitor, path, serve, spp, sweep, tcp, test};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
@@ -119,6 +119,7 @@ pub enum Command {
     /// Analyse saved logs (the same as `jitlat -f LOG`)
     Analyze(Box<AnalyzeArgs>),
     Archive(Box<archive::ArchiveArgs>),
+    Monitor(monitor::MonitorArgs),
     /// Set saved tests side by side, with an honest verdict
     Compare(Box<compare::CompareArgs>),
     /// A server, a client and an impaired path on this machine, and the report at the end

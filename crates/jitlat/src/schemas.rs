@@ -26,7 +26,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 12] = [
+const PUBLISHED: [Published; 13] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -57,6 +57,11 @@ const PUBLISHED: [Published; 12] = [
         name: "doctor",
         about: "What jitlat doctor --json writes. See doctor.md.",
         schema: schema_of::<DoctorDocument<'_>>,
+    },
+    Published {
+        name: "monitor-plan",
+        about: "What jitlat monitor --plan --json writes. See monitoring.md in the guide.",
+        schema: schema_of::<jitlat_monitor::Plan>,
     },
     Published {
         name: "path",

@@ -123,19 +123,19 @@ impl HostArgs {
 #[command(next_help_heading = "Stream")]
 pub struct StreamArgs {
     /// Packets to send
-    #[arg(short = 'n', value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of a number of packets (30s, 10m; a bare number is seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes of a packet, 12 to 65507
-    #[arg(short = 'l', value_name = "BYTES", default_value_t = 80)]
+    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 80)]
     pub payload: u64,
     /// Time between packets (20ms; a bare number is ns)
-    #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
+    #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
     /// Rate instead of a period: packets per second (50, 50/s, 2k/s) or payload bits per second (64kbit)
-    #[arg(short = 'r', value_name = "RATE", value_parser = quantity::rate)]
+    #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::Rate>,
     /// TCP instead of UDP
     #[arg(short = 't', long)]
@@ -147,13 +147,13 @@ pub struct StreamArgs {
     #[arg(short = 'b', long, conflicts_with_all = ["reverse", "classic"])]
     pub both: bool,
     /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
-    #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
+    #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
     /// Source port of the test stream; 0 lets the sender's system choose
-    #[arg(short = 's', value_name = "PORT", default_value_t = 0)]
+    #[arg(short = 's', long, value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
     /// Destination port of the test stream (default: the test port of the server, 2667 unless it has another)
-    #[arg(short = 'd', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'd', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub dst_port: Option<u16>,
     /// When packets are sent: periodic (RFC 3432), poisson (RFC 2330), or burst
     #[arg(long, value_name = "LAW", default_value = "periodic")]
@@ -205,10 +205,10 @@ impl StreamArgs {
 #[command(next_help_heading = "Hosts and stamps")]
 pub struct HostArgs {
     /// IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
     /// IPv6 only
-    #[arg(short = '6')]
+    #[arg(short = '6', long)]
     pub ipv6: bool,
     /// The server's control port
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]

@@ -32,16 +32,16 @@ pub struct PingArgs {
     #[command(flatten)]
     pub protocol: ProtocolArgs,
     /// Requests to send
-    #[arg(short = 'n', value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of a number of requests (30s, 10m; a bare number is seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Time between requests (20ms; a bare number is ns)
-    #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
+    #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
     /// Rate instead of a period: requests per second (50, 50/s, 2k/s) or payload bits per second (64kbit)
-    #[arg(short = 'r', value_name = "RATE", value_parser = quantity::rate)]
+    #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::Rate>,
     /// Stop and wait: send the next request this long after the answer to the one before (0 = at once)
     #[arg(long, value_name = "T", value_parser = quantity::pause, conflicts_with_all = ["rate", "duration"])]
@@ -56,18 +56,18 @@ pub struct PingArgs {
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: Law,
     /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
-    #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
+    #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
     #[command(flatten)]
     pub priority: PriorityArgs,
     /// Source port of UDP requests; 0 lets the system choose
-    #[arg(short = 's', value_name = "PORT", default_value_t = 0)]
+    #[arg(short = 's', long, value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
     /// IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
     /// IPv6 only
-    #[arg(short = '6')]
+    #[arg(short = '6', long)]
     pub ipv6: bool,
     /// Local address
     #[arg(long, value_name = "ADDR")]

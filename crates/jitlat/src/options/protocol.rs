@@ -180,6 +180,7 @@ impl Args for ProtocolArgs {
             .arg(
                 Arg::new("payload")
                     .short('l')
+                    .long("payload")
                     .value_name("BYTES")
                     .value_parser(value_parser!(u64))
                     .help(format!("Payload bytes: {}", list(|p| format!("{} {}", p.name, p.payload)))),

@@ -1,0 +1,198 @@
+//! What a monitor can measure with: the tests of the command, with the same options.
+
+use super::given::{OptionSet, ids};
+use crate::exit::explain;
+use crate::options::late::LateArgs;
+use crate::options::live::LiveArgs;
+use crate::options::load::LoadArgs;
+use crate::options::one_way::{LogArgs, OneWayArgs};
+use crate::options::ping::PingArgs;
+use crate::options::report::{QuietArgs, ReportArgs};
+use crate::options::shape::{shape_ping, shape_stream};
+use crate::serve::ServeArgs;
+use anyhow::Result;
+use clap::FromArgMatches;
+use jitlat_core::spec::{Schedule, TestSpec};
+use jitlat_core::time::{SECOND, Span};
+use jitlat_core::{Direction as Way, Transport};
+use jitlat_instruments::{Instrument, OneWay, Ping};
+use jitlat_monitor::file::{Asked, Instruments, Value, Wrong};
+use jitlat_monitor::model::{Direction, Flow, Traffic};
+
+/// An instrument that a test of the file may name.
+pub struct Monitored {
+    /// Its name.
+    pub name: &'static str,
+    /// Its options.
+    options: fn() -> OptionSet,
+    /// What a test of it sends.
+    traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
+}
+
+/// Every instrument of a monitor; the first is that of a test that names none.
+pub const MONITORED: [Monitored; 2] = [
+    Monitored { name: "one-way", options: one_way_options, traffic: one_way_traffic },
+    Monitored { name: "ping", options: ping_options, traffic: ping_traffic },
+];
+
+/// The instruments of this program, for the reader of the file.
+pub struct Known;
+
+impl Instruments for Known {
+    fn names(&self) -> Vec<&'static str> {
+        MONITORED.iter().map(|i| i.name).collect()
+    }
+
+    fn ping(&self) -> &'static str {
+        "ping"
+    }
+
+    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+        let known = MONITORED.iter().find(|i| i.name == asked.instrument);
+        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        (instrument.traffic)(&(instrument.options)(), asked)
+    }
+
+    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
+        serve_args(options).map(drop)
+    }
+}
+
+fn whole(message: impl Into<String>) -> Wrong {
+    Wrong { key: None, message: message.into() }
+}
+
+fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<(String, String)> {
+    refused.into_iter().map(|id| (id, instead.to_owned())).collect()
+}
+
+/// Options that have a key of their own in the file, or no meaning there.
+fn refused(groups: Vec<String>) -> Vec<(String, String)> {
+    let own = [
+        ("duration", "write for = \"10s\" in the test"),
+        ("both", "write direction = \"both\" in the test, which is usual"),
+        ("reverse", "write direction = \"backward\" in the test"),
+        ("names", "write profile = \"voice\" in the test"),
+        ("name", "results have the test's name"),
+        ("key_file", "keys are those of [[host]] and [serve]"),
+        ("doctor", "a slot of a monitor has no time for it: leave it out"),
+        ("path", "a slot of a monitor has no time for it: leave it out"),
+        ("capture", "a monitor does not capture its tests: leave it out"),
+    ];
+    let mut list: Vec<(String, String)> =
+        own.iter().map(|(id, instead)| ((*id).to_owned(), (*instead).to_owned())).collect();
+    let others = groups.into_iter().filter(|id| id != "tags" && !own.iter().any(|(own, _)| own == id));
+    list.extend(with_reason(others, "results of a monitor go into its archive: leave it out"));
+    list
+}
+
+fn one_way_options() -> OptionSet {
+    let groups = [ids::<LoadArgs>(), ids::<LogArgs>(), ids::<ReportArgs>()].concat();
+    OptionSet::new::<OneWayArgs>("one-way", refused(groups))
+}
+
+fn ping_options() -> OptionSet {
+    let own = ["output", "no_log", "archive", "host", "others"].map(str::to_owned).to_vec();
+    let groups = [
+        own,
+        ids::<LateArgs>(),
+        ids::<LoadArgs>(),
+        ids::<ReportArgs>(),
+        ids::<QuietArgs>(),
+        ids::<LiveArgs>(),
+    ];
+    OptionSet::new::<PingArgs>("ping", refused(groups.concat()))
+}
+
+/// The options of the server.
+pub fn serve_args(options: &[(String, Value)]) -> Result<ServeArgs, Wrong> {
+    let confined = "the server of a monitor is not confined: leave it out";
+    let refused = [
+        ("key_file", "write key-file = \"…\" in [serve]"),
+        ("show_policy", "ask `jitlat serve --show-policy`"),
+        ("late_packets", "run `jitlat serve --late-packets` for it"),
+        ("user", confined),
+        ("no_sandbox", confined),
+    ];
+    let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
+    let matches = OptionSet::new::<ServeArgs>("jitlat serve", refused).read(options, &[])?;
+    ServeArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))
+}
+
+fn duration(asked: &Asked<'_>) -> Option<String> {
+    asked.duration.map(|d| format!("--duration={}ns", d.0))
+}
+
+/// A one-way test of `host`; `way`: the option for its direction, none if the client sends.
+pub fn one_way(
+    options: &OptionSet,
+    asked: &Asked<'_>,
+    host: &str,
+    way: Option<&str>,
+) -> Result<OneWay, Wrong> {
+    let others: Vec<String> = duration(asked).into_iter().chain(way.map(str::to_owned)).collect();
+    let matches = options.read(asked.options, &others)?;
+    let mut args = OneWayArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
+    args.report.analysis.profile.names = asked.profiles.to_vec();
+    args.report.analysis.profile.resolve().map_err(|e| about("profile", &e))?;
+    shape_stream(&args.report.analysis.profile, &mut args.stream, &matches);
+    args.settings(host).map_err(|e| whole(explain(&e)))
+}
+
+fn about(key: &str, error: &anyhow::Error) -> Wrong {
+    Wrong { key: Some(key.to_owned()), message: explain(error) }
+}
+
+fn one_way_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+    let both = asked.direction == Direction::Both;
+    let test = one_way(options, asked, "host", both.then_some("--both"))?;
+    let flow = |way| test.streams.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
+    let (up, down) = (flow(Way::Up), flow(Way::Down));
+    let (forward, backward) = match asked.direction {
+        Direction::Backward => (down, up),
+        Direction::Both | Direction::Forward => (up, down),
+    };
+    let duration = test.duration().map_err(|e| whole(e.to_string()))?;
+    Ok(Traffic { duration, forward, backward, recorded: up.packets + down.packets })
+}
+
+/// A two-way test of `host`.
+pub fn ping(options: &OptionSet, asked: &Asked<'_>, host: &str) -> Result<Ping, Wrong> {
+    let host = ["--".to_owned(), host.to_owned()];
+    let others: Vec<String> = duration(asked).into_iter().chain(host).collect();
+    let matches = options.read(asked.options, &others)?;
+    let mut args = PingArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
+    args.protocol.check().map_err(|e| whole(explain(&e)))?;
+    args.report.analysis.profile.names = asked.profiles.to_vec();
+    args.report.analysis.profile.resolve().map_err(|e| about("profile", &e))?;
+    let profile = args.report.analysis.profile.clone();
+    shape_ping(&profile, &mut args, &matches);
+    args.settings().map_err(|e| whole(explain(&e)))
+}
+
+fn ping_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+    if asked.direction != Direction::Both {
+        let message = "a ping has both directions: leave 'direction' out".to_owned();
+        return Err(Wrong { key: Some("direction".to_owned()), message });
+    }
+    let test = ping(options, asked, "host")?;
+    let spec = test.plan().map_err(|e| whole(e.to_string()))?.spec;
+    let flow = flow_of(&spec);
+    let duration = test.duration().map_err(|e| whole(e.to_string()))?;
+    Ok(Traffic { duration, forward: flow, backward: flow, recorded: flow.packets })
+}
+
+/// Bytes of a packet beside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with time stamps.
+const ETHERNET_AND_IPV4: u64 = 18 + 20;
+
+fn flow_of(spec: &TestSpec) -> Flow {
+    let transport = if spec.transport() == Transport::Tcp { 32 } else { 8 };
+    let length = u64::from(spec.payload()) + transport + ETHERNET_AND_IPV4;
+    let packets = u64::from(spec.packets());
+    let mut rate = (u128::from(length) * 8 * SECOND as u128 / spec.period().0.max(1) as u128) as u64;
+    if let Schedule::Burst { size } = spec.schedule() {
+        // As long as a burst lasts, at least the packets of one in its time.
+        rate = rate.max(u64::from(size) * length * 8 * SECOND as u64 / Span::millis(100).0 as u64);
+    }
+    Flow { packets, bytes: packets * length, rate }
+}

@@ -1,0 +1,84 @@
+//! `jitlat monitor`: many paths, all the time, from one file that all hosts have.
+//!
+//! * [`instruments`] – what tests can measure with; [`given`] – options in the file
+//! * [`show`] – the plan, for people
+
+mod given;
+mod instruments;
+mod show;
+
+use crate::console;
+use crate::exit::Status;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use instruments::Known;
+use jitlat_monitor::file::{keys, read};
+use jitlat_monitor::{Model, Plan, Timetable};
+use jitlat_net::clock;
+use std::path::{Path, PathBuf};
+use tracing::{error, warn};
+
+/// Measure many paths all the time: one file says which, and is the same on all hosts
+#[derive(Clone, Debug, Args)]
+pub struct MonitorArgs {
+    /// The file: hosts, groups, tests and their times, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Say what is wrong with the file, each with line and column, or that nothing is, and end
+    #[arg(long, required_unless_present_any = ["plan"])]
+    check: bool,
+    /// Print the timetable, and what it means for each host: tests, traffic, disk, load; and end
+    #[arg(long, conflicts_with = "check")]
+    plan: bool,
+    /// Print the plan as one JSON object
+    #[arg(long, requires = "plan")]
+    json: bool,
+    /// The host of the file that is meant: with --plan its next tests are listed, too
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+/// Checks the file, or prints its plan.
+pub fn run(args: &MonitorArgs) -> Result<Status> {
+    let Some(model) = load(&args.file)? else { return Ok(Status::NotMeasured) };
+    let timetable = Timetable::new(&model);
+    let host = args.host.as_deref().map(|name| named(&model, name)).transpose()?;
+    if args.plan {
+        let plan = Plan::new(&model, &timetable);
+        let text = match args.json {
+            true => serde_json::to_string_pretty(&plan).context("writing the plan")? + "\n",
+            false => show::plan(&model, &timetable, &plan, host, clock::wall()),
+        };
+        console::print(&text)?;
+        return Ok(Status::Measured);
+    }
+    for shortfall in timetable.shortfalls(&model) {
+        warn!("{}: {shortfall}", args.file.display());
+    }
+    console::print(&show::checked(&args.file, &model))?;
+    Ok(Status::Measured)
+}
+
+/// Reads the file; `None` if something is wrong with it, which is in the log then.
+fn load(path: &Path) -> Result<Option<Model>> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
+    match read(&text, &Known) {
+        Ok(model) => Ok(Some(model)),
+        Err(faults) => {
+            for fault in &faults {
+                error!("{name}:{fault}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The host of this name.
+fn named(model: &Model, name: &str) -> Result<usize> {
+    if let Some(host) = model.host(name) {
+        return Ok(host);
+    }
+    let names: Vec<&str> = model.hosts.iter().map(|h| h.name.as_str()).collect();
+    bail!("--host: there is no host '{name}': {}", keys::choose(name, &names))
+}

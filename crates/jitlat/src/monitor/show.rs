@@ -1,0 +1,148 @@
+//! The plan, for people.
+
+use jitlat_core::WallTime;
+use jitlat_core::units::utc_date;
+use jitlat_monitor::file::text_of;
+use jitlat_monitor::plan::HostPlan;
+use jitlat_monitor::{Model, Plan, Timetable};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Tests of a host that are listed.
+const NEXT: usize = 12;
+
+/// That nothing is wrong with a file.
+pub fn checked(path: &Path, model: &Model) -> String {
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let pairs = model.tests.iter().map(|t| t.pairs.list.len()).sum();
+    format!(
+        "{}: {}, {} of {} in all: nothing is wrong\n",
+        path.display(),
+        count(model.hosts.len(), "host"),
+        count(model.tests.len(), "test"),
+        count(pairs, "pair")
+    )
+}
+
+/// The plan, with the next tests of `host` from `now` on.
+pub fn plan(model: &Model, timetable: &Timetable, plan: &Plan, host: Option<usize>, now: WallTime) -> String {
+    let mut out = tests(plan) + "\n" + &hosts(plan, host);
+    for shortfall in &plan.shortfalls {
+        let _ = write!(out, "\n! {shortfall}\n");
+    }
+    if let Some(host) = host {
+        out += &next(model, timetable, host, now);
+    }
+    out
+}
+
+fn seconds(s: f64) -> String {
+    text_of((s * 1e9).round() as i64)
+}
+
+fn tests(plan: &Plan) -> String {
+    let names = width(plan.tests.iter().map(|t| t.name.as_str()), 4);
+    let mut out = format!(
+        "{:<names$} {:>10} {:>9} {:>7} {:>8} {:>8} {:>9} {:>11}\n",
+        "test", "instrument", "pairs", "rounds", "slot", "every", "really", "tests/day"
+    );
+    for test in &plan.tests {
+        let really = test.between_s.map_or_else(|| "never".to_owned(), |s| seconds(s.round()));
+        let _ = writeln!(
+            out,
+            "{:<names$} {:>10} {:>9} {:>7} {:>8} {:>8} {:>9} {:>11.0}",
+            test.name,
+            test.instrument,
+            test.pairs,
+            test.rounds,
+            seconds(test.slot_s),
+            seconds(test.every_s),
+            really,
+            test.tests_a_day
+        );
+    }
+    out
+}
+
+fn hosts(plan: &Plan, host: Option<usize>) -> String {
+    let chosen: Vec<&HostPlan> =
+        plan.hosts.iter().enumerate().filter(|(k, _)| host.is_none_or(|h| h == *k)).map(|(_, h)| h).collect();
+    let names = width(chosen.iter().map(|h| h.name.as_str()), 4);
+    let mut out = format!(
+        "{:<names$} {:>9} {:>9} {:>10} {:>10} {:>11} {:>11} {:>10} {:>6}\n",
+        "host", "starts", "answers", "sends", "receives", "peak out", "peak in", "archive", "load"
+    );
+    let _ = writeln!(
+        out,
+        "{:<names$} {:>9} {:>9} {:>10} {:>10} {:>11} {:>11} {:>10} {:>6}",
+        "", "a day", "a day", "a day", "a day", "bit/s", "bit/s", "a day", ""
+    );
+    for host in chosen {
+        let _ = writeln!(
+            out,
+            "{:<names$} {:>9.0} {:>9.0} {:>10} {:>10} {:>11} {:>11} {:>10} {:>5.1}%",
+            host.name,
+            host.started_a_day,
+            host.answered_a_day,
+            bytes(host.bytes_out_a_day),
+            bytes(host.bytes_in_a_day),
+            scaled(host.peak_out_bits as f64),
+            scaled(host.peak_in_bits as f64),
+            bytes(host.archive_bytes_a_day),
+            100.0 * host.load
+        );
+    }
+    out
+}
+
+/// The next tests that a host takes part in.
+fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> String {
+    let mut list: Vec<(WallTime, &str, &str, &str)> = Vec::new();
+    for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
+        let Some(first) = scheduled.first_from(now) else { continue };
+        let (mut found, mut p) = (0, first);
+        // A host may be in few rounds of many.
+        while found < NEXT && p < first + 2 * scheduled.rounds.len() as i64 + NEXT as i64 {
+            for pair in scheduled.pairs_of(p) {
+                let (role, far) = match host as u32 {
+                    h if pair.client() == h => ("starts", pair.server()),
+                    h if pair.server() == h => ("answers", pair.client()),
+                    _ => continue,
+                };
+                if let Some(at) = scheduled.starts(p, pair) {
+                    list.push((at, role, model.end(test, far), &test.name));
+                    found += 1;
+                }
+            }
+            p += 1;
+        }
+    }
+    list.sort();
+    list.truncate(NEXT);
+    let far = width(list.iter().map(|row| row.2), 4);
+    let rows = list.iter().map(|(at, role, with, test)| {
+        let at = utc_date(*at);
+        format!("{at}  {role:<7}  {with:<far$}  {test}\n")
+    });
+    format!("\nnext tests of {} (UTC)\n{}", model.hosts[host].name, rows.collect::<String>())
+}
+
+fn width<'a>(names: impl Iterator<Item = &'a str>, least: usize) -> usize {
+    names.map(|name| name.chars().count()).max().unwrap_or(0).clamp(least, 32)
+}
+
+fn bytes(n: f64) -> String {
+    scaled(n) + "B"
+}
+
+/// With three digits and a prefix.
+fn scaled(n: f64) -> String {
+    let prefixes = ["", "k", "M", "G", "T", "P"];
+    let (mut n, mut k) = (n, 0);
+    while n >= 999.5 && k + 1 < prefixes.len() {
+        n /= 1000.0;
+        k += 1;
+    }
+    let digits = if k == 0 || n >= 99.95 { 0 } else { usize::from(n < 99.95) + usize::from(n < 9.995) };
+    format!("{n:.digits$} {}", prefixes[k])
+}

@@ -1,0 +1,108 @@
+//! Hosts, what they answer, what they keep, and how slots are made.
+
+use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE};
+use super::reader::{At, Table};
+use super::{Instruments, Sections, Value, key_source};
+use crate::model::{ArchiveRules, Host, ServeRules};
+use crate::window::DAY;
+use jitlat_core::Span;
+use jitlat_core::quantity::{self, QuantityError};
+
+/// Time between slots unless the file says otherwise.
+const GUARD: Span = Span::seconds(1);
+/// Time for what is around the packets unless the file says otherwise.
+const SETUP: Span = Span::seconds(4);
+
+pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for table in file.tables(&HOST) {
+        let name = table.needed("name", "name = \"berlin\"");
+        let address = table.needed("address", "address = \"192.0.2.7\"");
+        let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(At::into_inner);
+        let concurrent = table.number("concurrent").unwrap_or(1);
+        let key = key_source(&table);
+        // What has no name stays in the list, so that nothing else that names it is called wrong.
+        let name = name.map(At::into_inner).unwrap_or_default();
+        if !name.is_empty() && hosts.iter().any(|h| h.name == name) {
+            table.fault("name", format!("there is a host '{}' already", name.escape_debug()));
+        }
+        if name.contains(char::is_control) || name.contains(':') {
+            table.fault("name", "a name is one line, without ':'");
+        }
+        hosts.push(Host {
+            name,
+            address: address.map(At::into_inner).unwrap_or_default(),
+            key,
+            bandwidth,
+            concurrent,
+        });
+    }
+    if hosts.is_empty() && !file.root.iter().any(|(k, _)| k.get_ref() == HOST.name) {
+        let example = "write [[host]] with name and address for each";
+        file.faults.add(&(0..0), format!("the file has no hosts: {example}"));
+    }
+    hosts
+}
+
+/// Guard and setup time.
+pub fn timetable(file: &Sections<'_>) -> (Span, Span) {
+    let Some(table) = file.table(&TIMETABLE) else { return (GUARD, SETUP) };
+    let time = |key, usual: Span| {
+        let Some(span) = table.quantity(key, pause).map(At::into_inner) else { return usual };
+        if span.0 > DAY / 24 {
+            table.fault(key, format!("'{key}' is longer than an hour"));
+            return usual;
+        }
+        span
+    };
+    (time("guard", GUARD), time("setup", SETUP))
+}
+
+pub fn archive(file: &Sections<'_>) -> ArchiveRules {
+    let Some(table) = file.table(&ARCHIVE) else { return ArchiveRules::default() };
+    let days = |key| table.quantity(key, whole_days).map(At::into_inner);
+    ArchiveRules {
+        folder: table.needed("folder", "folder = \"/var/lib/jitlat\"").map(At::into_inner),
+        packets: days("packets"),
+        tests: days("tests"),
+        size: table.quantity("size", quantity::bytes).map(At::into_inner),
+    }
+}
+
+/// A time, which may be none.
+pub fn pause(text: &str) -> Result<Span, QuantityError> {
+    if quantity::signed_time(text) == Ok(Span::ZERO) { Ok(Span::ZERO) } else { quantity::duration(text) }
+}
+
+fn whole_days(text: &str) -> Result<u32, QuantityError> {
+    let span = quantity::duration(text)?;
+    let days = u32::try_from(span.0 / DAY).ok().filter(|days| *days > 0 && span.0 % DAY == 0);
+    days.ok_or_else(|| QuantityError::new(format!("'{text}' are no whole days: write 90d")))
+}
+
+pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
+    let usual = ServeRules { on: true, key: None, options: Vec::new() };
+    let Some(table) = file.table(&SERVE) else { return usual };
+    let given = table.options("options");
+    let options = plain(&given);
+    if let Err(wrong) = instruments.serve(&options) {
+        place(file, &table, &given, wrong);
+    }
+    ServeRules { on: table.truth("on").unwrap_or(true), key: key_source(&table), options }
+}
+
+/// Options without their places.
+pub fn plain(given: &[(At<String>, At<Value>)]) -> Vec<(String, Value)> {
+    given.iter().map(|(name, value)| (name.get_ref().clone(), value.get_ref().clone())).collect()
+}
+
+/// Notes what is wrong with options at the place of the option it is about.
+pub fn place(file: &Sections<'_>, table: &Table<'_>, given: &[(At<String>, At<Value>)], wrong: super::Wrong) {
+    let of = wrong.key.as_deref().unwrap_or("options");
+    match given.iter().find(|(name, _)| name.get_ref() == of) {
+        Some((name, _)) => file.faults.add(&name.span(), wrong.message),
+        None if of == "duration" => table.fault("for", wrong.message),
+        None if ["profile", "direction"].contains(&of) => table.fault(of, wrong.message),
+        None => table.fault("options", wrong.message),
+    }
+}

@@ -1,0 +1,86 @@
+//! Every section of the file and its keys: the reader knows no others, and the guide has a row for each.
+
+/// A section.
+pub struct Section {
+    /// As it is written: `[[host]]`.
+    pub title: &'static str,
+    /// Its name at the root of the file: `host`.
+    pub name: &'static str,
+    /// What may stand in it.
+    pub keys: &'static [&'static str],
+}
+
+/// Hosts that measure, and answer.
+pub const HOST: Section = Section {
+    title: "[[host]]",
+    name: "host",
+    keys: &["name", "address", "key", "key-file", "bandwidth", "concurrent"],
+};
+
+/// Which hosts are tested with which.
+pub const GROUP: Section = Section {
+    title: "[[group]]",
+    name: "group",
+    keys: &["name", "kind", "hosts", "centre", "pairs", "lists"],
+};
+
+/// What is measured between the hosts of a group, and when.
+pub const TEST: Section = Section {
+    title: "[[test]]",
+    name: "test",
+    keys: &[
+        "name",
+        "group",
+        "instrument",
+        "direction",
+        "client",
+        "profile",
+        "options",
+        "every",
+        "for",
+        "days",
+        "hours",
+        "spread",
+    ],
+};
+
+/// Round trips to targets that need no jitlat.
+pub const PING: Section = Section {
+    title: "[[ping]]",
+    name: "ping",
+    keys: &["name", "targets", "from", "profile", "options", "every", "for", "days", "hours", "spread"],
+};
+
+/// Where results are kept, and how long.
+pub const ARCHIVE: Section =
+    Section { title: "[archive]", name: "archive", keys: &["folder", "packets", "tests", "size"] };
+
+/// What each host answers.
+pub const SERVE: Section =
+    Section { title: "[serve]", name: "serve", keys: &["on", "key", "key-file", "options"] };
+
+/// How slots are made.
+pub const TIMETABLE: Section = Section { title: "[timetable]", name: "timetable", keys: &["guard", "setup"] };
+
+/// Every section.
+pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE];
+
+/// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.map(|name| (strsim::osa_distance(word, name), name)).min()?;
+    let slips = if word.chars().count() < 4 { 1 } else { 2 + word.len() / 8 };
+    (near.0 <= slips).then_some(near.1)
+}
+
+/// "did you mean 'x'? ", if a name of `names` is near `word`, and then all of them.
+pub fn choose<'a>(word: &str, names: &[&'a str]) -> String {
+    let list = match names {
+        [] => "there is none".to_owned(),
+        names if names.len() > 24 => format!("there are {}", names.len()),
+        names => format!("choose {}", names.join(", ")),
+    };
+    match nearest(word, names.iter().copied()) {
+        Some(near) => format!("did you mean '{near}'? ({list})"),
+        None => list,
+    }
+}

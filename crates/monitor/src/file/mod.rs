@@ -1,0 +1,153 @@
+//! The file: one for all hosts. [`read`] gives the [`Model`] or everything that is wrong, each with line and column.
+//!
+//! * [`keys`] – every section and its keys
+//! * [`reader`] – tables of TOML, read key by key
+//! * `tests` and `hosts` – what the sections mean
+
+mod hosts;
+pub mod keys;
+mod reader;
+mod tests;
+
+pub use reader::{Fault, Value};
+pub use tests::text_of;
+
+use crate::model::{Direction, KeySource, Model, Traffic};
+use jitlat_core::Span;
+use keys::{SECTIONS, Section, choose};
+use reader::{Faults, Table};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The instruments that a test may name. The command knows them: this crate only asks what a test would send.
+pub trait Instruments {
+    /// Their names; the first is that of a test that names none.
+    fn names(&self) -> Vec<&'static str>;
+
+    /// The one that pings targets which are no hosts of the file.
+    fn ping(&self) -> &'static str;
+
+    /// What a test sends.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong>;
+
+    /// Checks options of `jitlat serve`.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong>;
+}
+
+/// A test as the file has it.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// The instrument.
+    pub instrument: &'a str,
+    /// Uses to send as.
+    pub profiles: &'a [String],
+    /// Its options.
+    pub options: &'a [(String, Value)],
+    /// How long packets are sent.
+    pub duration: Option<Span>,
+    /// In which direction.
+    pub direction: Direction,
+}
+
+/// What is wrong with a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The option or key it is about; `None`: the test as a whole.
+    pub key: Option<String>,
+    /// What is wrong, and what to write.
+    pub message: String,
+}
+
+/// Most pairs of all tests together: their timetable takes 12 bytes each.
+pub const MOST_PAIRS: usize = 20_000_000;
+
+/// Reads a file.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Fault>> {
+    let root = DeTable::parse(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        vec![Fault::new(text, at, format!("this is not TOML: {}", e.message().replace('\n', ", ")))]
+    })?;
+    let faults = Faults::default();
+    let root = root.get_ref();
+    for key in root.keys() {
+        let name = key.get_ref();
+        let names: Vec<&str> = SECTIONS.iter().map(|s| s.name).collect();
+        if !names.contains(&&**name) {
+            let meant = choose(name, &names);
+            faults.add(&key.span(), format!("there is no section '{}': {meant}", name.escape_debug()));
+        }
+    }
+    let file = Sections { root, faults: &faults };
+    let hosts = hosts::hosts(&file);
+    let (guard, setup) = hosts::timetable(&file);
+    let model = Model {
+        tests: tests::tests(&file, &hosts, instruments, guard + setup),
+        hosts,
+        archive: hosts::archive(&file),
+        serve: hosts::serve(&file, instruments),
+        guard,
+        setup,
+    };
+    let faults = faults.of(text);
+    if faults.is_empty() { Ok(model) } else { Err(faults) }
+}
+
+/// The tables at the root.
+struct Sections<'a> {
+    root: &'a DeTable<'a>,
+    faults: &'a Faults,
+}
+
+impl<'a> Sections<'a> {
+    fn value(&self, section: &Section) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.root.iter().find(|(k, _)| k.get_ref() == section.name).map(|(_, v)| v)
+    }
+
+    /// The tables of a section that may be repeated.
+    fn tables(&self, section: &'static Section) -> Vec<Table<'a>> {
+        match self.value(section) {
+            Some(value) => match value.get_ref() {
+                DeValue::Array(items) => {
+                    items.iter().filter_map(|item| Table::new(section, item, self.faults)).collect()
+                }
+                _ => {
+                    let title = section.title;
+                    self.faults.add(&value.span(), format!("there may be several: write {title} above each"));
+                    Vec::new()
+                }
+            },
+            None => Vec::new(),
+        }
+    }
+
+    /// The table of a section that is there once.
+    fn table(&self, section: &'static Section) -> Option<Table<'a>> {
+        Table::new(section, self.value(section)?, self.faults)
+    }
+}
+
+/// A key in the file, or the name of a file with it.
+fn key_source(table: &Table<'_>) -> Option<KeySource> {
+    if table.has("key") && table.has("key-file") {
+        table.fault("key", "a key is here or in a file: leave 'key' or 'key-file' out");
+        return None;
+    }
+    if table.has("key") {
+        let key = table.needed("key", "key = \"…\", 16 characters or more")?;
+        return Some(KeySource::Text(key.into_inner()));
+    }
+    if table.has("key-file") {
+        let file = table.needed("key-file", "key-file = \"mesh.key\"")?;
+        return Some(KeySource::File(file.into_inner()));
+    }
+    None
+}

@@ -1,0 +1,284 @@
+//! Tables of TOML, read key by key; what is wrong is noted with its place, and reading goes on.
+
+use super::keys::{Section, choose};
+use jitlat_core::quantity::QuantityError;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, in characters, from 1.
+    pub column: usize,
+    /// What is wrong, and what to write.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl Fault {
+    /// Of the character at byte `at` of `text`.
+    pub fn new(text: &str, at: usize, message: impl Into<String>) -> Fault {
+        let before = text.get(..at.min(text.len())).unwrap_or(text);
+        let begin = before.rfind('\n').map_or(0, |n| n + 1);
+        Fault {
+            line: before.matches('\n').count() + 1,
+            column: before[begin..].chars().count() + 1,
+            message: message.into(),
+        }
+    }
+}
+
+/// What is wrong so far: byte in the text, message.
+#[derive(Debug, Default)]
+pub struct Faults(RefCell<Vec<(usize, String)>>);
+
+impl Faults {
+    /// Notes a fault at the beginning of `span`.
+    pub fn add(&self, span: &Range<usize>, message: impl Into<String>) {
+        self.0.borrow_mut().push((span.start, message.into()));
+    }
+
+    /// All of them, in the order of the file.
+    pub fn of(self, text: &str) -> Vec<Fault> {
+        let mut list = self.0.into_inner();
+        list.sort();
+        list.dedup();
+        list.into_iter().map(|(at, message)| Fault::new(text, at, message)).collect()
+    }
+}
+
+/// A value that has its place in the file.
+pub type At<T> = Spanned<T>;
+
+/// The value of an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A switch.
+    Switch(bool),
+    /// A text, or a number as it is written.
+    Text(String),
+    /// Several, for an option that may be repeated.
+    List(Vec<String>),
+}
+
+/// A table that is read.
+pub struct Table<'a> {
+    section: &'static Section,
+    entries: &'a DeTable<'a>,
+    /// Where it is.
+    pub at: Range<usize>,
+    faults: &'a Faults,
+}
+
+impl<'a> Table<'a> {
+    /// A table of `section`; keys that it does not have are faults.
+    pub fn new(
+        section: &'static Section,
+        value: &'a Spanned<DeValue<'a>>,
+        faults: &'a Faults,
+    ) -> Option<Table<'a>> {
+        let DeValue::Table(entries) = value.get_ref() else {
+            faults.add(&value.span(), format!("{} is a table: write {}", section.name, section.title));
+            return None;
+        };
+        for key in entries.keys() {
+            let name = key.get_ref();
+            if !section.keys.contains(&&**name) {
+                let meant = choose(name, section.keys);
+                faults.add(
+                    &key.span(),
+                    format!("{} has no key '{}': {meant}", section.title, name.escape_debug()),
+                );
+            }
+        }
+        Some(Table { section, entries, at: value.span(), faults })
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        debug_assert!(self.section.keys.contains(&key), "{key} is not in the list");
+        self.entries.iter().find(|(k, _)| k.get_ref() == key).map(|(_, v)| v)
+    }
+
+    /// Notes that something is wrong with the value of `key`, or with the table if it has none.
+    pub fn fault(&self, key: &str, message: impl Into<String>) {
+        let at = self.value(key).map_or(self.at.clone(), Spanned::span);
+        self.faults.add(&at, message);
+    }
+
+    /// Whether it is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    /// Notes that `key` is missing.
+    pub fn missing(&self, key: &str, example: &str) {
+        self.faults.add(&self.at, format!("{} needs '{key}': write {example}", self.section.title));
+    }
+
+    /// A text.
+    pub fn text(&self, key: &str) -> Option<At<String>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(At::new(value.span(), text.to_string())),
+            other => {
+                self.wrong(value, key, "a text in quotes", other);
+                None
+            }
+        }
+    }
+
+    /// A text that must be there and has characters.
+    pub fn needed(&self, key: &str, example: &str) -> Option<At<String>> {
+        if !self.has(key) {
+            self.missing(key, example);
+            return None;
+        }
+        let text = self.text(key)?;
+        if text.get_ref().trim().is_empty() {
+            self.faults.add(&text.span(), format!("'{key}' is empty: write {example}"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// True or false.
+    pub fn truth(&self, key: &str) -> Option<bool> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(truth) => Some(*truth),
+            other => {
+                self.wrong(value, key, "true or false", other);
+                None
+            }
+        }
+    }
+
+    /// A text or a number with a unit, as `parse` reads it.
+    pub fn quantity<T>(&self, key: &str, parse: impl Fn(&str) -> Result<T, QuantityError>) -> Option<At<T>> {
+        let value = self.value(key)?;
+        let Some(text) = plain(value.get_ref()) else {
+            self.wrong(value, key, "a text with a unit", value.get_ref());
+            return None;
+        };
+        match parse(&text) {
+            Ok(found) => Some(At::new(value.span(), found)),
+            Err(e) => {
+                self.faults.add(&value.span(), format!("'{key}': {e}"));
+                None
+            }
+        }
+    }
+
+    /// A number of at least one.
+    pub fn number(&self, key: &str) -> Option<u32> {
+        let value = self.value(key)?;
+        let number = plain(value.get_ref()).and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+        if number.is_none() {
+            self.wrong(value, key, "a number of 1 or more", value.get_ref());
+        }
+        number
+    }
+
+    /// A text, or a list of texts.
+    pub fn texts(&self, key: &str) -> Option<Vec<At<String>>> {
+        let value = self.value(key)?;
+        self.list_of_texts(key, value)
+    }
+
+    fn list_of_texts(&self, key: &str, value: &'a Spanned<DeValue<'a>>) -> Option<Vec<At<String>>> {
+        match value.get_ref() {
+            DeValue::String(text) => Some(vec![At::new(value.span(), text.to_string())]),
+            DeValue::Array(items) => {
+                let mut list = Vec::new();
+                for item in items {
+                    match item.get_ref() {
+                        DeValue::String(text) => list.push(At::new(item.span(), text.to_string())),
+                        other => self.wrong(item, key, "texts in quotes", other),
+                    }
+                }
+                Some(list)
+            }
+            other => {
+                self.wrong(value, key, "a list of texts", other);
+                None
+            }
+        }
+    }
+
+    /// A list of lists of texts.
+    pub fn lists(&self, key: &str) -> Option<Vec<At<Vec<At<String>>>>> {
+        let value = self.value(key)?;
+        let DeValue::Array(items) = value.get_ref() else {
+            self.wrong(value, key, "a list of lists of names", value.get_ref());
+            return None;
+        };
+        let mut lists = Vec::new();
+        for item in items {
+            if !matches!(item.get_ref(), DeValue::Array(_)) {
+                self.wrong(item, key, "lists of names", item.get_ref());
+                continue;
+            }
+            lists.push(At::new(item.span(), self.list_of_texts(key, item).unwrap_or_default()));
+        }
+        Some(lists)
+    }
+
+    /// A table of options: names as they are after `--`, each with its place.
+    pub fn options(&self, key: &str) -> Vec<(At<String>, At<Value>)> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let DeValue::Table(entries) = value.get_ref() else {
+            self.wrong(value, key, "a table, as { packets = 500 }", value.get_ref());
+            return Vec::new();
+        };
+        let mut options = Vec::new();
+        for (name, value) in entries {
+            let found = match value.get_ref() {
+                DeValue::Boolean(on) => Value::Switch(*on),
+                DeValue::Array(items) => {
+                    let texts: Option<Vec<String>> = items.iter().map(|item| plain(item.get_ref())).collect();
+                    match texts {
+                        Some(texts) => Value::List(texts),
+                        None => {
+                            self.wrong(value, name.get_ref(), "texts or numbers", value.get_ref());
+                            continue;
+                        }
+                    }
+                }
+                other => match plain(other) {
+                    Some(text) => Value::Text(text),
+                    None => {
+                        self.wrong(value, name.get_ref(), "a text, a number, true or a list of them", other);
+                        continue;
+                    }
+                },
+            };
+            options.push((At::new(name.span(), name.get_ref().to_string()), At::new(value.span(), found)));
+        }
+        options.sort_by_key(|(name, _)| name.span().start);
+        options
+    }
+
+    fn wrong(&self, value: &Spanned<DeValue<'_>>, key: &str, wanted: &str, found: &DeValue<'_>) {
+        self.faults.add(&value.span(), format!("'{key}' is {wanted}, and not a TOML {}", found.type_str()));
+    }
+}
+
+/// A text or a number, as it is written.
+fn plain(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Float(number) => Some(number.as_str().replace('_', "")),
+        _ => None,
+    }
+}

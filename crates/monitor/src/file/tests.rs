@@ -1,0 +1,421 @@
+//! Groups and tests.
+
+use super::hosts::{pause, place, plain};
+use super::keys::{GROUP, PING, TEST, choose};
+use super::reader::{At, Table};
+use super::{Asked, Instruments, MOST_PAIRS, Sections};
+use crate::group::{self, Client, Pair};
+use crate::model::{Direction, Host, Pairs, Test, Traffic, Work};
+use crate::window::{DAY, Window};
+use jitlat_core::Span;
+use jitlat_core::quantity;
+use jitlat_core::time::SECOND;
+
+/// A group of the file.
+struct Group {
+    name: String,
+    pairs: Vec<(u32, u32)>,
+}
+
+/// What all tests are read with.
+struct Context<'a, 'b> {
+    file: &'a Sections<'b>,
+    hosts: &'a [Host],
+    instruments: &'a dyn Instruments,
+    /// Guard and setup.
+    around: Span,
+}
+
+pub fn tests(file: &Sections<'_>, hosts: &[Host], instruments: &dyn Instruments, around: Span) -> Vec<Test> {
+    let context = Context { file, hosts, instruments, around };
+    let groups = context.groups();
+    let mut tests: Vec<Test> = Vec::new();
+    let named = file.tables(&TEST).into_iter().map(|table| (context.test(&table, &groups), table));
+    let pings = file.tables(&PING).into_iter().map(|table| (context.ping(&table), table));
+    for (test, table) in named.chain(pings) {
+        let Some(test) = test else { continue };
+        if tests.iter().any(|t| t.name == test.name) {
+            table.fault("name", format!("there is a test '{}' already", test.name.escape_debug()));
+        }
+        tests.push(test);
+        if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MOST_PAIRS {
+            table.fault("name", format!("these are more than {MOST_PAIRS} pairs of hosts in all"));
+            break;
+        }
+    }
+    let section = |name| file.root.iter().any(|(k, _)| k.get_ref() == name);
+    if !section(TEST.name) && !section(PING.name) {
+        let example = "write [[test]] with name and every, or [[ping]] with name, targets and every";
+        file.faults.add(&(0..0), format!("the file has no tests: {example}"));
+    }
+    tests
+}
+
+impl Context<'_, '_> {
+    fn host(&self, name: &At<String>) -> Option<u32> {
+        if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
+            return Some(place as u32);
+        }
+        let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).filter(|n| !n.is_empty()).collect();
+        let meant = choose(name.get_ref(), &names);
+        self.file
+            .faults
+            .add(&name.span(), format!("there is no host '{}': {meant}", name.get_ref().escape_debug()));
+        None
+    }
+
+    /// The hosts of a list; a host that is there twice is a fault.
+    fn hosts(&self, names: &[At<String>]) -> Vec<u32> {
+        let mut list: Vec<u32> = Vec::new();
+        let mut known = vec![false; self.hosts.len()];
+        for name in names {
+            let Some(host) = self.host(name) else { continue };
+            if std::mem::replace(&mut known[host as usize], true) {
+                self.file.faults.add(&name.span(), format!("'{}' is in this list already", name.get_ref()));
+            } else {
+                list.push(host);
+            }
+        }
+        list
+    }
+
+    /// The hosts under `key`, or all.
+    fn hosts_or_all(&self, table: &Table<'_>, key: &str) -> Vec<u32> {
+        match table.texts(key) {
+            Some(names) => self.hosts(&names),
+            None => (0..self.hosts.len() as u32).collect(),
+        }
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for table in self.file.tables(&GROUP) {
+            let Some(name) = table.needed("name", "name = \"all\"") else { continue };
+            let pairs = self.pairs(&table);
+            if groups.iter().any(|g| g.name == *name.get_ref()) {
+                table.fault("name", format!("there is a group '{}' already", name.get_ref().escape_debug()));
+            }
+            groups.push(Group { name: name.into_inner(), pairs });
+        }
+        groups
+    }
+
+    fn pairs(&self, table: &Table<'_>) -> Vec<(u32, u32)> {
+        let kinds = ["mesh", "star", "pairs", "disjoint"];
+        let Some(kind) = table.needed("kind", "kind = \"mesh\", \"star\", \"pairs\" or \"disjoint\"") else {
+            return Vec::new();
+        };
+        let unused: &[&str] = match kind.get_ref().as_str() {
+            "mesh" => &["centre", "pairs", "lists"],
+            "star" => &["pairs", "lists"],
+            "pairs" => &["hosts", "centre", "lists"],
+            "disjoint" => &["hosts", "centre", "pairs"],
+            _ => &[],
+        };
+        for key in unused.iter().filter(|key| table.has(key)) {
+            table.fault(key, format!("a group of kind {} has no '{key}': leave it out", kind.get_ref()));
+        }
+        let pairs = match kind.get_ref().as_str() {
+            "mesh" => group::mesh(&self.hosts_or_all(table, "hosts")),
+            "star" => {
+                let Some(centre) = table.needed("centre", "centre = \"NAME\", a host") else {
+                    return Vec::new();
+                };
+                match self.host(&centre) {
+                    Some(centre) => group::star(centre, &self.hosts_or_all(table, "hosts")),
+                    None => return Vec::new(),
+                }
+            }
+            "pairs" => match table.lists("pairs") {
+                Some(lists) => self.listed(&lists),
+                None => {
+                    table.missing("pairs", "pairs = [[\"a\", \"b\"], [\"a\", \"c\"]]");
+                    return Vec::new();
+                }
+            },
+            "disjoint" => match table.lists("lists") {
+                Some(lists) => {
+                    let all: Vec<At<String>> = lists.iter().flat_map(|l| l.get_ref()).cloned().collect();
+                    self.hosts(&all);
+                    let place = |name: &At<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
+                    let places = |list: &At<Vec<At<String>>>| -> Vec<u32> {
+                        list.get_ref().iter().filter_map(place).map(|k| k as u32).collect()
+                    };
+                    group::disjoint(&lists.iter().map(places).collect::<Vec<_>>())
+                }
+                None => {
+                    table.missing(
+                        "lists",
+                        "lists = [[\"a\", \"b\"], [\"c\"]]: each of one with each of the others",
+                    );
+                    return Vec::new();
+                }
+            },
+            other => {
+                table.fault(
+                    "kind",
+                    format!("there is no kind '{}': {}", other.escape_debug(), choose(other, &kinds)),
+                );
+                return Vec::new();
+            }
+        };
+        if pairs.is_empty() {
+            table.fault("kind", "this group has no two hosts to test with each other");
+        }
+        pairs
+    }
+
+    fn listed(&self, lists: &[At<Vec<At<String>>>]) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for list in lists {
+            let [first, second] = &list.get_ref()[..] else {
+                self.file.faults.add(&list.span(), "a pair has two hosts: write [\"a\", \"b\"]");
+                continue;
+            };
+            let Some((a, b)) = self.host(first).zip(self.host(second)) else { continue };
+            if a == b {
+                self.file.faults.add(&list.span(), "a host is not tested with itself");
+            } else if pairs.contains(&(a, b)) || pairs.contains(&(b, a)) {
+                self.file.faults.add(&list.span(), "this pair is in the list already");
+            } else {
+                pairs.push((a, b));
+            }
+        }
+        pairs
+    }
+
+    fn test(&self, table: &Table<'_>, groups: &[Group]) -> Option<Test> {
+        let name = self.name(table);
+        let pairs: Vec<(u32, u32)> = match table.text("group") {
+            Some(wanted) => match groups.iter().find(|g| g.name == *wanted.get_ref()) {
+                Some(group) => group.pairs.clone(),
+                None => {
+                    let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+                    let meant = choose(wanted.get_ref(), &names);
+                    let message = format!("there is no group '{}': {meant}", wanted.get_ref().escape_debug());
+                    self.file.faults.add(&wanted.span(), message);
+                    Vec::new()
+                }
+            },
+            None => {
+                if groups.len() > 1 {
+                    let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+                    table.missing("group", &format!("group = …, one of {}", names.join(", ")));
+                }
+                match groups.first() {
+                    Some(group) => group.pairs.clone(),
+                    None => {
+                        let all: Vec<u32> = (0..self.hosts.len() as u32).collect();
+                        if all.len() == 1 {
+                            table.fault(
+                                "name",
+                                "a test needs two hosts, and the file has one: add a [[host]]",
+                            );
+                        }
+                        group::mesh(&all)
+                    }
+                }
+            }
+        };
+        let names = self.instruments.names();
+        let instrument = match table.text("instrument") {
+            Some(wanted) if !names.contains(&wanted.get_ref().as_str()) => {
+                let meant = choose(wanted.get_ref(), &names);
+                let message =
+                    format!("there is no instrument '{}': {meant}", wanted.get_ref().escape_debug());
+                self.file.faults.add(&wanted.span(), message);
+                return None;
+            }
+            Some(wanted) => wanted.into_inner(),
+            None => names.first().map(|name| (*name).to_owned())?,
+        };
+        let direction = word(
+            self,
+            table,
+            "direction",
+            &[("both", Direction::Both), ("forward", Direction::Forward), ("backward", Direction::Backward)],
+        );
+        let client = word(
+            self,
+            table,
+            "client",
+            &[("balanced", Client::Balanced), ("first", Client::First), ("second", Client::Second)],
+        );
+        let list = group::choose_clients(&pairs, self.hosts.len(), client);
+        self.scheduled(table, name?, Pairs { list, targets: Vec::new() }, instrument, direction)
+    }
+
+    fn ping(&self, table: &Table<'_>) -> Option<Test> {
+        let name = self.name(table);
+        let targets = match table.texts("targets") {
+            Some(targets) if targets.is_empty() => {
+                table.fault("targets", "the list is empty: write targets = [\"192.0.2.1\"]");
+                targets
+            }
+            Some(targets) => targets,
+            None => {
+                table.missing("targets", "targets = [\"192.0.2.1\", \"router.example\"]");
+                Vec::new()
+            }
+        };
+        for (k, target) in targets.iter().enumerate() {
+            if targets[..k].iter().any(|t| t.get_ref() == target.get_ref()) {
+                self.file
+                    .faults
+                    .add(&target.span(), format!("'{}' is in this list already", target.get_ref()));
+            }
+        }
+        let from = self.hosts_or_all(table, "from");
+        let first = self.hosts.len() as u32;
+        let ends = first..first + targets.len() as u32;
+        let pair = |host: u32| {
+            ends.clone().map(move |target| Pair { first: host, second: target, first_is_client: true })
+        };
+        let list = from.iter().flat_map(|host| pair(*host)).collect();
+        let pairs = Pairs { list, targets: targets.into_iter().map(At::into_inner).collect() };
+        self.scheduled(table, name?, pairs, self.instruments.ping().to_owned(), Direction::Both)
+    }
+
+    fn name(&self, table: &Table<'_>) -> Option<String> {
+        let name = table.needed("name", "name = \"delay\"")?;
+        if name.get_ref().contains(|c: char| c.is_control() || c == '/') {
+            table.fault("name", "a name is one line, without '/'");
+        }
+        Some(name.into_inner())
+    }
+
+    /// What both sections have in common.
+    fn scheduled(
+        &self,
+        table: &Table<'_>,
+        name: String,
+        pairs: Pairs,
+        instrument: String,
+        direction: Direction,
+    ) -> Option<Test> {
+        let duration = table.quantity("for", quantity::duration).map(At::into_inner);
+        let spread = table.quantity("spread", pause).map_or(Span::ZERO, At::into_inner);
+        let window = window(self, table);
+        let profiles: Vec<String> =
+            table.texts("profile").unwrap_or_default().into_iter().map(At::into_inner).collect();
+        let given = table.options("options");
+        let work = Work { instrument, profiles, options: plain(&given), duration, direction };
+        let asked = Asked {
+            instrument: &work.instrument,
+            profiles: &work.profiles,
+            options: &work.options,
+            duration,
+            direction,
+        };
+        let traffic = match self.instruments.traffic(&asked) {
+            Ok(traffic) => traffic,
+            Err(wrong) => {
+                place(self.file, table, &given, wrong);
+                Traffic::default()
+            }
+        };
+        if !table.has("every") {
+            table.missing("every", "every = \"5min\"");
+            return None;
+        }
+        let every = table.quantity("every", quantity::duration)?.into_inner();
+        if every.0 < SECOND || every.0 > DAY || DAY % every.0 != 0 {
+            let near = near(every.0);
+            table.fault(
+                "every",
+                format!(
+                    "'every' divides a day, so that the timetable begins anew at midnight UTC: write {} or {}",
+                    text_of(near.0),
+                    text_of(near.1)
+                ),
+            );
+            return None;
+        }
+        let slot = traffic.duration + spread + self.around;
+        if slot > every {
+            table.fault(
+                "every",
+                format!(
+                    "one test takes {} with what is around it (packets {}, setup and guard {}, spread {}), and begins \
+                     anew after {}: make 'every' longer, or 'for' shorter",
+                    text_of(slot.0),
+                    text_of(traffic.duration.0),
+                    text_of(self.around.0),
+                    text_of(spread.0),
+                    text_of(every.0)
+                ),
+            );
+        }
+        self.rates(table, &pairs, &traffic);
+        Some(Test { name, pairs, work, traffic, every, window, spread })
+    }
+
+    /// Names hosts whose bandwidth is too small for a single test.
+    fn rates(&self, table: &Table<'_>, pairs: &Pairs, traffic: &Traffic) {
+        let rate = traffic.forward.rate.max(traffic.backward.rate);
+        let mut told = vec![false; self.hosts.len()];
+        for end in pairs.list.iter().flat_map(|pair| [pair.first, pair.second]) {
+            let Some(host) = self.hosts.get(end as usize) else { continue };
+            let small = host.bandwidth.filter(|bandwidth| *bandwidth < rate);
+            if let Some(bandwidth) = small
+                && !std::mem::replace(&mut told[end as usize], true)
+            {
+                table.fault(
+                    "name",
+                    format!(
+                        "this test sends {rate} bit/s, and 'bandwidth' of {} is {bandwidth} bit/s: \
+                         lower the rate, or leave the host out",
+                        host.name
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// One of some words; the first if none is given.
+fn word<T: Copy>(context: &Context<'_, '_>, table: &Table<'_>, key: &str, words: &[(&str, T)]) -> T {
+    let Some(given) = table.text(key) else { return words[0].1 };
+    if let Some((_, meaning)) = words.iter().find(|(word, _)| word == given.get_ref()) {
+        return *meaning;
+    }
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let meant = choose(given.get_ref(), &names);
+    context
+        .file
+        .faults
+        .add(&given.span(), format!("'{key}' is not '{}': {meant}", given.get_ref().escape_debug()));
+    words[0].1
+}
+
+fn window(context: &Context<'_, '_>, table: &Table<'_>) -> Window {
+    let mut window = Window::default();
+    let mut add = |key: &str, add: fn(&mut Window, &str) -> Result<(), String>| {
+        for text in table.texts(key).unwrap_or_default() {
+            if let Err(message) = add(&mut window, text.get_ref()) {
+                context.file.faults.add(&text.span(), message);
+            }
+        }
+    };
+    add("days", Window::add_days);
+    add("hours", Window::add_hours);
+    window
+}
+
+/// The nearest times that divide a day, below and above.
+fn near(every: i64) -> (i64, i64) {
+    let seconds = (every / SECOND).clamp(1, DAY / SECOND);
+    let divides = |s: &i64| (DAY / SECOND) % s == 0;
+    let below = (1..=seconds).rev().find(divides).unwrap_or(1);
+    let above = (seconds + 1..=DAY / SECOND).find(divides).unwrap_or(DAY / SECOND);
+    (below * SECOND, above * SECOND)
+}
+
+/// A time as people write it.
+pub fn text_of(ns: i64) -> String {
+    let units = [(DAY / 24, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000_000, "ms")];
+    match units.iter().find(|(unit, _)| ns != 0 && ns % unit == 0) {
+        Some((unit, name)) => format!("{}{name}", ns / unit),
+        None => format!("{:.3}s", ns as f64 / SECOND as f64),
+    }
+}

@@ -1,0 +1,171 @@
+//! Groups of hosts as lists of pairs, in an order from which [`rounds`](crate::rounds) makes few rounds.
+
+/// Two ends that are tested with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The first, as the group names them.
+    pub first: u32,
+    /// The second.
+    pub second: u32,
+    /// Whether the first connects to the second, and keeps what is found; otherwise the second to the first.
+    pub first_is_client: bool,
+}
+
+impl Pair {
+    /// The end that starts the test, and keeps what is found.
+    pub fn client(&self) -> u32 {
+        if self.first_is_client { self.first } else { self.second }
+    }
+
+    /// The end that answers.
+    pub fn server(&self) -> u32 {
+        if self.first_is_client { self.second } else { self.first }
+    }
+}
+
+/// Which end of each pair starts the tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Client {
+    /// Each host in about half of its pairs.
+    #[default]
+    Balanced,
+    /// The first.
+    First,
+    /// The second.
+    Second,
+}
+
+/// Each with each: by the circle method, round after round.
+pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
+    if hosts.len() < 2 {
+        return Vec::new();
+    }
+    // One place stays, and the others turn around it; with an odd number, that place is empty.
+    let turning = if hosts.len() % 2 == 0 { hosts.len() - 1 } else { hosts.len() };
+    let stays = (hosts.len() % 2 == 0).then_some(hosts.len() - 1);
+    let mut pairs = Vec::with_capacity(hosts.len() * (hosts.len() - 1) / 2);
+    for round in 0..turning {
+        let across = stays.map(|stays| (round, stays));
+        let opposite = (1..=turning / 2).map(|k| ((round + k) % turning, (round + turning - k) % turning));
+        // Turning places are an odd number, so that the last of them meets another.
+        for (a, b) in across.into_iter().chain(opposite) {
+            pairs.push((hosts[a.min(b)], hosts[a.max(b)]));
+        }
+    }
+    pairs
+}
+
+/// The centre with each of the others.
+pub fn star(centre: u32, hosts: &[u32]) -> Vec<(u32, u32)> {
+    hosts.iter().filter(|host| **host != centre).map(|host| (centre, *host)).collect()
+}
+
+/// Each host of a list with each of all other lists.
+pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
+    let mut pairs = Vec::new();
+    for (k, left) in lists.iter().enumerate() {
+        for right in &lists[k + 1..] {
+            let (short, long) = (left.len().min(right.len()), left.len().max(right.len()));
+            for round in 0..long {
+                for place in 0..short {
+                    let other = (place + round) % long;
+                    let (l, r) = if left.len() <= right.len() { (place, other) } else { (other, place) };
+                    pairs.push((left[l], right[r]));
+                }
+            }
+        }
+    }
+    pairs
+}
+
+/// Chooses who starts the tests of each pair; `ends`: how many ends there are. If it is balanced, each end is a client in as
+/// many pairs as a server, or in one more or less.
+pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: Client) -> Vec<Pair> {
+    let pair = |(first, second): (u32, u32), first_is_client| Pair { first, second, first_is_client };
+    match client {
+        Client::First => pairs.iter().map(|p| pair(*p, true)).collect(),
+        Client::Second => pairs.iter().map(|p| pair(*p, false)).collect(),
+        Client::Balanced => pairs.iter().zip(walk(pairs, ends)).map(|(p, along)| pair(*p, along)).collect(),
+    }
+}
+
+/// Of each pair, whether a walk passes it from the first to the second. Walks pass each pair once and go on while they can, so
+/// that each end is left as often as it is entered, but for one pair of those that have an odd number.
+fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
+    // The pairs of each end, one after the other.
+    let mut begins = vec![0usize; ends + 1];
+    let both = |pair: &(u32, u32)| [pair.0 as usize, pair.1 as usize];
+    pairs.iter().flat_map(both).for_each(|end| begins[end + 1] += 1);
+    for end in 0..ends {
+        begins[end + 1] += begins[end];
+    }
+    let mut next = begins.clone();
+    let mut of_end = vec![0u32; pairs.len() * 2];
+    for (k, pair) in pairs.iter().enumerate() {
+        for end in both(pair) {
+            of_end[next[end]] = k as u32;
+            next[end] += 1;
+        }
+    }
+    let mut passed = vec![false; pairs.len()];
+    let mut along = vec![false; pairs.len()];
+    let mut next = begins.clone();
+    let odd = |end: &usize| (begins[end + 1] - begins[*end]) % 2 == 1;
+    // Walks that begin where the number is odd end where it is odd, too; what is left has even numbers only.
+    for start in (0..ends).filter(odd).chain(0..ends) {
+        let mut at = start;
+        loop {
+            while next[at] < begins[at + 1] && passed[of_end[next[at]] as usize] {
+                next[at] += 1;
+            }
+            if next[at] == begins[at + 1] {
+                break;
+            }
+            let k = of_end[next[at]] as usize;
+            passed[k] = true;
+            along[k] = pairs[k].0 as usize == at;
+            at = if along[k] { pairs[k].1 } else { pairs[k].0 } as usize;
+        }
+    }
+    along
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn hosts(n: u32) -> Vec<u32> {
+        (0..n).collect()
+    }
+
+    #[test]
+    fn a_mesh_has_each_pair_once() {
+        for n in 0..40 {
+            let pairs = mesh(&hosts(n));
+            assert_eq!(pairs.len() as u32, n * n.saturating_sub(1) / 2, "{n} hosts");
+            assert_eq!(pairs.iter().collect::<HashSet<_>>().len(), pairs.len());
+            assert!(pairs.iter().all(|(a, b)| a < b));
+        }
+    }
+
+    #[test]
+    fn disjoint_lists_meet_all_others_and_not_themselves() {
+        let pairs = disjoint(&[vec![0, 1], vec![2, 3, 4], vec![5]]);
+        assert_eq!(pairs.iter().collect::<HashSet<_>>().len(), 6 + 2 + 3);
+        assert!(!pairs.contains(&(0, 1)) && pairs.contains(&(1, 4)) && pairs.contains(&(4, 5)));
+        assert_eq!(star(1, &hosts(3)), [(1, 0), (1, 2)]);
+    }
+
+    #[test]
+    fn clients_are_balanced() {
+        for n in [2u32, 5, 6, 50, 101] {
+            let pairs = choose_clients(&mesh(&hosts(n)), n as usize, Client::Balanced);
+            for host in 0..n {
+                let as_client = pairs.iter().filter(|p| p.client() == host).count() as i64;
+                let as_server = pairs.iter().filter(|p| p.server() == host).count() as i64;
+                assert!((as_client - as_server).abs() <= 1, "{n} hosts: {as_client} and {as_server}");
+            }
+        }
+    }
+}

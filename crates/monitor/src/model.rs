@@ -1,0 +1,179 @@
+//! [`Model`]: what the file says, checked.
+
+use crate::group::Pair;
+use crate::window::Window;
+use jitlat_core::Span;
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The hosts, in the order of the file.
+    pub hosts: Vec<Host>,
+    /// The tests between them and to targets elsewhere, in the order of the file.
+    pub tests: Vec<Test>,
+    /// Where results are kept.
+    pub archive: ArchiveRules,
+    /// What each host answers.
+    pub serve: ServeRules,
+    /// Time left free after each slot: clocks may differ by as much, and starts be as late.
+    pub guard: Span,
+    /// Time of a slot for what comes before and after the packets: connections, clock probes, results.
+    pub setup: Span,
+}
+
+/// A host that measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name, by which the others of the file call it.
+    pub name: String,
+    /// An address, or a name to look up.
+    pub address: String,
+    /// Its own key; `None`: that of all, if there is one.
+    pub key: Option<KeySource>,
+    /// Bits a second that tests may use of its link in each direction; `None`: not limited.
+    pub bandwidth: Option<u64>,
+    /// Tests it may take part in at a time.
+    pub concurrent: u32,
+}
+
+/// Where a key is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// In a file, named from the folder of this one.
+    File(String),
+    /// Here.
+    Text(String),
+}
+
+impl std::fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            KeySource::File(name) => write!(f, "File({name})"),
+            KeySource::Text(_) => f.write_str("Text(…)"),
+        }
+    }
+}
+
+/// What is measured between pairs of hosts, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Test {
+    /// Its name: unique in the file.
+    pub name: String,
+    /// Who is tested with whom.
+    pub pairs: Pairs,
+    /// How.
+    pub work: Work,
+    /// What that sends.
+    pub traffic: Traffic,
+    /// Time between two tests of a pair, which divides a day.
+    pub every: Span,
+    /// When it is measured at all.
+    pub window: Window,
+    /// Starts are shifted by up to this time, at random, and the same on all hosts.
+    pub spread: Span,
+}
+
+/// How something is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The instrument, by name.
+    pub instrument: String,
+    /// Uses to send as, and to judge.
+    pub profiles: Vec<String>,
+    /// Options as of the command, by their long name.
+    pub options: Vec<(String, crate::file::Value)>,
+    /// How long packets are sent; `None`: as the options say.
+    pub duration: Option<Span>,
+    /// In which direction, of an instrument that has directions.
+    pub direction: Direction,
+}
+
+/// Which of both hosts of a pair sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Both, at once.
+    #[default]
+    Both,
+    /// The first of the pair.
+    Forward,
+    /// The second.
+    Backward,
+}
+
+/// Who is tested with whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pairs {
+    /// In an order in which neighbours of the list have few hosts in common.
+    pub list: Vec<Pair>,
+    /// Targets that are no hosts of the file: end `hosts.len() + k` of a pair is target `k`.
+    pub targets: Vec<String>,
+}
+
+/// What a test sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// How long packets are sent, and awaited.
+    pub duration: Span,
+    /// From the first of a pair to the second.
+    pub forward: Flow,
+    /// From the second to the first.
+    pub backward: Flow,
+    /// Packets whose times are kept.
+    pub recorded: u64,
+}
+
+/// Packets in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Bits a second while they are sent.
+    pub rate: u64,
+}
+
+/// Where results are kept, and how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveRules {
+    /// The folder, named from that of the file; `None`: results are not kept.
+    pub folder: Option<String>,
+    /// Days that packets are kept; `None`: for ever.
+    pub packets: Option<u32>,
+    /// Days that the figures of single tests are kept; `None`: for ever.
+    pub tests: Option<u32>,
+    /// Bytes that packets may take; the oldest days go first.
+    pub size: Option<u64>,
+}
+
+/// What each host answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeRules {
+    /// Whether the monitor answers tests itself.
+    pub on: bool,
+    /// The key of all hosts that have none of their own.
+    pub key: Option<KeySource>,
+    /// Options as of `jitlat serve`, by their long name.
+    pub options: Vec<(String, crate::file::Value)>,
+}
+
+impl Model {
+    /// The place of the host `name`; `None` if there is none.
+    pub fn host(&self, name: &str) -> Option<usize> {
+        self.hosts.iter().position(|h| h.name == name)
+    }
+
+    /// The name of end `k` of a pair of `test`.
+    pub fn end<'a>(&'a self, test: &'a Test, k: u32) -> &'a str {
+        let k = k as usize;
+        match self.hosts.get(k) {
+            Some(host) => &host.name,
+            None => test.pairs.targets.get(k - self.hosts.len()).map_or("", String::as_str),
+        }
+    }
+
+    /// The length of a slot of `test`, without guard.
+    pub fn slot(&self, test: &Test) -> Span {
+        test.traffic.duration + self.setup + test.spread
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Plan`]: what the file means for each host: tests, traffic, load, disk.
+
+use crate::model::{Model, Test};
+use crate::timetable::{Scheduled, Timetable};
+use crate::window::DAY;
+use serde::Serialize;
+
+/// Bytes of a packet in an archive, and of a test beside its packets, as measured with tests of 500 to 100 000 packets.
+const BYTES_OF_PACKET: f64 = 10.0;
+const BYTES_OF_TEST: f64 = 12_000.0;
+
+/// What the file means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Plan {
+    /// The version of this document.
+    pub version: u32,
+    /// Each test, in the order of the file.
+    pub tests: Vec<TestPlan>,
+    /// Each host, in the order of the file.
+    pub hosts: Vec<HostPlan>,
+    /// What the timetable cannot do, in sentences.
+    pub shortfalls: Vec<String>,
+}
+
+/// What a test means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TestPlan {
+    /// Its name.
+    pub name: String,
+    /// Its instrument.
+    pub instrument: String,
+    /// How many pairs it has.
+    pub pairs: usize,
+    /// How many rounds they are tested in.
+    pub rounds: usize,
+    /// Time of a slot, with guard, in s.
+    pub slot_s: f64,
+    /// Time between two tests of a pair, as the file says, in s.
+    pub every_s: f64,
+    /// That time as it is on average, in s; null: it is never made.
+    pub between_s: Option<f64>,
+    /// Tests a day, of all pairs.
+    pub tests_a_day: f64,
+}
+
+/// What the file means for a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostPlan {
+    /// Its name.
+    pub name: String,
+    /// Tests a day that it starts and keeps.
+    pub started_a_day: f64,
+    /// Tests a day that it answers.
+    pub answered_a_day: f64,
+    /// Bytes a day that it sends, on the wire.
+    pub bytes_out_a_day: f64,
+    /// Bytes a day that it receives, on the wire.
+    pub bytes_in_a_day: f64,
+    /// Most bits a second that it sends at a time.
+    pub peak_out_bits: u64,
+    /// Most bits a second that it receives at a time.
+    pub peak_in_bits: u64,
+    /// Bytes a day that its archive grows by, about.
+    pub archive_bytes_a_day: f64,
+    /// Share of the time in which packets of a test are sent; more than 1 where several tests are made at once.
+    pub load: f64,
+}
+
+/// What a host has of a test in all rounds together.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    started: u64,
+    answered: u64,
+    first: u64,
+    second: u64,
+}
+
+impl Plan {
+    /// The plan of a model with its timetable.
+    pub fn new(model: &Model, timetable: &Timetable) -> Plan {
+        let mut hosts: Vec<HostPlan> =
+            model.hosts.iter().map(|h| HostPlan { name: h.name.clone(), ..HostPlan::default() }).collect();
+        let mut rates: Vec<Vec<(u64, u64)>> = Vec::new();
+        let mut tests = Vec::new();
+        for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
+            let a_day = rounds_a_day(scheduled);
+            // How often each pair is tested.
+            let times = a_day / scheduled.rounds.len().max(1) as f64;
+            for (host, part) in hosts.iter_mut().zip(parts(model, test)) {
+                host.add(test, part, times);
+            }
+            let ends = model.hosts.len() + test.pairs.targets.len();
+            rates.push(most_rates(test, scheduled, ends));
+            tests.push(TestPlan {
+                name: test.name.clone(),
+                instrument: test.work.instrument.clone(),
+                pairs: test.pairs.list.len(),
+                rounds: scheduled.rounds.len(),
+                slot_s: (scheduled.slot + model.guard).as_seconds(),
+                every_s: test.every.as_seconds(),
+                between_s: (times > 0.0).then(|| DAY as f64 / 1e9 / times),
+                tests_a_day: times * test.pairs.list.len() as f64,
+            });
+        }
+        for set in &timetable.together {
+            for (k, host) in hosts.iter_mut().enumerate() {
+                let sum = set.iter().map(|t| rates[*t][k]).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+                host.peak_out_bits = host.peak_out_bits.max(sum.0);
+                host.peak_in_bits = host.peak_in_bits.max(sum.1);
+            }
+        }
+        Plan { version: 1, tests, hosts, shortfalls: timetable.shortfalls(model) }
+    }
+}
+
+impl HostPlan {
+    fn add(&mut self, test: &Test, part: Part, times: f64) {
+        let (forward, backward) = (test.traffic.forward.bytes as f64, test.traffic.backward.bytes as f64);
+        let (first, second) = (part.first as f64 * times, part.second as f64 * times);
+        self.started_a_day += part.started as f64 * times;
+        self.answered_a_day += part.answered as f64 * times;
+        self.bytes_out_a_day += first * forward + second * backward;
+        self.bytes_in_a_day += first * backward + second * forward;
+        self.archive_bytes_a_day +=
+            part.started as f64 * times * (BYTES_OF_TEST + BYTES_OF_PACKET * test.traffic.recorded as f64);
+        self.load += (first + second) * test.traffic.duration.0 as f64 / DAY as f64;
+    }
+}
+
+/// Places a day of a test, on average.
+fn rounds_a_day(scheduled: &Scheduled) -> f64 {
+    scheduled.places() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
+}
+
+fn parts(model: &Model, test: &Test) -> Vec<Part> {
+    let mut parts = vec![Part::default(); model.hosts.len() + test.pairs.targets.len()];
+    for pair in &test.pairs.list {
+        parts[pair.first as usize].first += 1;
+        parts[pair.second as usize].second += 1;
+        parts[pair.client() as usize].started += 1;
+        parts[pair.server() as usize].answered += 1;
+    }
+    parts.truncate(model.hosts.len());
+    parts
+}
+
+/// The most bits a second that each end sends and receives in one round of a test.
+fn most_rates(test: &Test, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
+    let (mut most, mut now) = (vec![(0, 0); ends], vec![(0u64, 0u64); ends]);
+    let (forward, backward) = (test.traffic.forward.rate, test.traffic.backward.rate);
+    for k in 0..scheduled.rounds.len() {
+        for pair in scheduled.rounds.round(k) {
+            for (end, out, back) in [(pair.first, forward, backward), (pair.second, backward, forward)] {
+                let (now, most) = (&mut now[end as usize], &mut most[end as usize]);
+                *now = (now.0 + out, now.1 + back);
+                *most = (now.0.max(most.0), now.1.max(most.1));
+            }
+        }
+        for pair in scheduled.rounds.round(k) {
+            (now[pair.first as usize], now[pair.second as usize]) = ((0, 0), (0, 0));
+        }
+    }
+    most
+}

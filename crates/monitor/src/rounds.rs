@@ -1,0 +1,156 @@
+//! [`Rounds`]: an edge colouring. The pairs of a round are tested at the same time, and no host has more of them than it
+//! may have.
+
+use crate::group::Pair;
+
+/// Pairs in rounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    pairs: Vec<Pair>,
+    /// Where each round begins in `pairs`; one more for the end.
+    begins: Vec<u32>,
+}
+
+/// No limit for an end.
+pub const UNLIMITED: u32 = u32::MAX;
+
+impl Rounds {
+    /// Puts each pair, in this order, into the first round where both of its ends have room: end `k` has room for
+    /// `room[k]` pairs in a round, at least one. There are fewer than twice as many rounds as the busiest host needs,
+    /// and as few as it needs with meshes and disjoint lists, for the order they come in.
+    pub fn new(pairs: &[Pair], room: &[u32]) -> Rounds {
+        let mut ends: Vec<End> = room.iter().map(|_| End::default()).collect();
+        let mut count: Vec<u32> = Vec::new();
+        let of: Vec<u32> = pairs
+            .iter()
+            .map(|pair| {
+                let (a, b) = (pair.first as usize, pair.second as usize);
+                let round = first_free(&ends[a].full, &ends[b].full);
+                for k in [a, b] {
+                    ends[k].take(round, room[k]);
+                }
+                if count.len() <= round {
+                    count.resize(round + 1, 0);
+                }
+                count[round] += 1;
+                round as u32
+            })
+            .collect();
+        let mut begins = vec![0];
+        for n in &count {
+            begins.push(begins.last().copied().unwrap_or(0) + n);
+        }
+        let mut next: Vec<u32> = begins.clone();
+        let mut sorted = pairs.to_vec();
+        for (pair, round) in pairs.iter().zip(of) {
+            let place = &mut next[round as usize];
+            sorted[*place as usize] = *pair;
+            *place += 1;
+        }
+        Rounds { pairs: sorted, begins }
+    }
+
+    /// How many rounds there are.
+    pub fn len(&self) -> usize {
+        self.begins.len().saturating_sub(1)
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The pairs of round `k`.
+    pub fn round(&self, k: usize) -> &[Pair] {
+        &self.pairs[self.begins[k] as usize..self.begins[k + 1] as usize]
+    }
+
+    /// All pairs, round after round.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    /// The most pairs that each of `ends` ends has in one round.
+    pub fn most(&self, ends: usize) -> Vec<u32> {
+        let (mut most, mut now) = (vec![0; ends], vec![0; ends]);
+        for k in 0..self.len() {
+            let of_pair = |pair: &Pair| [pair.first as usize, pair.second as usize];
+            for end in self.round(k).iter().flat_map(of_pair) {
+                now[end] += 1;
+                most[end] = now[end].max(most[end]);
+            }
+            self.round(k).iter().flat_map(of_pair).for_each(|end| now[end] = 0);
+        }
+        most
+    }
+}
+
+/// The rounds of one end.
+#[derive(Default)]
+struct End {
+    /// Bit k: no room in round k.
+    full: Vec<u64>,
+    /// Pairs in each round; unused if there is room for one only.
+    taken: Vec<u32>,
+}
+
+impl End {
+    fn take(&mut self, round: usize, room: u32) {
+        if room == UNLIMITED {
+            return;
+        }
+        if room > 1 {
+            if self.taken.len() <= round {
+                self.taken.resize(round + 1, 0);
+            }
+            self.taken[round] += 1;
+            if self.taken[round] < room {
+                return;
+            }
+        }
+        if self.full.len() <= round / 64 {
+            self.full.resize(round / 64 + 1, 0);
+        }
+        self.full[round / 64] |= 1 << (round % 64);
+    }
+}
+
+fn first_free(a: &[u64], b: &[u64]) -> usize {
+    let words = a.len().max(b.len());
+    for k in 0..words {
+        let both = a.get(k).copied().unwrap_or(0) | b.get(k).copied().unwrap_or(0);
+        if both != u64::MAX {
+            return k * 64 + both.trailing_ones() as usize;
+        }
+    }
+    words * 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::{Client, choose_clients, disjoint, mesh, star};
+
+    fn rounds(pairs: &[(u32, u32)], room: &[u32]) -> Rounds {
+        Rounds::new(&choose_clients(pairs, room.len(), Client::Balanced), room)
+    }
+
+    #[test]
+    fn meshes_and_disjoint_lists_have_as_few_rounds_as_possible() {
+        for n in 2..60u32 {
+            let all: Vec<u32> = (0..n).collect();
+            let even = n + n % 2;
+            assert_eq!(rounds(&mesh(&all), &vec![1; n as usize]).len() as u32, even - 1, "mesh of {n}");
+            assert_eq!(
+                rounds(&mesh(&all), &vec![3; n as usize]).len() as u32,
+                (even - 1).div_ceil(3),
+                "mesh of {n}, three at a time"
+            );
+        }
+        let lists = [(0..7).collect::<Vec<u32>>(), (7..12).collect()];
+        assert_eq!(rounds(&disjoint(&lists), &[1; 12]).len(), 7);
+        let mut room = [1; 9];
+        room[0] = 4;
+        assert_eq!(rounds(&star(0, &(0..9).collect::<Vec<u32>>()), &room).len(), 2);
+    }
+}

@@ -1,0 +1,123 @@
+//! [`Window`]: days and hours in which a test is made, in UTC.
+
+use jitlat_core::WallTime;
+use jitlat_core::time::SECOND;
+
+/// A day and a week, in ns.
+pub const DAY: i64 = 86_400 * SECOND;
+/// Seven days.
+pub const WEEK: i64 = 7 * DAY;
+/// Monday, 5 January 1970, 00:00 UTC: days and weeks begin there.
+pub const MONDAY: WallTime = WallTime(4 * DAY);
+
+/// Names of days, Monday first.
+const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+
+/// Days and hours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Days, Monday first; `None`: every day.
+    days: Option<[bool; 7]>,
+    /// From, to: ns of a day; none: all day.
+    hours: Vec<(i64, i64)>,
+}
+
+impl Window {
+    /// Whether it is always open.
+    pub fn is_always(&self) -> bool {
+        self.days.is_none() && self.hours.is_empty()
+    }
+
+    /// Whether it is open `at` ns after a Monday, 00:00.
+    pub fn is_open(&self, at: i64) -> bool {
+        let at = at.rem_euclid(WEEK);
+        let day = (at / DAY) as usize;
+        self.days.is_none_or(|days| days[day])
+            && (self.hours.is_empty()
+                || self.hours.iter().any(|(from, to)| (*from..*to).contains(&(at % DAY))))
+    }
+
+    /// Adds days: `mon`, `mon-fri`.
+    ///
+    /// # Errors
+    /// What to write.
+    pub fn add_days(&mut self, text: &str) -> Result<(), String> {
+        let day = |name: &str| {
+            let name = name.trim().to_ascii_lowercase();
+            DAYS.iter().position(|d| *d == name).ok_or_else(|| {
+                format!(
+                    "'{}' is not a day: write mon, tue, wed, thu, fri, sat, sun, or mon-fri",
+                    name.escape_debug()
+                )
+            })
+        };
+        let (from, to) = match text.split_once('-') {
+            Some((from, to)) => (day(from)?, day(to)?),
+            None => (day(text)?, day(text)?),
+        };
+        let days = self.days.get_or_insert([false; 7]);
+        let mut k = from;
+        loop {
+            days[k] = true;
+            if k == to {
+                return Ok(());
+            }
+            k = (k + 1) % 7;
+        }
+    }
+
+    /// Adds hours: `08:00-18:00`; over midnight, `22:00-06:00`.
+    ///
+    /// # Errors
+    /// What to write.
+    pub fn add_hours(&mut self, text: &str) -> Result<(), String> {
+        let wrong =
+            || format!("'{}' are no hours: write 08:00-18:00, in UTC; 24:00 ends a day", text.escape_debug());
+        let time = |text: &str| -> Option<i64> {
+            let (h, m) = text.trim().split_once(':')?;
+            let (h, m): (i64, i64) = (h.parse().ok()?, m.parse().ok()?);
+            let at = (h * 60 + m) * 60 * SECOND;
+            ((0..60).contains(&m) && (0..=DAY).contains(&at)).then_some(at)
+        };
+        let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+        let (from, to) = time(from).zip(time(to)).ok_or_else(wrong)?;
+        if from < to {
+            self.hours.push((from, to));
+        } else if from > to {
+            self.hours.extend([(from, DAY), (0, to)]);
+        } else {
+            return Err(format!("'{text}' is no time at all: leave 'hours' out for the whole day"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hour(day: i64, hour: i64) -> i64 {
+        day * DAY + hour * 3600 * SECOND
+    }
+
+    #[test]
+    fn days_and_hours_open_and_close() {
+        let mut window = Window::default();
+        assert!(window.is_always() && window.is_open(0));
+        window.add_days("fri-mon").unwrap();
+        window.add_hours("22:00-06:00").unwrap();
+        let open = [(4, 22), (4, 0), (0, 23), (6, 5)];
+        let closed = [(4, 6), (4, 21), (1, 23), (3, 0)];
+        assert!(open.iter().all(|(d, h)| window.is_open(hour(*d, *h))));
+        assert!(!closed.iter().any(|(d, h)| window.is_open(hour(*d, *h))));
+    }
+
+    #[test]
+    fn what_is_no_day_or_hour_says_what_to_write() {
+        let mut window = Window::default();
+        assert!(window.add_days("monday").unwrap_err().contains("mon-fri"));
+        for bad in ["8-18", "08:00", "25:00-26:00", "10:70-11:00", "08:00-08:00"] {
+            assert!(window.add_hours(bad).is_err(), "{bad}");
+        }
+    }
+}

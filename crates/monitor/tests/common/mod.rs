@@ -1,0 +1,62 @@
+//! Instruments of tests: what a test sends is in its options.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use jitlat_core::quantity;
+use jitlat_core::time::{SECOND, Span};
+use jitlat_monitor::Model;
+use jitlat_monitor::file::{Asked, Instruments, Value, Wrong, read};
+use jitlat_monitor::model::{Direction, Flow, Traffic};
+
+pub struct Simple;
+
+impl Instruments for Simple {
+    fn names(&self) -> Vec<&'static str> {
+        vec!["one-way", "ping"]
+    }
+
+    fn ping(&self) -> &'static str {
+        "ping"
+    }
+
+    /// 50 packets of 126 bytes a second, or of the option `rate` in bit/s.
+    fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
+        let duration = asked.duration.unwrap_or(Span::seconds(20));
+        let mut rate = 50_400;
+        for (name, value) in asked.options {
+            match (name.as_str(), value) {
+                ("rate", Value::Text(text)) => rate = quantity::bit_rate(text).unwrap(),
+                _ => {
+                    let message = format!("there is no option --{name}");
+                    return Err(Wrong { key: Some(name.clone()), message });
+                }
+            }
+        }
+        let bytes = (rate as i128 / 8 * i128::from(duration.0) / i128::from(SECOND)) as u64;
+        let flow = Flow { packets: bytes / 126, bytes, rate };
+        let (forward, backward) = match asked.direction {
+            Direction::Both => (flow, flow),
+            Direction::Forward => (flow, Flow::default()),
+            Direction::Backward => (Flow::default(), flow),
+        };
+        Ok(Traffic { duration, forward, backward, recorded: forward.packets + backward.packets })
+    }
+
+    fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
+        match options.iter().find(|(name, _)| name != "control-port") {
+            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The model of a file without faults.
+pub fn model(text: &str) -> Model {
+    read(text, &Simple).unwrap_or_else(|faults| panic!("{text}\n{faults:#?}"))
+}
+
+/// `n` hosts with the same limits.
+pub fn hosts(n: usize, limits: &str) -> String {
+    (0..n)
+        .map(|k| format!("[[host]]\nname = \"h{k}\"\naddress = \"10.0.{}.{}\"\n{limits}\n", k / 256, k % 256))
+        .collect()
+}

@@ -1,0 +1,172 @@
+//! Files, good and bad.
+
+mod common;
+
+use common::{Simple, model};
+use jitlat_core::Span;
+use jitlat_monitor::file::{keys::SECTIONS, read};
+use jitlat_monitor::model::{Direction, KeySource};
+use jitlat_monitor::{Plan, Timetable};
+
+const MESH: &str = r#"host = [
+  { name = "berlin", address = "192.0.2.1" },
+  { name = "madrid", address = "192.0.2.2" },
+  { name = "oslo", address = "2001:db8::3" },
+  { name = "paris", address = "192.0.2.4" },
+  { name = "rome", address = "rome.example", concurrent = 2, key-file = "rome.key" },
+]
+
+[[test]]
+name = "delay"
+every = "5min"
+for = "10s"
+
+[serve]
+key-file = "mesh.key"
+
+[archive]
+folder = "archive"
+packets = "90d"
+size = "20G"
+"#;
+
+#[test]
+fn twenty_lines_are_enough_for_five_hosts() {
+    assert!(MESH.lines().count() <= 20);
+    let model = model(MESH);
+    assert_eq!((model.hosts.len(), model.tests[0].pairs.list.len()), (5, 10));
+    assert_eq!(model.tests[0].work.direction, Direction::Both);
+    assert_eq!(model.tests[0].every, Span::seconds(300));
+    assert_eq!(model.hosts[4].key, Some(KeySource::File("rome.key".to_owned())));
+    assert_eq!((model.archive.packets, model.archive.size), (Some(90), Some(20 << 30)));
+    let timetable = Timetable::new(&model);
+    assert_eq!(timetable.tests[0].rounds.len(), 5);
+    let plan = Plan::new(&model, &timetable);
+    assert_eq!(plan.shortfalls, Vec::<String>::new());
+    assert_eq!(plan.tests[0].tests_a_day, 2880.0);
+    for host in &plan.hosts {
+        assert_eq!(host.started_a_day + host.answered_a_day, 4.0 * 288.0);
+        assert_eq!(host.bytes_in_a_day, 4.0 * 288.0 * 63_000.0);
+    }
+    // Rome may have two tests at a time, and its partners have one.
+    let peaks: Vec<u64> = plan.hosts.iter().map(|h| h.peak_out_bits).collect();
+    assert_eq!(peaks, [50_400, 50_400, 50_400, 50_400, 100_800]);
+}
+
+#[test]
+fn everything_wrong_is_named_with_its_place() {
+    let text = r#"[[host]]
+nmae = "a"
+address = "192.0.2.1"
+[[host]]
+name = "b"
+address = 7
+concurrent = 0
+[[host]]
+name = "b"
+address = "x"
+key = "0123456789abcdef"
+key-file = "k"
+[[grup]]
+[[group]]
+name = "g"
+kind = "rign"
+[[group]]
+name = "s"
+kind = "star"
+centre = "c"
+lists = []
+[[test]]
+name = "t"
+group = "q"
+every = "7min"
+options = { rate = "1M", interval = "1ms" }
+[[test]]
+name = "u"
+instrument = "pong"
+group = "s"
+every = "5min"
+[[ping]]
+name = "p"
+every = "10s"
+days = "monday"
+hours = ["8-9"]
+[archive]
+packets = "36h"
+[serve]
+on = 1
+options = { bnid = "::" }
+[timetable]
+guard = "2 fortnights"
+"#;
+    let faults = read(text, &Simple).unwrap_err();
+    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let expected = [
+        "1:1: [[host]] needs 'name': write name = \"berlin\"",
+        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, key, key-file, bandwidth, concurrent)",
+        "6:11: 'address' is a text in quotes, and not a TOML integer",
+        "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
+        "9:8: there is a host 'b' already",
+        "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable)",
+        "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
+        "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
+        "21:9: a group of kind star has no 'lists': leave it out",
+        "24:9: there is no group 'q': did you mean 'g'? (choose g, s)",
+        "25:9: 'every' divides a day, so that the timetable begins anew at midnight UTC: write 400s or 432s",
+        "26:26: there is no option --interval",
+        "29:14: there is no instrument 'pong': did you mean 'ping'? (choose one-way, ping)",
+        "32:1: [[ping]] needs 'targets': write targets = [\"192.0.2.1\", \"router.example\"]",
+        "34:9: one test takes 25s with what is around it (packets 20s, setup and guard 5s, spread 0.000s), and begins anew after 10s: make 'every' longer, or 'for' shorter",
+        "35:8: 'monday' is not a day: write mon, tue, wed, thu, fri, sat, sun, or mon-fri",
+        "36:10: '8-9' are no hours: write 08:00-18:00, in UTC; 24:00 ends a day",
+        "37:1: [archive] needs 'folder': write folder = \"/var/lib/jitlat\"",
+        "38:11: 'packets': '36h' are no whole days: write 90d",
+        "40:6: 'on' is true or false, and not a TOML integer",
+        "41:13: no --bnid",
+        "43:9: 'guard': 'fortnights' is not a unit of time: use ns, us, ms, s, m, h or d",
+    ];
+    assert_eq!(told, expected, "{}", told.join("\n"));
+}
+
+#[test]
+fn what_is_no_toml_and_an_empty_file_say_so() {
+    let told =
+        |text: &str| read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(told("[[host]\nname")[0].starts_with("1:"), "{:?}", told("[[host]\nname"));
+    assert_eq!(told("").len(), 2);
+    assert!(
+        told("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
+            .iter()
+            .any(|t| t.starts_with("1:8: there may be several"))
+    );
+}
+
+#[test]
+fn the_guide_has_every_key() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/monitoring.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split_once("## Every key").unwrap().1;
+    for section in SECTIONS {
+        let rows = table.split_once(&format!("| `{}` |", section.title)).unwrap().1;
+        let end = SECTIONS.iter().filter_map(|s| rows.find(&format!("| `{}` |", s.title))).min();
+        let rows = &rows[..end.unwrap_or(rows.len())];
+        for key in section.keys {
+            assert!(rows.contains(&format!("`{key}`")), "{} `{key}` has no row", section.title);
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_file_or_has_faults(at in 0usize..400, cut in 0usize..8, put in "[\\PC\n\"=\\[\\]{}]{0,6}") {
+        let mut chars: Vec<char> = MESH.chars().collect();
+        let at = at.min(chars.len());
+        let end = (at + cut).min(chars.len());
+        chars.splice(at..end, put.chars());
+        let text: String = chars.into_iter().collect();
+        if let Ok(model) = read(&text, &Simple) {
+            Plan::new(&model, &Timetable::new(&model));
+        }
+    }
+}
