@@ -5,10 +5,12 @@
 //! * [`model`] – what the file says; [`group`] – hosts to pairs; [`window`] – days and hours
 //! * [`rounds`] – which pairs are tested at the same time
 //! * [`timetable`] – when: the same on every host that has the same file
+//! * [`agenda`] – what one host does next, and what became of each slot
 //! * [`plan`] – what that sends, and how busy each host is
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod agenda;
 pub mod file;
 pub mod group;
 pub mod model;
@@ -17,6 +19,7 @@ pub mod rounds;
 pub mod timetable;
 pub mod window;
 
+pub use agenda::Agenda;
 pub use model::Model;
 pub use plan::Plan;
 pub use timetable::Timetable;

@@ -26,7 +26,7 @@ pub struct Timetable {
 }
 
 /// The places of a test.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
     /// Which pairs are tested in which place.
     pub rounds: Rounds,

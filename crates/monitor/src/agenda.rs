@@ -1,0 +1,541 @@
+//! [`Agenda`]: what one host starts next, given the time and what happened. Each slot of each test that the host starts ends as
+//! exactly one [`Outcome`]: measured, failed, or missed with its reason. Nothing that was missed is made up for.
+
+use crate::group::Pair;
+use crate::model::{Model, Test};
+use crate::timetable::{Scheduled, Timetable};
+use crate::window::DAY;
+use jitlat_core::{Span, SteadyTime, WallTime};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A far host that fails again and again is tried at least this often, or at the next slot if that is later.
+pub const LONGEST_BACK_OFF: Span = Span::seconds(3600);
+/// Steps of the clock beyond this leave no missed slots behind: the time in between did not pass.
+const CORRECTED: Span = Span(DAY);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start this test.
+    Start(Job),
+    /// The slot of this job is over: it is to end and keep what it has.
+    Stop(u64),
+}
+
+/// A test that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// For [`Agenda::ended`].
+    pub id: u64,
+    /// The test's place in the model.
+    pub test: usize,
+    /// Its name.
+    pub name: String,
+    /// The number of its slot.
+    pub place: i64,
+    /// Who is tested.
+    pub pair: Pair,
+    /// The name of the far host or target.
+    pub far: String,
+    /// When it starts.
+    pub start: WallTime,
+    /// When its slot is over.
+    pub until: WallTime,
+}
+
+/// Why a test that was started failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failure {
+    /// The far host did not answer.
+    Unreachable,
+    /// It answered and refused: a key, a rule, a limit.
+    Refused,
+    /// It was measured, and could not be kept.
+    NotKept,
+    /// Anything else.
+    Other,
+}
+
+/// Why a test was not started in its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missed {
+    /// This host was not ready in time.
+    Late,
+    /// A test that should have ended was still under way.
+    Busy,
+    /// The far host failed before, and is left alone for some slots.
+    BackOff,
+    /// The clock was set past it.
+    ClockStep,
+}
+
+/// How a slot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// Measured and kept; cut short if the slot was over first.
+    Measured {
+        /// Whether it was.
+        cut: bool,
+    },
+    /// Started without a result.
+    Failed(Failure),
+    /// Not started.
+    Missed(Missed),
+}
+
+/// What became of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The test's name.
+    pub test: String,
+    /// The name of the far host.
+    pub far: String,
+    /// The number of the slot.
+    pub place: i64,
+    /// When it began.
+    pub start: WallTime,
+    /// What became of it.
+    pub ending: Ending,
+}
+
+/// Something to be said, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Tests with a far host began to fail.
+    Failing {
+        /// The far host.
+        far: String,
+        /// How.
+        failure: Failure,
+        /// Why, in words.
+        why: String,
+    },
+    /// They are measured again.
+    Recovered {
+        /// The far host.
+        far: String,
+        /// When they began to fail.
+        since: WallTime,
+        /// Slots that failed or were left out since.
+        lost: u64,
+    },
+    /// Slots are missed for what happens at this host.
+    Missing(Missed),
+    /// And are not any more.
+    InTime {
+        /// How it was.
+        missed: Missed,
+        /// Slots that were missed.
+        lost: u64,
+    },
+    /// The clock was set forward, or back (negative).
+    ClockStep(Span),
+}
+
+/// How many slots of a test with a far host ended how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(BTreeMap<Ending, u64>);
+
+impl Counts {
+    /// How many ended so.
+    pub fn of(&self, ending: Ending) -> u64 {
+        self.0.get(&ending).copied().unwrap_or(0)
+    }
+
+    /// How many there were.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// How many were measured.
+    pub fn measured(&self) -> u64 {
+        self.of(Ending::Measured { cut: false }) + self.of(Ending::Measured { cut: true })
+    }
+}
+
+/// What a new file changes, by the names of tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Tests that were not there before.
+    pub added: Vec<String>,
+    /// Tests that are not there any more.
+    pub removed: Vec<String>,
+    /// Tests that are made otherwise, or at other times.
+    pub changed: Vec<String>,
+}
+
+/// What one host does next.
+pub struct Agenda {
+    model: Arc<Model>,
+    timetable: Arc<Timetable>,
+    host: String,
+    me: u32,
+    /// Of each test of the model.
+    tests: Vec<Own>,
+    running: Vec<Running>,
+    ids: u64,
+    clock: Option<(WallTime, SteadyTime)>,
+    failing: BTreeMap<String, Trouble>,
+    missing: BTreeMap<Missed, u64>,
+    counts: BTreeMap<(String, String), Counts>,
+    outcomes: Vec<Outcome>,
+    notices: Vec<Notice>,
+}
+
+/// The part of this host in a test.
+#[derive(Default)]
+struct Own {
+    /// The pairs that it starts, by round; empty if there is none in any.
+    rounds: Vec<Vec<Pair>>,
+    /// The place after those in `due`.
+    next: i64,
+    /// Slots of one place, by start.
+    due: VecDeque<Slot>,
+    /// By the name of the far host.
+    back_off: BTreeMap<String, BackOff>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    place: i64,
+    pair: Pair,
+    start: WallTime,
+}
+
+#[derive(Clone, Copy, Default)]
+struct BackOff {
+    failures: u32,
+    /// Slots that are left out before the next attempt.
+    left_out: u64,
+}
+
+struct Running {
+    job: Job,
+    is_ping: bool,
+    stopped: bool,
+}
+
+struct Trouble {
+    since: WallTime,
+    failures: Vec<Failure>,
+    lost: u64,
+}
+
+impl Agenda {
+    /// The agenda of `host` from `now` on; `None` if the model has no such host.
+    pub fn new(model: Arc<Model>, timetable: Arc<Timetable>, host: &str, now: WallTime) -> Option<Agenda> {
+        let me = model.host(host)? as u32;
+        let tests = timetable.tests.iter().map(|scheduled| Own::new(scheduled, me, now)).collect();
+        Some(Agenda {
+            model,
+            timetable,
+            host: host.to_owned(),
+            me,
+            tests,
+            running: Vec::new(),
+            ids: 0,
+            clock: None,
+            failing: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            outcomes: Vec::new(),
+            notices: Vec::new(),
+        })
+    }
+
+    /// The model it follows.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// How many tests are under way.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// When there is something to do next; `None`: never.
+    pub fn wake(&self) -> Option<WallTime> {
+        let due = self.tests.iter().filter_map(|own| own.due.front()).map(|slot| slot.start);
+        let over = self.running.iter().filter(|r| !r.stopped).map(|r| r.job.until);
+        due.chain(over).min()
+    }
+
+    /// What is to be done at `now`; `steady` shows whether the clock was set in between.
+    pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<Order> {
+        let stepped = self.follow_clock(now, steady);
+        let mut orders = Vec::new();
+        for running in self.running.iter_mut().filter(|r| !r.stopped && r.job.until <= now) {
+            running.stopped = true;
+            orders.push(Order::Stop(running.job.id));
+        }
+        for test in 0..self.tests.len() {
+            while let Some(slot) = self.tests[test].due.front().copied().filter(|slot| slot.start <= now) {
+                self.tests[test].due.pop_front();
+                let scheduled = &self.timetable.tests[test];
+                self.tests[test].fill(scheduled);
+                match self.reason(test, &slot, now, stepped) {
+                    Some(missed) => self.miss(test, &slot, missed),
+                    None => orders.push(Order::Start(self.start(test, &slot))),
+                }
+            }
+        }
+        orders
+    }
+
+    /// Whether the clock was set by more than the guard time since the last look.
+    fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) -> bool {
+        let before = self.clock.replace((now, steady));
+        let Some((wall, then)) = before else { return false };
+        let step = (now - wall) - (steady - then);
+        if step.0.abs() <= self.model.guard.0.max(1_000_000) {
+            return false;
+        }
+        self.notices.push(Notice::ClockStep(step));
+        if step > CORRECTED {
+            for (own, scheduled) in self.tests.iter_mut().zip(&self.timetable.tests) {
+                own.aim(scheduled, now);
+            }
+        }
+        step.0 > 0
+    }
+
+    /// Why a slot that is due cannot be used; `None`: it can.
+    fn reason(&mut self, test: usize, slot: &Slot, now: WallTime, stepped: bool) -> Option<Missed> {
+        if now - slot.start > self.model.guard {
+            return Some(if stepped { Missed::ClockStep } else { Missed::Late });
+        }
+        let far = self.far(test, &slot.pair);
+        if let Some(back_off) = self.tests[test].back_off.get_mut(&far)
+            && back_off.left_out > 0
+        {
+            back_off.left_out -= 1;
+            return Some(Missed::BackOff);
+        }
+        let pings = self.running.iter().filter(|r| r.is_ping).count();
+        let others = self.running.len() - pings;
+        let is_ping = self.is_ping(test);
+        // All pings together disturb others as one test does.
+        let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
+        let most = self.model.hosts.get(self.me as usize).map_or(1, |host| host.concurrent) as usize;
+        (pings + others > most).then_some(Missed::Busy)
+    }
+
+    fn is_ping(&self, test: usize) -> bool {
+        !self.model.tests[test].pairs.targets.is_empty()
+    }
+
+    fn far(&self, test: usize, pair: &Pair) -> String {
+        self.model.end(&self.model.tests[test], pair.server()).to_owned()
+    }
+
+    fn start(&mut self, test: usize, slot: &Slot) -> Job {
+        for missed in [Missed::Late, Missed::Busy] {
+            if let Some(lost) = self.missing.remove(&missed) {
+                self.notices.push(Notice::InTime { missed, lost });
+            }
+        }
+        self.ids += 1;
+        let scheduled = &self.timetable.tests[test];
+        let job = Job {
+            id: self.ids,
+            test,
+            name: self.model.tests[test].name.clone(),
+            place: slot.place,
+            pair: slot.pair,
+            far: self.far(test, &slot.pair),
+            start: slot.start,
+            until: scheduled.begins(slot.place).unwrap_or(slot.start) + scheduled.slot,
+        };
+        self.running.push(Running { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
+        job
+    }
+
+    fn miss(&mut self, test: usize, slot: &Slot, missed: Missed) {
+        let far = self.far(test, &slot.pair);
+        match missed {
+            Missed::BackOff => {
+                if let Some(trouble) = self.failing.get_mut(&far) {
+                    trouble.lost += 1;
+                }
+            }
+            // The step has been said.
+            Missed::ClockStep => {}
+            Missed::Late | Missed::Busy => {
+                let lost = self.missing.entry(missed).or_insert(0);
+                *lost += 1;
+                if *lost == 1 {
+                    self.notices.push(Notice::Missing(missed));
+                }
+            }
+        }
+        let test = self.model.tests[test].name.clone();
+        self.count(Outcome {
+            test,
+            far,
+            place: slot.place,
+            start: slot.start,
+            ending: Ending::Missed(missed),
+        });
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        let key = (outcome.test.clone(), outcome.far.clone());
+        *self.counts.entry(key).or_default().0.entry(outcome.ending).or_insert(0) += 1;
+        self.outcomes.push(outcome);
+    }
+
+    /// The job `id` has ended at `now`, measured or failed, the latter with the reason in words.
+    pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (Failure, String)>) {
+        let Some(place) = self.running.iter().position(|r| r.job.id == id) else { return };
+        let Running { job, stopped, .. } = self.running.swap_remove(place);
+        // The file may have changed in between.
+        let own = self.model.tests.iter().position(|t| t.name == job.name);
+        let ending = match result {
+            Ok(()) => {
+                if let Some(own) = own {
+                    self.tests[own].back_off.remove(&job.far);
+                }
+                if let Some(trouble) = self.failing.remove(&job.far) {
+                    let (far, since, lost) = (job.far.clone(), trouble.since, trouble.lost);
+                    self.notices.push(Notice::Recovered { far, since, lost });
+                }
+                Ending::Measured { cut: stopped }
+            }
+            Err((failure, why)) => {
+                if let Some(own) = own {
+                    let every = self.model.tests[own].every;
+                    self.tests[own].back_off.entry(job.far.clone()).or_default().fail(every);
+                }
+                let trouble = self.failing.entry(job.far.clone()).or_insert_with(|| Trouble {
+                    since: now,
+                    failures: Vec::new(),
+                    lost: 0,
+                });
+                trouble.lost += 1;
+                if !trouble.failures.contains(&failure) {
+                    trouble.failures.push(failure);
+                    self.notices.push(Notice::Failing { far: job.far.clone(), failure, why });
+                }
+                Ending::Failed(failure)
+            }
+        };
+        let Job { name: test, far, place, start, .. } = job;
+        self.count(Outcome { test, far, place, start, ending });
+    }
+
+    /// What became of slots since the last call.
+    pub fn outcomes(&mut self) -> Vec<Outcome> {
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// What is to be said since the last call.
+    pub fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// How slots ended so far, by test and far host.
+    pub fn counts(&self) -> &BTreeMap<(String, String), Counts> {
+        &self.counts
+    }
+
+    /// Follows a new file from `now` on; tests under way go on. `None` if it does not have this host: then nothing changes.
+    pub fn take_up(
+        &mut self,
+        model: Arc<Model>,
+        timetable: Arc<Timetable>,
+        now: WallTime,
+    ) -> Option<Changes> {
+        let me = model.host(&self.host)? as u32;
+        let mut changes = Changes::default();
+        let mut tests = Vec::new();
+        for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
+            let Some(old) = self.model.tests.iter().position(|t| t.name == test.name) else {
+                changes.added.push(test.name.clone());
+                tests.push(Own::new(scheduled, me, now));
+                continue;
+            };
+            let back_off = std::mem::take(&mut self.tests[old].back_off);
+            let ends = |model: &Model, test: &Test| -> Vec<String> {
+                test.pairs
+                    .list
+                    .iter()
+                    .flat_map(|p| [p.first, p.second])
+                    .map(|k| model.end(test, k).to_owned())
+                    .collect()
+            };
+            let same_ends = me == self.me
+                && test.pairs == self.model.tests[old].pairs
+                && ends(&model, test) == ends(&self.model, &self.model.tests[old]);
+            let mut own = if same_ends && self.timetable.tests[old] == *scheduled {
+                std::mem::take(&mut self.tests[old])
+            } else {
+                Own::new(scheduled, me, now)
+            };
+            if self.model.tests[old] != *test || self.timetable.tests[old] != *scheduled || !same_ends {
+                changes.changed.push(test.name.clone());
+            }
+            own.back_off = back_off;
+            tests.push(own);
+        }
+        let gone = self.model.tests.iter().filter(|old| !model.tests.iter().any(|t| t.name == old.name));
+        changes.removed = gone.map(|t| t.name.clone()).collect();
+        // Who is in no test any more cannot recover.
+        let known = |far: &String| {
+            model.tests.iter().any(|t| t.pairs.targets.contains(far)) || model.host(far).is_some()
+        };
+        self.failing.retain(|far, _| known(far));
+        (self.model, self.timetable, self.me, self.tests) = (model, timetable, me, tests);
+        Some(changes)
+    }
+}
+
+impl Own {
+    fn new(scheduled: &Scheduled, me: u32, now: WallTime) -> Own {
+        let own = |k: usize| scheduled.rounds.round(k).iter().filter(|p| p.client() == me).copied().collect();
+        let mut rounds: Vec<Vec<Pair>> = (0..scheduled.rounds.len()).map(own).collect();
+        if rounds.iter().all(Vec::is_empty) {
+            rounds.clear();
+        }
+        let mut own = Own { rounds, ..Own::default() };
+        own.aim(scheduled, now);
+        own
+    }
+
+    /// Goes on with the first place that begins at `now` or later.
+    fn aim(&mut self, scheduled: &Scheduled, now: WallTime) {
+        self.due.clear();
+        if let Some(first) = scheduled.first_from(now) {
+            self.next = first;
+            self.fill(scheduled);
+        }
+    }
+
+    /// If nothing is due any more, the slots of the next place that has any.
+    fn fill(&mut self, scheduled: &Scheduled) {
+        if !self.due.is_empty() || self.rounds.is_empty() || scheduled.places() == 0 {
+            return;
+        }
+        while self.rounds[scheduled.round_of(self.next)].is_empty() {
+            self.next += 1;
+        }
+        let place = self.next;
+        let pairs = &self.rounds[scheduled.round_of(place)];
+        let slots = pairs
+            .iter()
+            .filter_map(|pair| Some(Slot { place, pair: *pair, start: scheduled.starts(place, pair)? }));
+        let mut slots: Vec<Slot> = slots.collect();
+        slots.sort_by_key(|slot| slot.start);
+        self.due = slots.into();
+        self.next += 1;
+    }
+}
+
+impl BackOff {
+    /// Leaves out no slot after the first failure, then 1, 3, 7 … as long as that is no longer than the longest.
+    fn fail(&mut self, every: Span) {
+        self.failures = (self.failures + 1).min(32);
+        let most = (LONGEST_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
+        self.left_out = ((1u64 << (self.failures - 1)) - 1).min(most);
+    }
+}
