@@ -41,8 +41,8 @@ pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
         return Vec::new();
     }
     // One place stays, and the others turn around it; with an odd number, that place is empty.
-    let turning = if hosts.len() % 2 == 0 { hosts.len() - 1 } else { hosts.len() };
-    let stays = (hosts.len() % 2 == 0).then_some(hosts.len() - 1);
+    let turning = if hosts.len().is_multiple_of(2) { hosts.len() - 1 } else { hosts.len() };
+    let stays = hosts.len().is_multiple_of(2).then_some(hosts.len() - 1);
     let mut pairs = Vec::with_capacity(hosts.len() * (hosts.len() - 1) / 2);
     for round in 0..turning {
         let across = stays.map(|stays| (round, stays));

@@ -73,7 +73,7 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
 }
 
 /// "did you mean 'x'? ", if a name of `names` is near `word`, and then all of them.
-pub fn choose<'a>(word: &str, names: &[&'a str]) -> String {
+pub fn choose(word: &str, names: &[&str]) -> String {
     let list = match names {
         [] => "there is none".to_owned(),
         names if names.len() > 24 => format!("there are {}", names.len()),

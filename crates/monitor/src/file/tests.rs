@@ -135,7 +135,7 @@ impl Context<'_, '_> {
             },
             "disjoint" => match table.lists("lists") {
                 Some(lists) => {
-                    let all: Vec<At<String>> = lists.iter().flat_map(|l| l.get_ref()).cloned().collect();
+                    let all: Vec<At<String>> = lists.iter().flat_map(At::get_ref).cloned().collect();
                     self.hosts(&all);
                     let place = |name: &At<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
                     let places = |list: &At<Vec<At<String>>>| -> Vec<u32> {
