@@ -36,8 +36,11 @@ pub enum PassiveError {
         notes: Vec<String>,
     },
     /// Both live points are the same.
-    #[error("both points are {0}: name two interfaces that the traffic passes one after the other")]
+    #[error("both points are {0}: name two that the traffic passes one after the other")]
     SamePoint(LivePoint),
+    /// Captures that are still written have other clocks than interfaces.
+    #[error("captures are followed at both points or at none: name two folders, or two interfaces and hosts")]
+    FilesAlone,
     /// Digests do not say which flow a packet belongs to.
     #[error("flows and prefixes need one of the points here: digests identify packets but not their flows")]
     NoFlows,

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Longest time between the passages of a packet at both points.
-const WINDOW: Span = Span::seconds(10);
+pub(super) const WINDOW: Span = Span::seconds(10);
 /// The same, when matching as the CAIA tool does.
 const CAIA_WINDOW: Span = Span::seconds(60);
 

@@ -1,9 +1,11 @@
-//! Two live points. A sighting is matched once both points have delivered everything up to its time, so late deliveries
+//! Two live points: interfaces, other hosts, or captures that are still being written. A sighting is matched once both points have delivered everything up to its time, so late deliveries
 //! are waited for, up to a bounded number of sightings.
 
 use super::error::PassiveError;
+use super::files::WINDOW as FILES_WINDOW;
+use super::followed::FollowedPoints;
 use super::outcome::{Followed, PassiveOutcome, forward};
-use super::points::{LivePoint, LivePoints, PointEnd};
+use super::points::{LivePoint, LivePoints, PointEnd, Points};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::passive::identity::salted;
@@ -24,6 +26,10 @@ const WINDOW: Span = Span::seconds(5);
 const ENDING: Span = Span::seconds(3);
 /// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
 const AVAILABLE: u16 = 200;
+/// The same of captures in files, unless their packets show that it is less.
+const AVAILABLE_IN_FILES: u16 = 256;
+/// How long the end of captures in files may take to read.
+const READING: Span = Span::seconds(30);
 
 /// How to capture at live points, and for how long.
 #[derive(Clone, Debug, Default)]
@@ -58,15 +64,33 @@ impl Passive {
             let [point, _] = points;
             return Err(PassiveError::SamePoint(point));
         }
-        if !points.iter().any(LivePoint::is_here) && self.grouping.is_some() {
+        if !points.iter().any(LivePoint::has_packets) && self.grouping.is_some() {
             return Err(PassiveError::NoFlows);
         }
-        let same_clock = points.iter().all(LivePoint::is_here);
         let names = points.each_ref().map(ToString::to_string);
+        if let [LivePoint::Files(reference), LivePoint::Files(monitor)] = &points {
+            let files = FollowedPoints::open([reference, monitor])?;
+            let manner = Manner { same_clock: false, files: true, window: FILES_WINDOW, ending: READING };
+            return self.follow_points(files, manner, &names, settings, stop, observer);
+        }
+        let same_clock = points.iter().all(LivePoint::is_here);
         let hosts: Vec<Prefix> =
             self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
-        let mut points =
-            LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
+        let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
+        let manner = Manner { same_clock, files: false, window: WINDOW, ending: ENDING };
+        self.follow_points(points, manner, &names, settings, stop, observer)
+    }
+
+    /// Analyses what points deliver.
+    fn follow_points(
+        &self,
+        mut points: impl Points,
+        manner: Manner,
+        names: &[String; 2],
+        settings: &LiveSettings,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<PassiveOutcome, PassiveError> {
         observer.event(&Event::Listening(names.each_ref().map(String::as_str)));
         let began = clock::steady();
         let over = |pairs: u64| {
@@ -74,7 +98,10 @@ impl Passive {
                 || settings.duration.is_some_and(|d| clock::steady() - began >= d)
                 || settings.pairs.is_some_and(|n| pairs >= n)
         };
-        let mut learner = Learner::new(self.sides.clone(), AVAILABLE.into(), points.salt());
+        let mut learner = match manner.files {
+            true => Learner::new(self.sides.clone(), AVAILABLE_IN_FILES.into(), None).finding_available(),
+            false => Learner::new(self.sides.clone(), AVAILABLE.into(), points.salt()),
+        };
         let plan = loop {
             if let Some(delivery) = points.next() {
                 learner.take(delivery);
@@ -83,15 +110,15 @@ impl Passive {
                 break plan;
             }
             if over(0) || points.ended() {
-                return Err(not_learnt(learner.not_learnt(), &names, &points.close().0));
+                return Err(not_learnt(learner.not_learnt(), names, &points.close().0));
             }
         };
         observer.event(&Event::Planned(&plan));
-        let identity = IdentityRule { fields: self.fields(&plan), available: AVAILABLE.into() };
+        let identity = IdentityRule { fields: self.fields(&plan), available: learner.available() };
         let numbers = SharedFlowNumbers::default();
         let echoes_apart = learner.holds_more_than_echoes();
-        let window = self.window.unwrap_or(WINDOW);
-        let offset = self.offset.unwrap_or(if same_clock { Span::ZERO } else { plan.offset });
+        let window = self.window.unwrap_or(manner.window);
+        let offset = self.offset.unwrap_or(if manner.same_clock { Span::ZERO } else { plan.offset });
         let namers = plan.sides.each_ref().map(|sides| {
             PacketNamer::new(NamingRule {
                 sides: sides.clone(),
@@ -106,6 +133,7 @@ impl Passive {
         points.follow(&plan, &self.rule(identity, echoes_apart));
         let mut observers = self.observers(&plan, None);
         let merger = Merger::new(Matcher::new(offset, window), learner.begins());
+        let merger = if manner.files { merger.from_the_first_packet() } else { merger };
         let mut following = Following { salt: points.salt(), namers, merger };
         learner.into_held().for_each(|delivery| following.take(delivery));
         let mut pairs = 0;
@@ -119,7 +147,7 @@ impl Passive {
         }
         // Another signal ends the process at once.
         points.stop();
-        let late = clock::steady() + ENDING;
+        let late = clock::steady() + manner.ending;
         while !points.ended() && clock::steady() < late {
             if let Some(delivery) = points.next() {
                 following.take(delivery);
@@ -139,6 +167,19 @@ impl Passive {
         let port = self.only.and_then(|o| o.port);
         Rule { sides: Sides::default(), identity, protocols, port, without_echoes }
     }
+}
+
+/// What differs between kinds of points.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Whether both points have one clock.
+    same_clock: bool,
+    /// Whether they are captures in files.
+    files: bool,
+    /// Longest time between the passages of a packet, unless the settings say otherwise.
+    window: Span,
+    /// How long the end waits for what was not delivered yet.
+    ending: Span,
 }
 
 /// Names the packets that the points deliver, and queues them for matching.

@@ -23,6 +23,7 @@
 mod error;
 mod files;
 mod first_pass;
+mod followed;
 mod live;
 mod one_point;
 mod outcome;

@@ -12,6 +12,7 @@ use jitlat_net::digest::{DigestCollector, is_own};
 use jitlat_proto::digest::{self, CollectorEvent, Digest, Entries, Listen, Rule};
 use jitlat_proto::jitlat::Key;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -45,6 +46,8 @@ pub enum LivePoint {
         /// Its interface; `None`: the first that it offers.
         interface: Option<String>,
     },
+    /// A capture that is still being written: a folder in which files appear one after the other, or a file that grows.
+    Files(PathBuf),
 }
 
 impl LivePoint {
@@ -53,10 +56,15 @@ impl LivePoint {
         matches!(self, LivePoint::Interface(_))
     }
 
+    /// Whether it delivers packets, and not only digests of them.
+    pub(super) fn has_packets(&self) -> bool {
+        !matches!(self, LivePoint::Remote { .. })
+    }
+
     fn port(&self) -> Option<u16> {
         match self {
             LivePoint::Remote { port, .. } => Some(*port),
-            LivePoint::Interface(_) => None,
+            LivePoint::Interface(_) | LivePoint::Files(_) => None,
         }
     }
 }
@@ -65,6 +73,7 @@ impl fmt::Display for LivePoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LivePoint::Interface(name) => f.write_str(name),
+            LivePoint::Files(path) => path.display().fmt(f),
             LivePoint::Remote { host, interface: Some(name), .. } => write!(f, "{name} of {host}"),
             LivePoint::Remote { host, .. } => f.write_str(host),
         }
@@ -77,7 +86,7 @@ pub(super) struct PointEnd {
     /// Frames dropped because a buffer was full.
     pub(super) drops: u64,
     /// Digests discarded before they were sent to this host.
-    missing: u64,
+    pub(super) missing: u64,
     /// Messages about what went wrong.
     pub(super) notes: Vec<String>,
 }
@@ -94,6 +103,27 @@ impl PointEnd {
         }
         facts.notes.extend(self.notes);
     }
+}
+
+/// What delivers the packets of both points.
+pub(super) trait Points {
+    /// The salt of all packet names, if another host computes some of them.
+    fn salt(&self) -> Option<u64>;
+
+    /// Sends both points the rule by which packets are selected; each gets its own sides.
+    fn follow(&mut self, plan: &Plan, rule: &Rule);
+
+    /// The next delivery; `None` if there is none within a short time.
+    fn next(&mut self) -> Option<Delivery>;
+
+    /// Whether a point has ended, so that nothing more can be matched.
+    fn ended(&self) -> bool;
+
+    /// Requests both to end. What they have captured is still delivered.
+    fn stop(&mut self);
+
+    /// Ends both. Returns their final states and the errors of those that failed.
+    fn close(self) -> ([PointEnd; 2], Vec<PassiveError>);
 }
 
 /// Both points. Dropping this ends them.
@@ -139,6 +169,7 @@ impl LivePoints {
                     capture.limit_to(hosts)?;
                     std::thread::spawn(move || capture_here(&link, own, capture))
                 }
+                LivePoint::Files(_) => return Err(PassiveError::FilesAlone),
                 LivePoint::Remote { host, port, interface } => {
                     let interface = interface.clone().unwrap_or_default();
                     let ask = Listen { interface, hosts: hosts.to_vec(), available };
@@ -150,22 +181,21 @@ impl LivePoints {
         }
         Ok(points)
     }
+}
 
-    /// The salt of all packet names, if another host computes some of them.
-    pub(super) fn salt(&self) -> Option<u64> {
+impl Points for LivePoints {
+    fn salt(&self) -> Option<u64> {
         self.salt
     }
 
-    /// Sends both points the rule by which packets are selected; each gets its own sides.
-    pub(super) fn follow(&self, plan: &Plan, rule: &Rule) {
+    fn follow(&mut self, plan: &Plan, rule: &Rule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
             // A point that has ended needs no plan.
             let _ = to.as_ref().map(|to| to.send(Rule { sides: sides.clone(), ..rule.clone() }));
         }
     }
 
-    /// The next delivery; `None` if there is none within a short time.
-    pub(super) fn next(&mut self) -> Option<Delivery> {
+    fn next(&mut self) -> Option<Delivery> {
         match self.deliveries.recv_timeout(LOOK_UP) {
             Ok(delivery) => Some(delivery),
             Err(RecvTimeoutError::Timeout) => None,
@@ -176,19 +206,16 @@ impl LivePoints {
         }
     }
 
-    /// Whether a point has ended, so that nothing more can be matched.
-    pub(super) fn ended(&self) -> bool {
+    fn ended(&self) -> bool {
         let stopping = self.stop.load(Ordering::Relaxed);
         self.gone || self.threads.iter().flatten().any(JoinHandle::is_finished) && !stopping
     }
 
-    /// Requests both to end. What they have captured is still delivered.
-    pub(super) fn stop(&self) {
+    fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends both. Returns their final states and the errors of those that failed.
-    pub(super) fn close(mut self) -> ([PointEnd; 2], Vec<PassiveError>) {
+    fn close(mut self) -> ([PointEnd; 2], Vec<PassiveError>) {
         self.stop();
         // Unblocks a point that waits for room in the queue.
         drop(self.deliveries);

@@ -10,12 +10,23 @@ use jitlat_core::passive::tcp::{
     Connection, ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair,
     PointRead, TcpAnalyzer, TcpResult, put_together,
 };
-use jitlat_core::passive::{Packet, PassiveResult, Prefix, SpreadFigures};
-use jitlat_core::{Event, Observer};
-use jitlat_net::capture::Capture;
+use jitlat_core::passive::{Frame, Packet, PassiveResult, Prefix, SpreadFigures};
+use jitlat_core::time::SteadyTime;
+use jitlat_core::{Event, Observer, Span};
+use jitlat_net::capture::{Capture, Followed};
+use jitlat_net::clock;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Frames read of a capture that is followed before it is seen whether that is over.
+const BATCH: usize = 4096;
+/// How long to wait where nothing new has been written.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long what is there in the end may take to read.
+const READING: Span = Span::seconds(30);
 
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +39,10 @@ pub struct TcpCaptures {
     pub one_point: bool,
     /// Only the connections of this part; `None`: all.
     pub share: Option<ConnectionShare>,
+    /// Whether the one capture – a folder, or a file – is still being written: until `stop` its files are read as they appear.
+    pub follow: bool,
+    /// End following after this time; `None`: no limit.
+    pub duration: Option<Span>,
     /// Whether to send pairs and single packets matched between two points: [`Event::Pairs`], [`Event::Matched`].
     pub matched: bool,
 }
@@ -62,7 +77,7 @@ impl TcpCaptures {
         observer: &mut dyn Observer,
     ) -> Result<ConnectionsPart, PassiveError> {
         let between = match captures {
-            [a, b] if !self.one_point => self.join([a, b], stop, observer)?,
+            [a, b] if !self.one_point && !self.follow => self.join([a, b], stop, observer)?,
             _ => None,
         };
         let mut found = ConnectionsPart::new(self.share.unwrap_or(ConnectionShare::ALL), self.filter());
@@ -193,6 +208,25 @@ impl TcpCaptures {
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
     }
 
+    /// Reads a capture that is still being written.
+    fn follow(&self, followed: &mut Followed, stop: &Stop, mut take: impl FnMut(&Frame<'_>)) {
+        let began = clock::steady();
+        let mut over: Option<SteadyTime> = None;
+        loop {
+            let now = clock::steady();
+            if over.is_none() && (stop.is_requested() || self.duration.is_some_and(|d| now - began >= d)) {
+                over = Some(now);
+                followed.end();
+            }
+            let frames = followed.poll(BATCH, &mut take);
+            match over {
+                Some(since) if frames == 0 || now - since >= READING => return,
+                None if frames == 0 => sleep(PATIENCE),
+                _ => {}
+            }
+        }
+    }
+
     /// Reads the captures of one point.
     fn read(
         &self,
@@ -200,29 +234,26 @@ impl TcpCaptures {
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<PointFound, PassiveError> {
-        let mut capture = Capture::open(captures)?;
         let mut analyzer = TcpAnalyzer::default();
         let names: Vec<String> = captures.iter().map(|p| p.display().to_string()).collect();
         let mut read = PointRead { name: names.join(", "), ..PointRead::default() };
         let (mut begins, mut kept) = (Vec::new(), Vec::new());
         let mut events = Vec::new();
-        while let Some(f) = capture.next_frame()
-            && !stop.is_requested()
-        {
+        let mut take = |f: &Frame<'_>| {
             let Ok(p) = f.packet() else {
                 read.skipped += 1;
-                continue;
+                return;
             };
             read.packets += 1;
             if let Some(share) = self.share {
                 let seen = (read.checksum ^ f.at.0 as u64).wrapping_add(p.length.into());
                 read.checksum = seen.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
                 if !share.has(&p) {
-                    continue;
+                    return;
                 }
             }
             if !self.wants(&p) {
-                continue;
+                return;
             }
             events.clear();
             events.extend(analyzer.push(f.at, &p));
@@ -233,9 +264,24 @@ impl TcpCaptures {
                     kept.extend(events.iter().map(|event| FoundEvent::new(read.packets, event)));
                 }
             }
-        }
-        read.drops = capture.drops();
-        read.notes = capture.notes().to_vec();
+        };
+        let (drops, notes) = match captures {
+            [path] if self.follow => {
+                let mut followed = Followed::open(path)?;
+                self.follow(&mut followed, stop, take);
+                (followed.drops(), followed.notes().to_vec())
+            }
+            _ => {
+                let mut capture = Capture::open(captures)?;
+                while let Some(f) = capture.next_frame()
+                    && !stop.is_requested()
+                {
+                    take(&f);
+                }
+                (capture.drops(), capture.notes().to_vec())
+            }
+        };
+        (read.drops, read.notes) = (drops, notes);
         let connections = analyzer.finish().into_iter().zip(begins);
         let mut connections: Vec<FoundConnection> = connections
             .map(|(connection, begins)| FoundConnection { begins, connection, between: None })

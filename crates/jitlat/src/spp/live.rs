@@ -1,10 +1,11 @@
 //! The options for live points.
 
 use crate::options::key;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::passive::{LivePoint, LiveSettings};
+use jitlat_net::capture::STDIN;
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_proto::digest;
 use std::path::PathBuf;
@@ -28,6 +29,9 @@ pub struct LiveArgs {
     /// The monitor point is on this host, where `jitlat serve --capture IFACE` runs
     #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
     pub monitor_remote: Option<String>,
+    /// The captures of -f and -F, folders or files, are still being written: read files as they appear there (tcpdump -C, -G)
+    #[arg(long, requires_all = ["reference", "monitor"], conflicts_with_all = ["one_point", "labels", "keep", "write_plan", "plan", "join"])]
+    pub follow: bool,
     /// The interface of the far host (default: the first it offers)
     #[arg(long, value_name = "IFACE")]
     pub remote_interface: Option<String>,
@@ -51,13 +55,28 @@ pub struct LiveArgs {
 impl LiveArgs {
     /// Whether a live point is given.
     pub fn is_asked_for(&self) -> bool {
-        [&self.reference_interface, &self.monitor_interface, &self.reference_remote, &self.monitor_remote]
+        self.follow
+            || [
+                &self.reference_interface,
+                &self.monitor_interface,
+                &self.reference_remote,
+                &self.monitor_remote,
+            ]
             .into_iter()
             .any(Option::is_some)
     }
 
-    /// The reference and the monitor point.
-    pub fn points(&self) -> Result<[LivePoint; 2]> {
+    /// The reference and the monitor point; with --follow those of the options -f and -F.
+    pub fn points(&self, captures: [&[PathBuf]; 2]) -> Result<[LivePoint; 2]> {
+        if self.follow {
+            let [[reference], [monitor]] = captures else {
+                bail!("--follow reads one folder or file at each point: -f DIR -F DIR");
+            };
+            if [reference, monitor].iter().any(|path| path.as_os_str() == STDIN) {
+                bail!("standard input is read as it comes: leave --follow out");
+            }
+            return Ok([LivePoint::Files(reference.clone()), LivePoint::Files(monitor.clone())]);
+        }
         Ok([
             self.point(&self.reference_interface, &self.reference_remote, "reference point", ['i', 'r'])?,
             self.point(&self.monitor_interface, &self.monitor_remote, "monitor point", ['I', 'R'])?,

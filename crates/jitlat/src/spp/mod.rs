@@ -67,7 +67,12 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         &mut [&mut lines, &mut ways, &mut trace, &mut course, &mut progress];
     let stop = interrupt::stop()?;
     let outcome = match live {
-        true => passive.follow_live(args.live.points()?, &args.live.settings()?, &stop, observer)?,
+        true => passive.follow_live(
+            args.live.points([&args.reference, &args.monitor])?,
+            &args.live.settings()?,
+            &stop,
+            observer,
+        )?,
         false => {
             let points = args.points()?;
             passive.follow_captures(points, &stop, observer)?

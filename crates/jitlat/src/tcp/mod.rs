@@ -12,6 +12,7 @@ use clap::Args;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::passive::Prefix;
 use jitlat_core::passive::tcp::{TcpResult, answer};
+use jitlat_core::quantity;
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::{STDIN, in_folders};
@@ -52,6 +53,12 @@ pub struct TcpArgs {
     /// Read two captures one after the other, even if they hold the same traffic
     #[arg(long)]
     pub one_point: bool,
+    /// The capture, a folder or a file, is still being written: read files as they appear in it (tcpdump -C, -G), until Ctrl-C
+    #[arg(long, conflicts_with_all = ["join", "keep"])]
+    pub follow: bool,
+    /// With --follow: end after this long (30s, 10m; a bare number is seconds)
+    #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
+    pub duration: Option<Span>,
     #[command(flatten)]
     pub parts: PartArgs,
     #[command(flatten)]
@@ -78,18 +85,25 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
         bail!("figures read the capture twice, which standard input cannot: give a file");
     }
+    if args.follow
+        && (args.captures.len() > 1 || draws || args.captures.iter().any(|p| p.as_os_str() == STDIN))
+    {
+        bail!("--follow reads one folder or file, once: leave other captures and figures out");
+    }
     let stop = interrupt::stop()?;
     let captures = TcpCaptures {
         host: args.host,
         port: args.port,
         one_point: args.one_point || args.events || args.captures.iter().any(|p| p.is_dir()),
         share: args.parts.keep,
+        follow: args.follow,
+        duration: args.duration,
         matched: draws,
     };
     let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
-    let mut lines = args.events.then(|| EventLines::new(stop.clone()));
+    let mut lines = args.events.then(|| EventLines::new(stop.clone(), args.follow));
     let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
-    let files = in_folders(&args.captures)?;
+    let files = if args.follow { args.captures.clone() } else { in_folders(&args.captures)? };
     let mut failures: Vec<anyhow::Error> = Vec::new();
     let result = match args.parts.state {
         None => captures.analyse(&files, &stop, observer)?,
@@ -128,7 +142,7 @@ fn join(args: &TcpArgs) -> Result<Status> {
         bail!("events are of one point, and these parts are of two: analyse them with --one-point");
     }
     let mut lines = match args.events {
-        true => Some(EventLines::new(interrupt::stop()?)),
+        true => Some(EventLines::new(interrupt::stop()?, false)),
         false => None,
     };
     let result = TcpCaptures::of_parts(parts, &mut lines)?;
@@ -212,11 +226,13 @@ struct EventLines {
     failure: Option<io::Error>,
     /// Requested if standard output is closed.
     stop: Stop,
+    /// Whether each line is printed at once.
+    live: bool,
 }
 
 impl EventLines {
-    fn new(stop: Stop) -> EventLines {
-        EventLines { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop }
+    fn new(stop: Stop, live: bool) -> EventLines {
+        EventLines { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop, live }
     }
 
     /// A closed pipe (`| head`) is not an error.
@@ -233,7 +249,11 @@ impl EventLines {
 impl Observer for EventLines {
     fn event(&mut self, event: &Event<'_>) {
         let (Event::Tcp(events), None) = (event, &self.failure) else { return };
-        if let Err(e) = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e)) {
+        let mut written = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e));
+        if self.live {
+            written = written.and_then(|()| self.out.flush());
+        }
+        if let Err(e) = written {
             self.failure = Some(e);
             self.stop.request();
         }

@@ -7,6 +7,11 @@ use std::path::Path;
 /// The name that stands for standard input.
 pub const STDIN: &str = "-";
 
+/// What compressed files begin with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+
 /// Most memory, in bytes, that a compressed file may request for window and dictionary.
 const UNPACK_MEMORY: u64 = 128 << 20;
 
@@ -14,6 +19,11 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let raw: Box<dyn Read + Send> =
         if path.as_os_str() == STDIN { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     unpack(raw)
+}
+
+/// Whether a file that begins so is compressed.
+pub(super) fn is_packed(head: &[u8]) -> bool {
+    [&GZIP[..], &ZSTD, &XZ].iter().any(|magic| head.starts_with(magic))
 }
 
 /// Recognises gzip, zstd and xz; anything else is returned unchanged.
@@ -28,11 +38,11 @@ pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read +
     }
     let whole = Cursor::new(head[..got].to_vec()).chain(raw);
     Ok(match &head[..got] {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+        head if head.starts_with(&GZIP) => Box::new(flate2::read::MultiGzDecoder::new(whole)),
+        head if head.starts_with(&ZSTD) => {
             Box::new(Zstd { state: ZstdState::Between(BufReader::new(Box::new(whole))) })
         }
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+        head if head.starts_with(&XZ) => {
             Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, (UNPACK_MEMORY >> 10) as u32))
         }
         _ => Box::new(whole),

@@ -7,6 +7,7 @@
 //! position.
 
 mod buffer;
+mod follow;
 mod input;
 pub mod interface;
 mod pcap;
@@ -17,9 +18,10 @@ use buffer::Buffer;
 use jitlat_core::passive::LinkType;
 use jitlat_core::time::WallTime;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use follow::Followed;
 pub use input::STDIN;
 pub use jitlat_core::passive::Frame;
 pub use write::PcapWriter;
@@ -76,7 +78,8 @@ struct Open {
 }
 
 /// The files of `paths`, in which a folder stands for the captures in it, in the order of their first packets: those of a rotating
-/// capture (`tcpdump -C`, `-G`), whatever their names. Other files in a folder are left out, and so are captures without a packet.
+/// capture (`tcpdump -C`, `-G`), whatever their names. Other files in a folder are left out, and so are captures without a packet and
+/// what is there unpacked as well.
 ///
 /// # Errors
 /// [`CaptureError`] if a folder cannot be read, or has no capture.
@@ -91,7 +94,8 @@ pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(path).map_err(failed)? {
             let file = entry.map_err(failed)?.path();
-            let first = if file.is_file() { open_one(&file) } else { None };
+            let reads = file.is_file() && !is_packed_copy(&file, Path::exists);
+            let first = if reads { first_packet(&file) } else { None };
             found.extend(first.map(|at| (at, file)));
         }
         if found.is_empty() {
@@ -104,9 +108,14 @@ pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
 }
 
 /// When the first packet of a capture was captured; `None` of anything else.
-fn open_one(file: &PathBuf) -> Option<WallTime> {
-    let mut capture = Capture::open(std::slice::from_ref(file)).ok()?;
-    capture.next_frame().map(|frame| frame.at)
+fn first_packet(file: &Path) -> Option<WallTime> {
+    Capture::of(open(file).ok()?).next_frame().map(|frame| frame.at)
+}
+
+/// Whether a file is the packed form (`tcpdump -z`) of one for which `is_there` says so.
+fn is_packed_copy(file: &Path, is_there: impl Fn(&Path) -> bool) -> bool {
+    let packed = ["gz", "zst", "xz"].iter().any(|name| file.extension().is_some_and(|ext| ext == *name));
+    packed && is_there(&file.with_extension(""))
 }
 
 /// The packets of one capture point; several files are read one after the other, as from a rotating capture.
@@ -129,13 +138,7 @@ impl Capture {
                     .map_err(|source| CaptureError::Io { path: path.clone(), source })?;
             }
         }
-        Ok(Capture {
-            current: Some(open(first)?),
-            waiting: rest.iter().cloned().collect(),
-            notes: Vec::new(),
-            drops: 0,
-            frames: 0,
-        })
+        Ok(Capture { waiting: rest.iter().cloned().collect(), ..Capture::of(open(first)?) })
     }
 
     /// A capture from any reader; `name` is used in messages.
@@ -143,13 +146,16 @@ impl Capture {
         let path = PathBuf::from(name);
         let unpacked = input::unpack(Box::new(reader))
             .map_err(|source| CaptureError::Io { path: path.clone(), source })?;
-        Ok(Capture {
-            current: Some(begin(path, Buffer::new(unpacked))?),
-            waiting: VecDeque::new(),
-            notes: Vec::new(),
-            drops: 0,
-            frames: 0,
-        })
+        Ok(Capture::of(begin(path, Buffer::new(unpacked))?))
+    }
+
+    fn of(open: Open) -> Capture {
+        Capture { current: Some(open), waiting: VecDeque::new(), notes: Vec::new(), drops: 0, frames: 0 }
+    }
+
+    /// Whether there was no next frame only because it is not written yet.
+    fn is_waiting(&self) -> bool {
+        self.current.is_some()
     }
 
     /// The next frame of any of the files, or `None` after the last. An error ends the file it occurs in and is added
@@ -168,6 +174,8 @@ impl Capture {
                     return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
                 }
                 Ok(Step::End(note)) => self.ended(note),
+                // Nothing of the frame has been taken: it is read when all of it is there.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
                 Err(e) => {
                     let at = open.buffer.offset();
                     self.ended(Some(format!("reading stopped at byte {at}: {e}")));

@@ -6,7 +6,7 @@ use super::pcap::cut;
 use super::{MAX_FRAME, Step};
 use jitlat_core::passive::LinkType;
 use jitlat_core::time::{SECOND, WallTime};
-use std::io;
+use std::io::{self, ErrorKind};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -100,7 +100,18 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                if !buffer.skip(length.into())? {
+                // Whole or not at all, so that a file that is still written can be read on.
+                let skipped = if length > MAX_BLOCK {
+                    match buffer.skip(length.into()) {
+                        Err(e) if e.kind() == ErrorKind::WouldBlock => false,
+                        skipped => skipped?,
+                    }
+                } else {
+                    let there = buffer.peek(length as usize)?.is_some();
+                    buffer.take(length as usize);
+                    there
+                };
+                if !skipped {
                     return Ok(Step::End(Some(cut(buffer.offset()))));
                 }
                 continue;

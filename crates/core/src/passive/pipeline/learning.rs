@@ -1,7 +1,7 @@
 //! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their first
 //! packets.
 
-use super::{Delivered, Delivery};
+use super::{Delivered, Delivery, FrameBatch};
 use crate::passive::echo::is_echo;
 use crate::passive::identity::salted;
 use crate::passive::{NoPlan, PacketPreview, Plan, Sides, survey};
@@ -36,6 +36,8 @@ pub struct Learner {
     available: usize,
     salt: Option<u64>,
     previews: [VecDeque<PacketPreview>; 2],
+    /// Whether `available` is found from the frames.
+    finds_available: bool,
     /// Deliveries of frames, in the order they came.
     held: VecDeque<Delivery>,
     frames: usize,
@@ -59,6 +61,7 @@ impl Learner {
             asked,
             available,
             salt,
+            finds_available: false,
             previews: Default::default(),
             held: VecDeque::new(),
             frames: 0,
@@ -70,6 +73,16 @@ impl Learner {
             first: None,
             why: NoPlan::Empty,
         }
+    }
+
+    /// The same, of captures that may have less of their packets: [`Self::available`] is found from the first of them.
+    pub fn finding_available(self) -> Learner {
+        Learner { finds_available: true, ..self }
+    }
+
+    /// Bytes that both points have of each packet.
+    pub fn available(&self) -> usize {
+        self.available
     }
 
     /// Adds a delivery and keeps its frames.
@@ -84,6 +97,9 @@ impl Learner {
                 self.news = true;
             }
             Delivered::Frames(frames) => {
+                if self.finds_available {
+                    self.find_available(frames);
+                }
                 for f in frames.frames() {
                     let Ok(p) = f.packet() else { continue };
                     self.more_than_echoes |= !is_echo(&p);
@@ -110,6 +126,27 @@ impl Learner {
             self.frames -= old.len();
             let given_up = &mut self.given_up[point as usize];
             *given_up = (*given_up).max(old.latest());
+        }
+    }
+
+    /// Takes account of packets of which less was captured: what is known of earlier ones is made again from as few bytes.
+    fn find_available(&mut self, frames: &FrameBatch) {
+        let least = frames.frames().filter_map(|f| {
+            let p = f.packet().ok()?;
+            (p.ip.len() < p.length as usize).then_some(p.ip.len())
+        });
+        let Some(least) = least.min().filter(|least| *least < self.available) else { return };
+        self.available = least;
+        self.previews.iter_mut().for_each(VecDeque::clear);
+        for delivery in &self.held {
+            let Delivered::Frames(frames) = &delivery.what else { continue };
+            for f in frames.frames() {
+                let preview = f.packet().ok().and_then(|p| PacketPreview::of(&p, f.at, least));
+                self.previews[delivery.point as usize].extend(preview);
+            }
+        }
+        for previews in &mut self.previews {
+            previews.drain(..previews.len().saturating_sub(PREVIEWS));
         }
     }
 

@@ -17,12 +17,19 @@ pub struct Merger {
     covered: [Option<(WallTime, WallTime)>; 2],
     /// Before this time, what each point delivered is no longer completely held.
     begins: [WallTime; 2],
+    /// Whether what a point delivered from before the other begins is left out.
+    in_common_alone: bool,
 }
 
 impl Merger {
     /// Without sightings. Deliveries of a point from before its time in `begins` do not count as covered.
     pub fn new(matcher: Matcher, begins: [WallTime; 2]) -> Merger {
-        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins }
+        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
+    }
+
+    /// The same of captures that begin with a packet: the other point may have seen it before.
+    pub fn from_the_first_packet(self) -> Merger {
+        Merger { in_common_alone: false, ..self }
     }
 
     /// Adds a sighting; those of one point come nearly in order.
@@ -54,7 +61,7 @@ impl Merger {
                 break;
             }
             // What only one of them can have seen would be waited for in vain.
-            if common < start {
+            if common < start && self.in_common_alone {
                 self.waiting[point as usize].pop();
                 continue;
             }
@@ -200,6 +207,23 @@ mod tests {
 
     const fn ms(n: i64) -> WallTime {
         WallTime(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_capture_that_begins_with_a_packet_is_matched_from_there() {
+        for (from_there, matched) in [(false, 1), (true, 2)] {
+            let m = Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]);
+            let (mut m, mut fates) =
+                (if from_there { m.from_the_first_packet() } else { m }, Fates::default());
+            for at in [10, 20] {
+                m.push(Point::Reference, sighting(at, at as u64, Way::Out));
+                m.push(Point::Monitor, sighting(at + 1, at as u64, Way::Out));
+            }
+            m.covers(Point::Reference, ms(10), ms(90));
+            m.covers(Point::Monitor, ms(11), ms(90));
+            m.release(&mut fates);
+            assert_eq!(fates.arrived, matched);
+        }
     }
 
     #[test]

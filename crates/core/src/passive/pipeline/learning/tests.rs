@@ -1,7 +1,7 @@
 use super::super::testing::{echo, frame, host, udp};
 use super::super::{FrameBatch, testing};
 use super::*;
-use crate::passive::{Point, Way};
+use crate::passive::{Frame, Point, Way};
 
 const MS: i64 = 1_000_000;
 
@@ -163,4 +163,24 @@ fn echoes_alone_are_no_traffic() {
     };
     assert!(!holds(&[]) && !holds(&[echo((1, 2), true)]));
     assert!(holds(&[udp((1, 2), 1, b"x"), echo((1, 2), true)]));
+}
+
+#[test]
+fn what_is_available_is_found_from_the_packets() {
+    let whole: Vec<(i64, Vec<u8>)> = seen(Point::Reference, 0..60);
+    let cut = |point: Point, bytes: usize| {
+        let mut batch = FrameBatch::default();
+        for (at, p) in seen(point, 0..60) {
+            batch.push(&Frame { data: &p[..bytes], ..frame(at, &p) });
+        }
+        delivery(point, Delivered::Frames(batch))
+    };
+    let length = whole[0].1.len();
+    let mut learner = learner().finding_available();
+    learner.take(delivery(Point::Reference, batch(&whole)));
+    assert_eq!(learner.available(), 64);
+    // The other point has less of each packet: what was seen before is looked at again as far as that.
+    learner.take(cut(Point::Monitor, length - 1));
+    assert_eq!(learner.available(), length - 1);
+    assert_eq!(learner.plan(at(Span::ZERO)).map(|plan| plan.common), Some(60));
 }

@@ -1,0 +1,153 @@
+//! [`FollowedPoints`]: two captures that are still being written, read together in the order of their time.
+
+use super::error::PassiveError;
+use super::points::{PointEnd, Points};
+use jitlat_core::passive::pipeline::{Delivered, Delivery, FrameBatch};
+use jitlat_core::passive::{Plan, Point};
+use jitlat_core::time::SteadyTime;
+use jitlat_core::{Span, WallTime};
+use jitlat_net::capture::Followed;
+use jitlat_net::clock;
+use jitlat_proto::digest::Rule;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Frames in a delivery.
+const BATCH: usize = 1024;
+/// How long to wait where nothing new has been written.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Frames delivered between two attempts to make a plan.
+const BETWEEN_PLANS: usize = 8 * BATCH;
+/// Frames that whoever makes the plan keeps in any case, and how long a plan may take to be made of them.
+const KEPT: usize = 24 * BATCH;
+const PLANNING: Span = Span::millis(3500);
+/// By how much one capture may be read ahead of the other: what comes later waits on disk.
+const AHEAD: Span = Span::seconds(10);
+/// Frames of a capture are in order but for this much.
+const SLACK: Span = Span::millis(50);
+
+/// Two captures that are still being written.
+pub(super) struct FollowedPoints {
+    captures: [Followed; 2],
+    /// First and last time of what was delivered of each.
+    spans: [Option<(WallTime, WallTime)>; 2],
+    /// Monitor clock minus reference clock, once there is a plan.
+    offset: Option<Span>,
+    /// Frames delivered before there was a plan, and since when there are as many as are kept.
+    early: usize,
+    enough: Option<SteadyTime>,
+    stopping: bool,
+    /// Points that have delivered all, when nothing more is waited for.
+    finished: usize,
+}
+
+impl FollowedPoints {
+    /// Opens both.
+    pub(super) fn open(paths: [&Path; 2]) -> Result<FollowedPoints, PassiveError> {
+        let [reference, monitor] = paths.map(Followed::open);
+        Ok(FollowedPoints {
+            captures: [reference?, monitor?],
+            spans: [None; 2],
+            offset: None,
+            early: 0,
+            enough: None,
+            stopping: false,
+            finished: 0,
+        })
+    }
+
+    /// What there is of a point; `None`: nothing new.
+    fn read(&mut self, point: Point) -> Option<Delivery> {
+        let mut frames = FrameBatch::default();
+        if self.captures[point as usize].poll(BATCH, |f| frames.push(f)) == 0 {
+            return None;
+        }
+        let span = &mut self.spans[point as usize];
+        for f in frames.frames() {
+            *span = Some(span.map_or((f.at, f.at), |(first, last)| (first.min(f.at), last.max(f.at))));
+        }
+        let covered = span.map(|(first, last)| (first, last - SLACK));
+        if self.offset.is_none() {
+            self.plan_first(frames.len());
+        }
+        Some(Delivery { point, what: Delivered::Frames(frames), covered })
+    }
+
+    /// Gives time to make a plan before frames are delivered that push out the first ones. Without one, which packets that come later
+    /// may make possible, reading goes on.
+    fn plan_first(&mut self, frames: usize) {
+        let before = self.early;
+        self.early += frames;
+        if before < KEPT && self.early >= KEPT {
+            self.enough = Some(clock::steady());
+        }
+        if before / BETWEEN_PLANS != self.early / BETWEEN_PLANS {
+            sleep(PATIENCE);
+        }
+    }
+
+    /// Whether nothing is read because a plan is still to be made.
+    fn is_planning(&self) -> bool {
+        let lately = |since: SteadyTime| clock::steady() - since < PLANNING;
+        self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
+    }
+}
+
+impl Points for FollowedPoints {
+    fn salt(&self) -> Option<u64> {
+        None
+    }
+
+    fn follow(&mut self, plan: &Plan, _: &Rule) {
+        self.offset = Some(plan.offset);
+    }
+
+    fn next(&mut self) -> Option<Delivery> {
+        if self.is_planning() {
+            sleep(PATIENCE);
+            return None;
+        }
+        let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
+        // Until there is a plan the clocks are taken for equal.
+        let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
+        let (behind, other) = match monitor < reference {
+            true => (Point::Monitor, Point::Reference),
+            false => (Point::Reference, Point::Monitor),
+        };
+        let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > AHEAD);
+        let mut delivery = self.read(behind);
+        if delivery.is_none() && !(far && self.offset.is_some()) {
+            delivery = self.read(other);
+        }
+        if delivery.is_some() {
+            return delivery;
+        }
+        if !self.stopping {
+            sleep(PATIENCE);
+            return None;
+        }
+        // Nothing is late any more.
+        let point = *[Point::Reference, Point::Monitor].get(self.finished)?;
+        self.finished += 1;
+        Some(Delivery { point, what: Delivered::Nothing, covered: self.spans[point as usize] })
+    }
+
+    fn ended(&self) -> bool {
+        self.finished == self.spans.len()
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.captures.iter_mut().for_each(Followed::end);
+    }
+
+    fn close(self) -> ([PointEnd; 2], Vec<PassiveError>) {
+        let end = |capture: &Followed| PointEnd {
+            drops: capture.drops(),
+            notes: capture.notes().to_vec(),
+            ..PointEnd::default()
+        };
+        (self.captures.each_ref().map(end), Vec::new())
+    }
+}

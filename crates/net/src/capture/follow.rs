@@ -1,0 +1,252 @@
+//! [`Followed`]: captures that are still being written: one file that grows, or a folder in which a rotating capture
+//! (`tcpdump -C`, `-G`, `-W`, `-z`) makes one file after the other.
+
+use super::buffer::Buffer;
+use super::{Capture, CaptureError, Frame, begin, first_packet, input, is_packed_copy};
+use crate::clock;
+use jitlat_core::time::{Span, SteadyTime, WallTime};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Least time between two looks at a folder.
+const LOOK: Span = Span::millis(100);
+
+/// A packed file is whole when it has not changed for this long.
+const PACKING: Duration = Duration::from_secs(1);
+
+/// The frames of captures that are still being written, as far as they are there.
+pub struct Followed {
+    path: PathBuf,
+    /// What is known of each file.
+    known: HashMap<PathBuf, Known>,
+    current: Option<Current>,
+    /// When the file that was taken last begins.
+    begun: Option<WallTime>,
+    looked: Option<SteadyTime>,
+    /// Nothing more is waited for.
+    ended: bool,
+    drops: u64,
+    notes: Vec<String>,
+}
+
+/// A file when it was looked at.
+#[derive(Clone, Copy)]
+struct Known {
+    length: u64,
+    modified: Option<SystemTime>,
+    /// When its first packet was captured; `None`: it has none, or is no capture.
+    first: Option<WallTime>,
+    /// Its first packet when it was read.
+    taken: Option<WallTime>,
+}
+
+/// The file that is read.
+struct Current {
+    path: PathBuf,
+    capture: Capture,
+    /// Whether its end is where it ends now.
+    whole: Arc<AtomicBool>,
+    /// Bytes read.
+    position: Arc<AtomicU64>,
+}
+
+/// Reads a file; at its end, so far, with [`ErrorKind::WouldBlock`].
+struct Tail {
+    file: File,
+    whole: Arc<AtomicBool>,
+    position: Arc<AtomicU64>,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.file.read(buf)? {
+            0 if !buf.is_empty() && !self.whole.load(Ordering::Relaxed) => Err(ErrorKind::WouldBlock.into()),
+            n => {
+                self.position.fetch_add(n as u64, Ordering::Relaxed);
+                Ok(n)
+            }
+        }
+    }
+}
+
+impl Followed {
+    /// Follows a file or a folder, which may be empty as yet.
+    ///
+    /// # Errors
+    /// [`CaptureError`] if it cannot be read.
+    pub fn open(path: &Path) -> Result<Followed, CaptureError> {
+        let failed = |source| CaptureError::Io { path: path.to_owned(), source };
+        match path.is_dir() {
+            true => drop(fs::read_dir(path).map_err(failed)?),
+            false => drop(File::open(path).map_err(failed)?),
+        }
+        Ok(Followed {
+            path: path.to_owned(),
+            known: HashMap::new(),
+            current: None,
+            begun: None,
+            looked: None,
+            ended: false,
+            drops: 0,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Hands on the frames that are there, at most `most`; returns how many.
+    pub fn poll(&mut self, most: usize, mut each: impl FnMut(&Frame<'_>)) -> usize {
+        let mut frames = 0;
+        while frames < most {
+            let Some(current) = &mut self.current else {
+                match self.next_file() {
+                    Some(next) => self.take(&next),
+                    None => break,
+                }
+                continue;
+            };
+            if let Some(frame) = current.capture.next_frame() {
+                each(&frame);
+                frames += 1;
+                continue;
+            }
+            if !current.capture.is_waiting() {
+                self.close();
+                continue;
+            }
+            let (whole, path) = (Arc::clone(&current.whole), current.path.clone());
+            let read = current.position.load(Ordering::Relaxed);
+            let shorter = fs::metadata(&path).is_ok_and(|now| now.len() < read);
+            if shorter {
+                self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
+                self.close();
+            } else if self.ended || self.next_file().is_some() {
+                // Whoever has begun the next file writes no more to this one: what came meanwhile is its end.
+                whole.store(true, Ordering::Relaxed);
+            } else {
+                break;
+            }
+        }
+        frames
+    }
+
+    /// From now on what is there is all there is: nothing more is waited for.
+    pub fn end(&mut self) {
+        if !self.ended {
+            (self.ended, self.looked) = (true, None);
+        }
+    }
+
+    /// Packets that the capturing system reports as dropped, of files read to their ends.
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// Messages about errors in files read to their ends.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn close(&mut self) {
+        if let Some(current) = self.current.take() {
+            self.drops = self.drops.saturating_add(current.capture.drops());
+            self.notes.extend(current.capture.notes().iter().cloned());
+        }
+    }
+
+    /// Begins to read a file.
+    fn take(&mut self, path: &Path) {
+        let Some(known) = self.known.get_mut(path) else { return };
+        known.taken = known.first;
+        let before = self.begun.zip(known.first).is_some_and(|(begun, first)| first < begun);
+        if before {
+            self.notes.push(format!(
+                "{}: left out, its packets are from before those that were read already",
+                path.display()
+            ));
+            return;
+        }
+        self.begun = known.first;
+        match Current::open(path) {
+            Ok(current) => self.current = Some(current),
+            Err(e) => self.notes.push(e.to_string()),
+        }
+    }
+
+    /// The file that comes next, if it is there: of those with a packet that were not read yet the one that begins first.
+    fn next_file(&mut self) -> Option<PathBuf> {
+        let now = clock::steady();
+        if self.looked.is_some_and(|looked| now - looked < LOOK) {
+            return None;
+        }
+        let files = match self.path.is_dir() {
+            true => fs::read_dir(&self.path).ok()?.filter_map(|e| Some(e.ok()?.path())).collect(),
+            false => vec![self.path.clone()],
+        };
+        let mut next: Option<(WallTime, PathBuf)> = None;
+        for path in files {
+            let Ok(facts) = fs::metadata(&path) else { continue };
+            if !facts.is_file() || self.path.is_dir() && self.is_copy(&path) {
+                continue;
+            }
+            if self.current.as_ref().is_some_and(|current| current.path == path) {
+                continue;
+            }
+            let (length, modified) = (facts.len(), facts.modified().ok());
+            if !self.ended && is_being_packed(&path, modified) {
+                continue;
+            }
+            let before = self.known.get(&path).copied();
+            let taken = before.and_then(|known| known.taken);
+            let known = match before {
+                Some(known) if (known.length, known.modified) == (length, modified) => known,
+                _ => Known { length, modified, first: first_packet(&path), taken },
+            };
+            self.known.insert(path.clone(), known);
+            let Some(first) = known.first.filter(|first| known.taken != Some(*first)) else { continue };
+            let later = next.as_ref().is_some_and(|found| (found.0, &found.1) <= (first, &path));
+            if !later {
+                next = Some((first, path));
+            }
+        }
+        // With a file to read there is no need to look until it has been read.
+        self.looked = if next.is_some() { None } else { Some(now) };
+        next.map(|(_, path)| path)
+    }
+
+    /// Whether a file is the packed form of one that is there or was read.
+    fn is_copy(&self, path: &Path) -> bool {
+        is_packed_copy(path, |plain| {
+            plain.exists() || self.known.get(plain).is_some_and(|known| known.taken.is_some())
+        })
+    }
+}
+
+/// Whether a packed file was changed so lately that it may not be whole.
+fn is_being_packed(path: &Path, modified: Option<SystemTime>) -> bool {
+    let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+    is_packed_copy(path, |_| true) && age.is_some_and(|age| age < PACKING)
+}
+
+impl Current {
+    fn open(path: &Path) -> Result<Current, CaptureError> {
+        let failed = |source| CaptureError::Io { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        // What is packed cannot be unpacked while it is written.
+        let mut head = Vec::new();
+        (&file).take(6).read_to_end(&mut head).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let whole = Arc::new(AtomicBool::new(input::is_packed(&head)));
+        let position = Arc::default();
+        let tail = Tail { file, whole: Arc::clone(&whole), position: Arc::clone(&position) };
+        let reader = input::unpack(Box::new(tail)).map_err(failed)?;
+        let capture = Capture::of(begin(path.to_owned(), Buffer::new(reader))?);
+        Ok(Current { path: path.to_owned(), capture, whole, position })
+    }
+}
+
+#[cfg(test)]
+mod tests;
