@@ -2,6 +2,12 @@
 //! packet path. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
+mod packet;
+
+pub(crate) use packet::{
+    Ring, RingPacket, bind_packet, enable_packet_details, packet_drops, receive_everything,
+};
+
 use crate::cmsg::{ControlBuffer, LocalAddress};
 use core::ops::Range;
 use jitlat_core::twoway::TcpSample;
@@ -167,71 +173,6 @@ pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: TUNSETIFF takes an ifreq with a name and flags, which outlives the call.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
-}
-
-/// Binds a packet socket to the interface of this index, for every protocol, and returns the interface's
-/// hardware type (`ARPHRD_…`).
-pub(crate) fn bind_packet(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<u16> {
-    // SAFETY: sockaddr_ll is plain data for which all zeros is a value.
-    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    name.sll_family = libc::AF_PACKET as _;
-    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    name.sll_ifindex = index;
-    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live, initialised structure of the given length.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
-    // SAFETY: the kernel writes at most `length` bytes into a structure that large.
-    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut name).cast(), &raw mut length) })?;
-    Ok(name.sll_hatype)
-}
-
-fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointer is to a live, initialised value of the given length, which the kernel only reads.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            length,
-        )
-    })
-    .map(drop)
-}
-
-/// Makes a packet socket report each packet's whole length and VLAN tag in a control message.
-pub(crate) fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
-    const ON: libc::c_int = 1;
-    packet_option(socket, libc::PACKET_AUXDATA, &ON)
-}
-
-/// Puts the interface of this index into promiscuous mode as long as the socket is open.
-pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
-    let request = libc::packet_mreq {
-        mr_ifindex: index,
-        mr_type: libc::PACKET_MR_PROMISC as _,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
-}
-
-/// Packets that a packet socket dropped since the last call because its buffer was full.
-pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-    let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into a structure that large.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut statistics).cast(),
-            &raw mut length,
-        )
-    })?;
-    Ok(statistics.tp_drops)
 }
 
 /// Sends each element of `packets` (at most [`BATCH`]) as one datagram on a connected socket and returns how many were

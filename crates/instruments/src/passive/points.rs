@@ -21,12 +21,12 @@ use std::time::Duration;
 
 /// How long a point waits for a packet before it reports that there was none.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Batches taken from the kernel before they are delivered.
-const ROUNDS: usize = 64;
+/// Frames taken from the kernel, and a batch of it more, before they are delivered.
+const FRAMES: usize = 2048;
 /// Deliveries that can be queued. A point that finds the queue full waits, and the kernel counts what it drops
 /// meanwhile.
 const WAITING: usize = 64;
-/// A packet is in the socket's queue at most this long after its time stamp.
+/// Packets of an interface are in order but for this much: several processors receive them.
 const SLACK: Span = Span::millis(2);
 /// How long to wait for a delivery before checking for a stop.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -258,6 +258,9 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
     let mut end = PointEnd::default();
     loop {
         let last = link.is_stopping();
+        if last {
+            capture.settle();
+        }
         if let Ok(Rule { sides, .. }) = link.plans.try_recv() {
             let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
             // Where the kernel cannot filter, the namer does.
@@ -292,7 +295,9 @@ fn take_batches(
     last: bool,
 ) -> (FrameBatch, Option<WallTime>, Option<InterfaceError>) {
     let mut frames = FrameBatch::default();
-    for _ in 0..ROUNDS {
+    // Frames that are passed over count, too: a busy interface would keep this from ending.
+    let mut all = 0;
+    while all < FRAMES {
         let now = clock::wall();
         let patience = if frames.is_empty() && !last { PATIENCE } else { Duration::ZERO };
         let taken = capture.poll(patience, |f| {
@@ -301,9 +306,9 @@ fn take_batches(
             }
         });
         match taken {
-            // The queue was empty at `now` or later, so everything before is delivered.
-            Ok(0) => return (frames, Some(now - SLACK), None),
-            Ok(_) => {}
+            // Nothing was left at `now` or later.
+            Ok(0) => return (frames, Some(now - capture.delay()), None),
+            Ok(taken) => all += taken,
             Err(e) => return (frames, None, Some(e)),
         }
     }

@@ -260,6 +260,9 @@ fn run(
     let mut unsaved = None;
     loop {
         let last = stop.load(Ordering::Relaxed);
+        if last {
+            capture.settle();
+        }
         let taken = capture.poll(Duration::ZERO, |f| {
             if seen.take(&f, stream)
                 && let Some(w) = &mut writer

@@ -1,17 +1,18 @@
 //! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a packet
 //! socket.
 //!
-//! The kernel stamps them with nanoseconds, cuts them to the snap length, and counts those it drops because the
-//! socket's buffer is full. One system call takes up to 32 packets; a memory-mapped ring would save copying the first
-//! bytes, but would need `unsafe` throughout.
+//! The kernel stamps them with nanoseconds, cuts them to the snap length, and counts those it drops because its buffer is
+//! full. It writes them into a ring of blocks of memory that it shares with this program, and hands over a block when
+//! it is full or 4 ms old, so that a busy interface costs a few wake-ups a second. Where the system refuses a ring, packets come out
+//! of the socket's queue, up to 32 a system call.
 
 mod filter;
 
 use super::Frame;
 use crate::cmsg::{ControlMessages, instants};
-use crate::sys::{self, BATCH, Datagram, Inbox};
+use crate::sys::{self, BATCH, Datagram, Inbox, Ring, RingPacket};
 use jitlat_core::passive::{LinkType, Prefix};
-use jitlat_core::time::WallTime;
+use jitlat_core::time::{Span, WallTime};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -58,6 +59,8 @@ pub struct InterfaceSettings {
     pub snap: u32,
     /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
+    /// Whether to ask for a ring; without, packets come out of the socket's queue.
+    pub ring: bool,
     /// Whether to capture packets that are not addressed to this host: at a mirror port, on a bridge.
     pub promiscuous: bool,
 }
@@ -65,7 +68,7 @@ pub struct InterfaceSettings {
 impl Default for InterfaceSettings {
     /// Enough to identify packets: 256 bytes of each, a buffer of 16 MiB.
     fn default() -> InterfaceSettings {
-        InterfaceSettings { snap: 256, buffer: 16 << 20, promiscuous: false }
+        InterfaceSettings { snap: 256, buffer: 16 << 20, ring: true, promiscuous: false }
     }
 }
 
@@ -73,20 +76,40 @@ impl Default for InterfaceSettings {
 const MAX_SNAP: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
+/// A packet is in the socket's queue at most this long after its stamp.
+const QUEUE_DELAY: Span = Span::millis(2);
+/// A packet's block is handed over at most this long after its stamp: some times what the kernel is asked for, because its timer
+/// may be late.
+const RING_DELAY: Span = Span::millis(20);
+/// How long the packets of an interface that is not busy are waited for, so that one wake-up takes more of them out of
+/// the queue.
+const GATHERING: Duration = Duration::from_millis(2);
 
 /// A running capture at an interface.
 pub struct InterfaceCapture {
     socket: Socket,
     interface: String,
+    snap: u32,
+    packets: Packets,
+    intake: Intake,
+    drops: u64,
+    downs: u64,
+}
+
+/// Where the kernel puts captured packets.
+enum Packets {
+    Ring(Ring),
+    /// The socket's queue, and whether the last system call took all that was in it.
+    Queue(Box<Inbox>, bool),
+}
+
+/// What is done with each packet.
+struct Intake {
     link: LinkType,
     /// Every packet of the loopback device passes twice, out and in.
     only_incoming: bool,
-    snap: u32,
-    inbox: Inbox,
     tagged: Vec<u8>,
-    drops: u64,
     frames: u64,
-    downs: u64,
 }
 
 impl InterfaceCapture {
@@ -121,17 +144,23 @@ impl InterfaceCapture {
         if settings.promiscuous {
             sys::receive_everything(socket.as_fd(), index).map_err(failed)?;
         }
+        // Once a ring was begun, the socket has no queue.
+        let packets = match settings.ring.then(|| Ring::of(socket.as_fd(), settings.buffer)) {
+            Some(Ok(ring)) => Packets::Ring(ring),
+            Some(Err(_)) => {
+                return InterfaceCapture::open(interface, InterfaceSettings { ring: false, ..settings });
+            }
+            None => Packets::Queue(Box::new(Inbox::new(BATCH, snap as usize)), false),
+        };
         sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
+        let tagged = Vec::with_capacity(snap as usize + 4);
         Ok(InterfaceCapture {
             socket,
             interface: interface.to_owned(),
-            link,
-            only_incoming: hardware == ARPHRD_LOOPBACK,
             snap,
-            inbox: Inbox::new(BATCH, snap as usize),
-            tagged: Vec::with_capacity(snap as usize + 4),
+            packets,
+            intake: Intake { link, only_incoming: hardware == ARPHRD_LOOPBACK, tagged, frames: 0 },
             drops: 0,
-            frames: 0,
             downs: 0,
         })
     }
@@ -145,74 +174,91 @@ impl InterfaceCapture {
     }
 
     /// Passes a batch of captured packets to `each`, after waiting up to `patience` for the first. Returns how many
-    /// packets were taken from the kernel's queue, including those filtered out; 0 means that the queue was empty.
+    /// packets were taken from the kernel, including those filtered out; 0 means that it had none to hand over: all that
+    /// were stamped [`InterfaceCapture::delay`] before the call were passed on.
     pub fn poll(
         &mut self,
         patience: Duration,
         mut each: impl FnMut(Frame<'_>),
     ) -> Result<usize, InterfaceError> {
-        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-        let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        if !patience.is_zero() && matches!(nix::poll::poll(&mut ready, wait), Ok(0) | Err(Errno::EINTR)) {
-            return Ok(0);
+        if let Packets::Ring(_) = self.packets {
+            let taken = self.take_block(&mut each);
+            if taken > 0 || patience.is_zero() {
+                return Ok(taken);
+            }
+            return Ok(if self.is_ready(patience)? { self.take_block(&mut each) } else { 0 });
         }
+        if !patience.is_zero() {
+            if !self.is_ready(patience)? {
+                return Ok(0);
+            }
+            if matches!(self.packets, Packets::Queue(_, true)) && patience > GATHERING {
+                std::thread::sleep(GATHERING);
+            }
+        }
+        let Packets::Queue(inbox, emptied) = &mut self.packets else { return Ok(0) };
         let taken = loop {
-            match self.inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
+            match inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
                 Ok(taken) => break taken,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR) => return Ok(0),
-                    _ => self.pass_over(e)?,
+                    _ => self.downs += went_down(&self.interface, e)?,
                 },
             }
         };
-        for datagram in self.inbox.datagrams() {
-            let Some((protocol, kind)) = datagram.link() else { continue };
-            if self.only_incoming && kind == libc::PACKET_OUTGOING {
-                continue;
-            }
-            // Without a link-layer header only IP can be recognised.
-            if self.link == LinkType::RAW && !matches!(i32::from(protocol), libc::ETH_P_IP | libc::ETH_P_IPV6)
-            {
-                continue;
-            }
-            let details = Details::of(&datagram);
-            let Some(at) = details.at else { continue };
-            let mut frame = Frame {
-                at,
-                link: self.link,
-                wire_length: details.length.unwrap_or(datagram.length as u32),
-                data: datagram.data,
-            };
-            if let Some(tag) = details.tag
-                && self.link == LinkType::ETHERNET
-                && let Some((addresses, rest)) = frame.data.split_at_checked(12)
-            {
-                self.tagged.clear();
-                self.tagged.extend_from_slice(addresses);
-                self.tagged.extend_from_slice(&tag);
-                self.tagged.extend_from_slice(rest);
-                frame.data = &self.tagged;
-                frame.wire_length = frame.wire_length.saturating_add(4);
-            }
-            self.frames += 1;
-            each(frame);
-        }
+        *emptied = taken < BATCH;
+        inbox
+            .datagrams()
+            .filter_map(|d| Captured::of_datagram(&d))
+            .for_each(|c| self.intake.take(&c, &mut each));
         Ok(taken)
     }
 
-    /// Counts errors that do not end the capture: the interface went down. Such an error is reported once, before the
-    /// packets still in the queue.
-    fn pass_over(&mut self, e: io::Error) -> Result<(), InterfaceError> {
-        match e.raw_os_error() {
-            Some(libc::ENETDOWN) if index(&self.interface).is_ok() => {
-                self.downs += 1;
-                Ok(())
+    /// Passes on the packets of the next block that the kernel has handed over; returns their number.
+    fn take_block(&mut self, each: &mut impl FnMut(Frame<'_>)) -> usize {
+        let Packets::Ring(ring) = &mut self.packets else { return 0 };
+        while let Some(block) = ring.block() {
+            let mut taken = 0;
+            for packet in block.packets() {
+                taken += 1;
+                self.intake.take(&Captured::of_ring(&packet), each);
             }
-            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                Err(InterfaceError::Gone(self.interface.clone()))
+            if taken > 0 {
+                return taken;
             }
-            _ => Err(InterfaceError::Io { interface: self.interface.clone(), source: e }),
         }
+        0
+    }
+
+    /// Waits until the kernel has packets; `false` if it had none for so long, or a signal came.
+    fn is_ready(&mut self, patience: Duration) -> Result<bool, InterfaceError> {
+        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        if matches!(nix::poll::poll(&mut ready, wait), Ok(0) | Err(Errno::EINTR)) {
+            return Ok(false);
+        }
+        let failed = ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
+        // Reading a queue tells the error; a ring is read without the socket.
+        if failed
+            && matches!(self.packets, Packets::Ring(_))
+            && let Ok(Some(e)) = self.socket.take_error()
+        {
+            self.downs += went_down(&self.interface, e)?;
+        }
+        Ok(true)
+    }
+
+    /// A packet is passed on by a call of [`InterfaceCapture::poll`] that begins this long after its stamp.
+    pub fn delay(&self) -> Span {
+        match self.packets {
+            Packets::Ring(_) => RING_DELAY,
+            Packets::Queue(..) => QUEUE_DELAY,
+        }
+    }
+
+    /// Waits until [`InterfaceCapture::poll`] passes on every packet that was stamped before this call.
+    pub fn settle(&self) {
+        std::thread::sleep(Duration::from_nanos(self.delay().0 as u64));
     }
 
     /// Packets dropped so far because they were not read in time.
@@ -224,7 +270,7 @@ impl InterfaceCapture {
 
     /// Frames delivered so far.
     pub fn frames(&self) -> u64 {
-        self.frames
+        self.intake.frames
     }
 
     /// How often the interface went down during the capture.
@@ -234,7 +280,7 @@ impl InterfaceCapture {
 
     /// The link type of its frames.
     pub fn link(&self) -> LinkType {
-        self.link
+        self.intake.link
     }
 
     /// Bytes kept of each packet at most.
@@ -245,6 +291,44 @@ impl InterfaceCapture {
     /// The name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+}
+
+/// 1 for an error that does not end the capture: the interface went down. Such an error is reported once, before the packets
+/// that are still to be taken.
+fn went_down(interface: &str, e: io::Error) -> Result<u64, InterfaceError> {
+    match e.raw_os_error() {
+        Some(libc::ENETDOWN) if index(interface).is_ok() => Ok(1),
+        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Err(InterfaceError::Gone(interface.to_owned())),
+        _ => Err(InterfaceError::Io { interface: interface.to_owned(), source: e }),
+    }
+}
+
+impl Intake {
+    fn take(&mut self, captured: &Captured<'_>, each: &mut impl FnMut(Frame<'_>)) {
+        let (protocol, kind) = captured.link;
+        if self.only_incoming && kind == libc::PACKET_OUTGOING {
+            return;
+        }
+        // Without a link-layer header only IP can be recognised.
+        if self.link == LinkType::RAW && !matches!(i32::from(protocol), libc::ETH_P_IP | libc::ETH_P_IPV6) {
+            return;
+        }
+        let Some(at) = captured.at else { return };
+        let mut frame = Frame { at, link: self.link, wire_length: captured.length, data: captured.data };
+        if let Some(tag) = captured.tag
+            && self.link == LinkType::ETHERNET
+            && let Some((addresses, rest)) = frame.data.split_at_checked(12)
+        {
+            self.tagged.clear();
+            self.tagged.extend_from_slice(addresses);
+            self.tagged.extend_from_slice(&tag);
+            self.tagged.extend_from_slice(rest);
+            frame.data = &self.tagged;
+            frame.wire_length = frame.wire_length.saturating_add(4);
+        }
+        self.frames += 1;
+        each(frame);
     }
 }
 
@@ -270,6 +354,49 @@ pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
         })
     };
     nix::ifaddrs::getifaddrs().ok()?.find(ours).map(|a| a.interface_name)
+}
+
+/// A packet as the kernel captured it.
+struct Captured<'a> {
+    at: Option<WallTime>,
+    /// Its length, of which `data` is the beginning.
+    length: u32,
+    data: &'a [u8],
+    /// The VLAN tag that the kernel or the adapter removed, in wire format.
+    tag: Option<[u8; 4]>,
+    /// Its protocol, and where it was going to.
+    link: (u16, u8),
+}
+
+impl<'a> Captured<'a> {
+    fn of_datagram(datagram: &Datagram<'a>) -> Option<Captured<'a>> {
+        let details = Details::of(datagram);
+        Some(Captured {
+            at: details.at,
+            length: details.length.unwrap_or(datagram.length as u32),
+            data: datagram.data,
+            tag: details.tag,
+            link: datagram.link()?,
+        })
+    }
+
+    fn of_ring(packet: &RingPacket<'a>) -> Captured<'a> {
+        let (seconds, ns) = packet.time;
+        Captured {
+            at: Some(WallTime(i64::from(seconds) * 1_000_000_000 + i64::from(ns))),
+            length: packet.length,
+            data: packet.data,
+            tag: removed_tag(packet.status, packet.tag),
+            link: packet.link,
+        }
+    }
+}
+
+/// The VLAN tag that the kernel or the adapter removed, by the status of a packet, its tag and tag protocol.
+fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
+    let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { protocol } else { 0x8100 };
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), tag.to_be_bytes());
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }
 
 /// What the control messages say about a packet.
@@ -299,13 +426,8 @@ impl Details {
         let Some(d) = data.first_chunk::<20>() else { return };
         let word = |at: usize| u32::from_ne_bytes([d[at], d[at + 1], d[at + 2], d[at + 3]]);
         let half = |at: usize| u16::from_ne_bytes([d[at], d[at + 1]]);
-        let status = word(0);
         self.length = Some(word(4));
-        if status & libc::TP_STATUS_VLAN_VALID != 0 {
-            let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { half(18) } else { 0x8100 };
-            let ([a, b], [c, d]) = (kind.to_be_bytes(), half(16).to_be_bytes());
-            self.tag = Some([a, b, c, d]);
-        }
+        self.tag = removed_tag(word(0), (half(16), half(18)));
     }
 }
 

@@ -11,7 +11,7 @@ use jitlat_core::passive::echo::is_echo;
 use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::packet::decode;
 use jitlat_core::passive::{Packet, PacketPreview, Prefix};
-use jitlat_core::time::{Span, WallTime};
+use jitlat_core::time::WallTime;
 use jitlat_proto::Machine;
 use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};
@@ -29,10 +29,8 @@ use tracing::info;
 const INTRODUCTION: Duration = Duration::from_secs(10);
 /// How often an idle thread checks its connection.
 const LOOK_UP: Duration = Duration::from_millis(10);
-/// Batches taken from the kernel between two checks of the connection.
-const ROUNDS: usize = 32;
-/// A packet is in the socket's queue at most this long after its time stamp.
-const SLACK: Span = Span::millis(2);
+/// Packets taken from the kernel, and a batch of it more, between two checks of the connection.
+const PACKETS: usize = 1024;
 /// Bytes that a capture may need: the ring of the kernel, and digests that wait.
 const MEMORY: u64 = 16 << 20;
 /// Bytes that wait to be sent before no more digests are made.
@@ -259,6 +257,9 @@ impl Conversation<'_> {
                     },
                     ExporterEvent::Rule(rule) => self.follow(rule),
                     ExporterEvent::Stop => {
+                        if let Some(c) = &self.capture {
+                            c.live.settle();
+                        }
                         let _ = self.capture();
                         self.exporter.handle(tick(), ExporterInput::End(self.notes()));
                     }
@@ -359,9 +360,10 @@ impl Conversation<'_> {
         };
         let Capturing { live, began, available, salt, rule, .. } = c;
         let (exporter, port) = (&mut self.exporter, self.port);
-        for round in 0..ROUNDS {
+        let mut all = 0;
+        while all < PACKETS {
             let before = clock::wall();
-            let patience = if round == 0 { LOOK_UP } else { Duration::ZERO };
+            let patience = if all == 0 { LOOK_UP } else { Duration::ZERO };
             let polled = live.poll(patience, |f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 if is_own(&p, port) {
@@ -384,10 +386,10 @@ impl Conversation<'_> {
             match polled {
                 Ok(0) => {
                     let totals = Totals { frames: live.frames(), drops: live.drops() };
-                    exporter.covers(*began, (before - SLACK).max(*began), totals);
+                    exporter.covers(*began, (before - live.delay()).max(*began), totals);
                     return None;
                 }
-                Ok(_) => {}
+                Ok(taken) => all += taken,
                 Err(e) => {
                     let message = e.to_string();
                     self.capture = None;

@@ -150,3 +150,43 @@ fn a_tag_the_kernel_took_out_is_known() {
     details.auxiliary(&fields(libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID));
     assert_eq!(details.tag, Some([0x88, 0xa8, 0x20, 5]));
 }
+
+#[test]
+fn a_ring_and_the_queue_deliver_the_same_packets() {
+    let open = |ring| InterfaceCapture::open("lo", InterfaceSettings { ring, ..Default::default() });
+    let (Ok(mut ring), Ok(mut queue)) = (open(true), open(false)) else {
+        assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "not permitted");
+        return;
+    };
+    assert!(ring.delay() > queue.delay(), "this system has rings");
+    // Other tests use the device as well.
+    for capture in [&ring, &queue] {
+        capture.limit_to(&["127.81.9.1".parse().unwrap()]).unwrap();
+    }
+    let ours = |f: &Frame<'_>, port| {
+        decode(f.link, f.data, f.wire_length).is_ok_and(|p| p.ports().is_some_and(|(_, to)| to == port))
+    };
+    let to = UdpSocket::bind("127.81.9.1:0").unwrap();
+    let port = to.local_addr().unwrap().port();
+    let mut seen = [Vec::new(), Vec::new()];
+    // Several blocks of the ring; many of the packets are cut.
+    for round in 0..60 {
+        for k in 0..100 {
+            to.send_to(&vec![k as u8; 1 + (round * 37 + k * 61) % 1400], ("127.81.9.1", port)).unwrap();
+        }
+        for (capture, seen) in [&mut ring, &mut queue].into_iter().zip(&mut seen) {
+            if round == 59 {
+                capture.settle();
+            }
+            let mut take = |f: Frame<'_>| {
+                if ours(&f, port) {
+                    seen.push((f.at, f.wire_length, f.data.to_vec()));
+                }
+            };
+            while capture.poll(Duration::ZERO, &mut take).unwrap() > 0 {}
+        }
+    }
+    assert_eq!([ring.drops(), queue.drops()], [0, 0]);
+    assert_eq!(seen.each_ref().map(Vec::len), [6000, 6000]);
+    assert!(seen[0] == seen[1], "stamps, lengths and bytes");
+}
