@@ -316,6 +316,7 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
         malformed: a.malformed.saturating_add(b.malformed),
         forged: a.forged.saturating_add(b.forged),
         unmatched: a.unmatched.saturating_add(b.unmatched),
+        other_port: a.other_port.saturating_add(b.other_port),
         refused: a.refused.saturating_add(b.refused),
         prohibited: a.prohibited.saturating_add(b.prohibited),
     };

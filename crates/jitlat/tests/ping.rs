@@ -106,6 +106,7 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     let asked = ["--direct-measurement", "--telemetry", "--ptp", "-l", "200"];
     let json = ping(&[&fixed[..], &asked].concat());
     assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
+    assert!(json["latency"]["min"].as_i64().unwrap() >= 0, "{}", json["latency"]);
     let remarks = json["two_way"]["remarks"].to_string();
     // Answers have the class that was asked for, which is not that of the requests.
     assert_eq!(json["far_end"]["dscp"], serde_json::json!({ "8": 20 }));
@@ -115,11 +116,71 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
         "arrives there unchanged",
         "20 sent up to then, 20 arrived there, 20 answered",
         "stamps there: of arrivals in software",
-        "answers left",
-        "round trips and the way back contain it",
+        "answers tell when the one before left",
+        "round trips and the way back leave that out",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }
+}
+
+/// A reflector of STAMP that sends every answer from another port than it is asked at.
+fn two_ports() -> (u16, std::thread::JoinHandle<()>) {
+    let [asked, answering] = [0, 1].map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let port = asked.local_addr().unwrap().port();
+    asked.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut request = [0; 1500];
+        for _ in 0..20 {
+            let Ok((n, from)) = asked.recv_from(&mut request) else { return };
+            // Request and answer have the same number; then come the reflector's time, arrival, and what was asked.
+            let mut answer = request[..n].to_vec();
+            let asked = request[..n].to_vec();
+            answer[16..24].copy_from_slice(&asked[4..12]);
+            answer[24..28].copy_from_slice(&asked[..4]);
+            answer[28..36].copy_from_slice(&asked[4..12]);
+            answer[36..38].copy_from_slice(&asked[12..14]);
+            answering.send_to(&answer, from).unwrap();
+        }
+    });
+    (port, thread)
+}
+
+#[test]
+fn answers_from_another_port_are_taken_where_that_is_asked_for() {
+    for stamps in ["kernel", "user"] {
+        let (port, far) = two_ports();
+        let port = port.to_string();
+        let asked = ["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps, "--no-log"];
+        let json = ping(&[&asked[..], &["--any-port"]].concat());
+        far.join().unwrap();
+        assert_eq!(
+            (&json["counts"]["received"], &json["counts"]["lost"]),
+            (&20.into(), &0.into()),
+            "{stamps}"
+        );
+        let (port, far) = two_ports();
+        let port = port.to_string();
+        let output = Command::new(JITLAT)
+            .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-", "--timeout", "300ms"])
+            .args(["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps, "--no-log"])
+            .output()
+            .unwrap();
+        far.join().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stamps}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["two_way"]["not_answers"]["other_port"], 20, "{stamps}: {:#}", json["two_way"]);
+        let warnings = json["warnings"].to_string();
+        assert!(
+            warnings.contains("answers_from_another_port") && warnings.contains("--any-port"),
+            "{warnings}"
+        );
+    }
+    let refused = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "--proto", "lamp", "--any-port", "--raw"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("leave out --raw"), "{refused:?}");
 }
 
 /// The full report of such a test.

@@ -301,3 +301,43 @@ fn parts_that_are_not_one_whole_are_refused() {
         assert!(code == Some(2) && text.contains(why), "{text}");
     }
 }
+
+/// Round trips by the spin bit, from what tshark reads of a capture of a real connection.
+fn turns(tsv: &str) -> Vec<i64> {
+    let mut found = Vec::new();
+    for host in ["192.0.2.1", "192.0.2.2"] {
+        let (mut before, mut edge) = (None, None);
+        for fields in tsv.lines().map(|l| l.split('\t').collect::<Vec<_>>()).filter(|f| f[1] == host) {
+            let at = fields[0].replace('.', "").parse::<i64>().unwrap();
+            if before.replace(fields[2]).is_some_and(|bit| bit != fields[2])
+                && let Some(last) = edge.replace(at)
+            {
+                found.push(at - last);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn one_point_gives_round_trips_by_the_spin_bit_of_a_real_connection() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/quic");
+    let turns = turns(&std::fs::read_to_string(folder.join("spin.tsv")).unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(["spp", "--json", "-", "--one-point"])
+        .arg(folder.join("spin.pcap"))
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::assert_valid("one-point", &json);
+    let flow = &json["flows"][0];
+    assert_eq!((&flow["protocol"], &flow["packets"]), (&"quic".into(), &180.into()));
+    let whole = |name: &str| flow["whole_rtt_ns"][name].as_i64().unwrap();
+    assert_eq!(whole("count"), turns.len() as i64);
+    assert_eq!((whole("min"), whole("max")), (turns[0], turns[turns.len() - 1]));
+    assert!(turns.contains(&whole("median")), "{flow}");
+    // 20 ms of path each way are beyond the point, and nothing is before it but what the client waits.
+    let [server, client] = ["server_rtt_ns", "client_rtt_ns"].map(|part| flow[part]["min"].as_i64().unwrap());
+    assert!((40_000_000..50_000_000).contains(&server) && (0..10_000_000).contains(&client), "{flow}");
+}

@@ -15,7 +15,7 @@
 //!
 //! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
 //! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
-//! `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `ring` passes records
+//! `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `lead` says how long before it leaves a packet's time is read, `ring` passes records
 //! from packet threads to the conversing thread, and `sys` holds all `unsafe`.
 //!
 //! A round-trip test of a reflector on this host, with the kernel's stamps:
@@ -65,6 +65,7 @@ mod engine;
 mod frame;
 mod interface_counters;
 pub mod lamp_frame;
+mod lead;
 pub mod owamp;
 pub mod pace;
 pub mod path;

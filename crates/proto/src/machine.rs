@@ -1,6 +1,6 @@
 //! The five calls by which a driver runs a protocol machine.
 
-use jitlat_core::{SteadyTime, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// The current time on both of a host's clocks. A pure machine reads neither; every call that needs the time receives
 /// it.
@@ -10,6 +10,14 @@ pub struct Tick {
     pub wall: WallTime,
     /// The monotonic clock, for timers and deadlines. Never goes backwards.
     pub steady: SteadyTime,
+}
+
+impl core::ops::Add<Span> for Tick {
+    type Output = Tick;
+
+    fn add(self, later: Span) -> Tick {
+        Tick { wall: self.wall + later, steady: self.steady + later }
+    }
 }
 
 /// One side of one conversation. Owns no socket, no clock, no random source.

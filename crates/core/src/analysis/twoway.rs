@@ -208,9 +208,16 @@ impl TwoWayAnalysis {
     }
 }
 
-/// What hosts said of requests that they did not deliver: these count as lost.
+/// Why requests count as lost: what hosts said of those that they did not deliver, and answers that were not taken.
 fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
-    let NotAnswers { refused, prohibited, .. } = facts.not_answers;
+    let NotAnswers { refused, prohibited, other_port, .. } = facts.not_answers;
+    let elsewhere = (other_port > 0).then(|| {
+        let datagrams = format!(
+            "{other_port} datagrams came from another UDP port of that host than the one that was asked, and were not \
+             taken for answers: --any-port takes them"
+        );
+        Warning::new("answers_from_another_port", datagrams)
+    });
     let refused = (refused > 0).then(|| {
         let messages = format!(
             "{refused} messages of the far host that nothing listened there: requests in between count as lost"
@@ -224,7 +231,7 @@ fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
         );
         Warning::new("requests_prohibited", messages)
     });
-    refused.into_iter().chain(prohibited).collect()
+    refused.into_iter().chain(prohibited).chain(elsewhere).collect()
 }
 
 /// The far host reports as many duplicates as packets that are missing: a server of LaTe does so that takes first

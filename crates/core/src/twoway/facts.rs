@@ -98,6 +98,8 @@ pub struct NotAnswers {
     pub forged: u64,
     /// Answers to requests that were never sent or are too old.
     pub unmatched: u64,
+    /// Datagrams of the far host from another port than the one that was asked.
+    pub other_port: u64,
     /// Messages of the far host that nothing listens there (ICMP port unreachable).
     pub refused: u64,
     /// Messages that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).

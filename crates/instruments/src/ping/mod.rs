@@ -157,6 +157,7 @@ impl Ping {
                 priority: self.priority,
                 ttl: Some(255),
                 broadcast: false,
+                any_port: false,
             },
             stamps: self.stamps,
             pacing: Pacing { mode: self.pace, ..Pacing::default() },

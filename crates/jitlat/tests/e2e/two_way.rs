@@ -100,6 +100,53 @@ fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
 }
 
 #[test]
+fn five_of_a_hundred_lost_one_way_are_found_on_that_way() {
+    let Some(lab) = lab("five_of_a_hundred_lost_one_way_are_found_on_that_way") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    for (up, down) in [(5, 0), (0, 5)] {
+        let loss = |n: u64| if n > 0 { "loss = at 11 30 31 62 80" } else { "" };
+        let path = format!(
+            "seed = 1\n[both]\nmin-bytes = 300\n[up]\ndelay = 8ms\n{}\n[down]\ndelay = 3ms\n{}\n",
+            loss(up),
+            loss(down)
+        );
+        for test in [
+            "--proto stamp",
+            "--proto twamp",
+            "--proto twamp --light",
+            "--proto irtt",
+            "--proto lamp",
+            "--proto lamp --mode unidir",
+        ] {
+            undisturbed(|| {
+                let _tun = lab.tun(path.parse::<Scenario>().unwrap(), Numbering::Arrival).unwrap();
+                let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+                let line =
+                    format!("ping {host} --json - -n {REQUESTS} -p 10ms --timeout 1s -l 300 --no-log {test}");
+                let report = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
+                    .finish(LIMIT)
+                    .report();
+                let lost = report.count("/counts/lost");
+                if test.contains("unidir") {
+                    // Nothing comes back but the report.
+                    assert_eq!(lost, up, "{test}");
+                    return;
+                }
+                assert_eq!(lost, 5, "{test}, {up} there, {down} back");
+                if test.contains("lamp") {
+                    assert!(report.at("/two_way/directions").is_null(), "{test} cannot know");
+                    return;
+                }
+                let ways = (report.count("/two_way/up/lost"), report.count("/two_way/down/lost"));
+                assert_eq!(ways, (up, down), "{test}");
+                assert_eq!(report.count("/two_way/directions/unknown_lost"), 0, "{test}");
+            });
+        }
+    }
+}
+
+#[test]
 fn echoes_tell_round_trips_only() {
     let tests =
         ["--proto icmp", "--proto lamp", "--proto lamp --timeless --stamps krt", "--proto lamp --follow-up"];

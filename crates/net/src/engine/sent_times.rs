@@ -2,9 +2,11 @@
 
 use crate::cmsg::Passage;
 use crate::departures::{Departures, UNDER_WAY};
+use crate::lead::Lead;
 use crate::stamp::{Stamps, Ways, flags};
-use jitlat_core::{Source, Stamp, WallTime};
+use jitlat_core::{Source, Span, Stamp, WallTime};
 use jitlat_proto::jitlat::SentStamps;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 /// Stamps for which memory is allocated before the stream; a longer stream allocates more.
@@ -13,19 +15,29 @@ const RESERVED: u32 = 1 << 20;
 /// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
 pub(crate) struct SentTimes {
     want: Stamps,
-    departures: Departures<u32>,
+    departures: Departures<Sent>,
     working: bool,
     times: Times,
+    /// Where packets carry the time of their departure: learns how long that takes.
+    lead: Option<Lead>,
 }
+
+/// A packet, and the program's clock reading before it was sent.
+type Sent = (u32, WallTime);
 
 /// The stamps so far, by source.
 struct Times {
+    /// Whether they are wanted.
+    kept: bool,
     kernel: SentStamps,
     hardware: SentStamps,
 }
 
 impl Times {
     fn set(&mut self, seq: u32, passage: Passage, stamp: Stamp) {
+        if !self.kept {
+            return;
+        }
         match (passage, stamp.source) {
             (Passage::Queued, _) => self.kernel.set_entry(seq, stamp.at),
             (Passage::Left, Source::Hardware) => self.hardware.set(seq, stamp.at),
@@ -37,8 +49,11 @@ impl Times {
 impl SentTimes {
     /// For a stream of `packets` whose socket's stamping was enabled for [`Ways::SENT`].
     pub fn new(want: Stamps, packets: u32) -> SentTimes {
-        let mut times =
-            Times { kernel: SentStamps::new(Source::Kernel), hardware: SentStamps::new(Source::Hardware) };
+        let mut times = Times {
+            kept: true,
+            kernel: SentStamps::new(Source::Kernel),
+            hardware: SentStamps::new(Source::Hardware),
+        };
         let reserved = packets.min(RESERVED) as usize;
         if want != Stamps::User {
             times.kernel.reserve(reserved);
@@ -48,14 +63,32 @@ impl SentTimes {
             times.hardware.reserve(reserved);
         }
         let last = if want == Stamps::Hardware { Source::Hardware } else { Source::Kernel };
-        SentTimes { want, departures: Departures::new(UNDER_WAY, last), working: false, times }
+        let departures = Departures::new(UNDER_WAY, last);
+        SentTimes { want, departures, working: false, times, lead: None }
+    }
+
+    /// For packets that carry the time of their departure.
+    pub fn with_lead(self) -> SentTimes {
+        SentTimes { lead: Some(Lead::new()), ..self }
+    }
+
+    /// For packets whose stamps nobody will ask for: of these only the lead is learnt.
+    pub fn for_lead_alone(want: Stamps) -> SentTimes {
+        let mut alone = SentTimes::new(want, 0).with_lead();
+        alone.times.kept = false;
+        alone
+    }
+
+    /// How long after a clock reading a packet to `to` leaves.
+    pub fn lead(&self, to: IpAddr) -> Span {
+        self.lead.as_ref().map_or(Span::ZERO, |lead| lead.of(to))
     }
 
     /// Makes the kernel number packets from 0 again: before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != Stamps::User {
             let flags = flags(self.want, Ways::SENT);
-            let restarted = self.departures.restart(socket, flags, |seq, stamp| {
+            let restarted = self.departures.restart(socket, flags, |(seq, _), stamp| {
                 if let Some((passage, stamp)) = stamp {
                     self.times.set(seq, passage, stamp);
                 }
@@ -68,7 +101,7 @@ impl SentTimes {
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         if self.working {
-            self.departures.sent(seq, reading);
+            self.departures.sent((seq, reading), reading);
         }
     }
 
@@ -80,8 +113,15 @@ impl SentTimes {
 
     /// Reads one batch of stamps, without blocking; returns the number of entries in the queue.
     pub fn collect(&mut self, socket: impl AsFd) -> usize {
-        let count =
-            self.departures.collect(&socket, |seq, passage, stamp| self.times.set(seq, passage, stamp));
+        let SentTimes { departures, times, lead, .. } = self;
+        let count = departures.collect(&socket, |(seq, read), passage, stamp| {
+            times.set(seq, passage, stamp);
+            if (passage, stamp.source) == (Passage::Left, Source::Kernel)
+                && let Some(lead) = lead
+            {
+                lead.note(read, stamp.at);
+            }
+        });
         if self.departures.is_suspect() {
             self.restart(socket);
         }
@@ -91,7 +131,7 @@ impl SentTimes {
     /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's. The note says what
     /// could not be done as requested.
     pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
-        let Times { mut kernel, mut hardware } = self.times;
+        let Times { mut kernel, mut hardware, .. } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());
         if by_hardware > 0 && by_hardware >= by_kernel {
             hardware.take_entries(&mut kernel);

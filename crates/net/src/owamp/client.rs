@@ -346,6 +346,7 @@ impl<'a> Test<'a> {
                 packets: session.request.packets,
                 padding: session.request.padding,
                 stamps,
+                keeps_stamps: true,
                 pacing: self.request.pacing.clone(),
                 admit: Box::new(|_| true),
             }));

@@ -11,11 +11,12 @@ use crate::sys;
 use jitlat_core::Span;
 use jitlat_proto::amp::Sid;
 use jitlat_proto::jitlat::SentStamps;
+use jitlat_proto::machine::Tick;
 use jitlat_proto::owamp::packet::LONGEST;
 use jitlat_proto::owamp::{SentSummary, SessionSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -40,6 +41,8 @@ pub(crate) struct Departing {
     pub padding: u32,
     /// Which stamps the socket gives.
     pub stamps: Stamps,
+    /// Whether the stamps of its packets are wanted in the end.
+    pub keeps_stamps: bool,
     /// How the thread is scheduled and waits.
     pub pacing: Pacing,
     /// Asked before each packet, with its length: whether it may leave.
@@ -123,14 +126,18 @@ impl Drop for Sending {
 impl Departing {
     fn run(mut self, flags: &Flags) -> Sent {
         let mut notes = self.pacing.apply();
-        let mut times = SentTimes::new(self.stamps, self.packets);
+        let mut times = if self.keeps_stamps {
+            SentTimes::new(self.stamps, self.packets).with_lead()
+        } else {
+            SentTimes::for_lead_alone(self.stamps)
+        };
         times.restart(&self.socket);
         let stopped = || flags.stop.load(Ordering::Acquire);
         match Padding::new(self.padding as usize) {
             Ok(padding) => self.send(padding, &mut times, flags),
             Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
         }
-        let until = steady() + STAMPS_PATIENCE;
+        let until = steady() + if self.keeps_stamps { STAMPS_PATIENCE } else { Span::ZERO };
         while times.awaited() > 0 && steady() < until && !stopped() {
             if times.collect(&self.socket) == 0 {
                 let _ = poll(
@@ -149,6 +156,7 @@ impl Departing {
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
         let mut packet = [0; LONGEST];
+        let to = self.socket.peer_addr().map_or(IpAddr::from([127, 0, 0, 1]), |to| to.ip());
         while let Some(due) = self.sender.poll_timeout() {
             if pacer.wait_until(due, stopped).is_none() {
                 return;
@@ -156,7 +164,8 @@ impl Departing {
             loop {
                 let now = tick();
                 let estimate = error.at(now.steady);
-                let Some(departure) = self.sender.poll_transmit(now, estimate, &mut packet) else { break };
+                let leaves = Tick { wall: now.wall + times.lead(to), ..now };
+                let Some(departure) = self.sender.poll_transmit(leaves, estimate, &mut packet) else { break };
                 let parts =
                     [IoSlice::new(&packet[..departure.len]), IoSlice::new(padding.of(departure.seq as i32))];
                 let admitted = (self.admit)(departure.len + self.padding as usize);

@@ -90,9 +90,10 @@ fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, sh
     while !shared.is_stopping() {
         socket.receive(|out, request, arrival, local| {
             answer.clear();
-            match server.handle(request, arrival, clock::tick(), &mut answer) {
+            let leaving = out.leaving(arrival.from);
+            match server.handle(request, arrival, leaving.at, &mut answer) {
                 Ok(Reaction::Answer { tos }) => {
-                    out.push(&answer, arrival.from, local, tos >> 2);
+                    out.push_timed(&answer, arrival.from, local, tos >> 2, leaving);
                     if let Some(test) = server.take_begun() {
                         tests.began(arrival.from, test);
                     }
@@ -102,5 +103,6 @@ fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, sh
             }
         });
         tests.write(clock::steady());
+        socket.take_departed(|_, _| {});
     }
 }

@@ -106,7 +106,7 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
                     if kind == FollowUp::Kernel {
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
                         let which = Answered { to, from: local, dscp, id, seq, arrived, answered };
-                        return out.push_tracked(&answer, to, local, dscp, which, true);
+                        return out.push_tracked(&answer, to, local, dscp, which, true, None);
                     }
                     let began = if kind == FollowUp::Application { now.wall } else { arrival.at };
                     out.push(&answer, arrival.from, local, dscp);

@@ -441,9 +441,8 @@ impl Connection<'_> {
             dscp: session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
             priority: self.service.shared.priority,
         };
-        let (ways, stamps) =
-            if sends { (Ways::SENT, Stamps::User) } else { (Ways::RECEIVED, Stamps::Kernel) };
-        stream_socket::prepare_udp(&socket, ways, marks, stamps)?;
+        let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
+        let (stamps, _) = stream_socket::prepare_udp(&socket, ways, marks, Stamps::Kernel)?;
         if !sends {
             let from = Some(far.port()).filter(|port| *port != 0);
             let receiver = SessionReceiver::new(&session, keys, len, far.ip(), from);
@@ -465,6 +464,7 @@ impl Connection<'_> {
             padding: session.request.padding,
             socket,
             stamps,
+            keeps_stamps: false,
             pacing: Pacing::default(),
             admit: Box::new(move |bytes| {
                 let admitted = shared.take(peer, bytes, clock::steady()).is_ok();

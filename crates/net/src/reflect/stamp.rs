@@ -102,12 +102,21 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
         let stamps = socket.stamps_answers();
         let error = error.at(clock::steady());
         socket.receive(|out, request, arrival, local| {
-            match reflector.reflect(request, arrival, clock::tick(), error, &mut answer) {
+            let leaving = out.leaving(arrival.from);
+            match reflector.reflect(request, arrival, leaving.at, error, &mut answer) {
                 Ok(r) => {
                     let which = Answered { to: arrival.from, ssid: r.ssid, seq: r.seq };
-                    // Only sessions that ask when answers left get stamped answers.
+                    // Sessions that ask when answers left get each answer stamped.
                     let stamped = r.follow_up && stamps;
-                    out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, which, stamped);
+                    out.push_tracked(
+                        &answer[..r.len],
+                        arrival.from,
+                        local,
+                        r.dscp,
+                        which,
+                        stamped,
+                        Some(leaving),
+                    );
                     if r.first {
                         tests.began(arrival.from, Session(r.ssid));
                     }

@@ -368,10 +368,11 @@ impl Session {
         let (reflector, dscp) = (&mut self.reflector, self.dscp);
         let mut any = false;
         self.socket.receive(|out, request, arrival, local| {
-            match reflector.reflect(request, arrival, clock::wall(), error, answer) {
+            let leaving = out.leaving(arrival.from);
+            match reflector.reflect(request, arrival, leaving.at.wall, error, answer) {
                 Ok(Reflected { len, seq }) => {
                     any = true;
-                    out.push_tracked(&answer[..len], arrival.from, local, dscp, seq, false);
+                    out.push_tracked(&answer[..len], arrival.from, local, dscp, seq, false, Some(leaving));
                 }
                 Err(why) => out.silent(why),
             }

@@ -4,11 +4,13 @@ use super::{Counters, LOOK_AROUND, Shared};
 use crate::clock;
 use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
+use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
 use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Source, Span, WallTime};
 use jitlat_proto::lamp;
+use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
@@ -95,6 +97,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 bound: !at.ip().is_unspecified(),
                 stamps,
                 departed: Vec::new(),
+                lead: Lead::new(),
             },
         })
     }
@@ -174,13 +177,16 @@ impl<K: Copy> AnsweringSocket<K> {
     pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, Departed<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
-            let Answers { departures, departed, .. } = answers;
-            departures.collect(&self.socket, |which, _, stamp| {
-                departed.push(Departed { which, departure: Departure::Stamped(stamp.at) });
+            let Answers { departures, departed, lead, .. } = answers;
+            departures.collect(&self.socket, |tracked, _, stamp| {
+                if let Some(read) = tracked.read {
+                    lead.note(read, stamp.at);
+                }
+                departed.extend(tracked.fate(Departure::Stamped(stamp.at)));
             });
             let patience = clock::wall() - STAMP_PATIENCE;
-            departures.give_up_before(patience, |which| {
-                departed.push(Departed { which, departure: Departure::Unstamped });
+            departures.give_up_before(patience, |tracked| {
+                departed.extend(tracked.fate(Departure::Unstamped));
             });
         }
         while let Some(one) = answers.departed.pop() {
@@ -209,8 +215,8 @@ fn stamping() -> F {
 pub struct Answers<K> {
     outbox: Outbox,
     /// By position in the outbox.
-    tracked: Vec<Option<Tracked<K>>>,
-    departures: Departures<K>,
+    tracked: Vec<Tracked<K>>,
+    departures: Departures<Tracked<K>>,
     counters: Arc<Counters>,
     /// Answers need no source address, because the socket is bound to one.
     bound: bool,
@@ -219,23 +225,68 @@ pub struct Answers<K> {
     stamps: bool,
     /// The fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
     departed: Vec<Departed<K>>,
+    /// From the clock reading for an answer to its departure.
+    lead: Lead,
 }
 
-/// An answer in the outbox whose fate is to be reported.
+/// An answer in the outbox.
 #[derive(Clone, Copy)]
 struct Tracked<K> {
-    which: K,
+    /// Its fate is to be reported.
+    which: Option<K>,
     stamped: bool,
+    /// The clock reading from which its time was made.
+    read: Option<WallTime>,
+}
+
+impl<K> Tracked<K> {
+    fn fate(self, departure: Departure) -> Option<Departed<K>> {
+        self.which.map(|which| Departed { which, departure })
+    }
+}
+
+/// When an answer will probably leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    /// Its time of departure.
+    pub at: Tick,
+    /// The clock reading on which that is based.
+    read: Tick,
 }
 
 impl<K: Copy> Answers<K> {
     /// Queues `answer` to be sent with the rest of the batch, which has room for one answer and what follows it.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
-        self.add(answer, to, from, dscp, None);
+        self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
     }
 
-    /// The same; [`AnsweringSocket::take_departed`] will report if it could not be sent and, if it is `stamped`, when
-    /// it left.
+    /// Reads the clock for an answer to `to` that is pushed next, with what this returns.
+    pub(crate) fn leaving(&self, to: SocketAddr) -> Leaving {
+        let read = clock::tick();
+        Leaving { at: read + self.lead.of(to.ip()), read }
+    }
+
+    /// Whether what leaves is to be stamped to know how long that takes.
+    fn is_lead_due(&mut self, leaving: Leaving) -> bool {
+        self.stamps && self.lead.is_due(leaving.read.steady)
+    }
+
+    /// As [`push`](Self::push), an answer with a time in it.
+    pub(crate) fn push_timed(
+        &mut self,
+        answer: &[u8],
+        to: SocketAddr,
+        from: Option<LocalAddress>,
+        dscp: u8,
+        leaving: Leaving,
+    ) {
+        let stamped = self.is_lead_due(leaving);
+        self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
+    }
+
+    /// As [`push`](Self::push), with a time in it if it is `leaving`; [`AnsweringSocket::take_departed`] will report if it
+    /// could not be sent and, if it is `stamped`, when it left.
+    #[expect(clippy::too_many_arguments)]
     pub(crate) fn push_tracked(
         &mut self,
         answer: &[u8],
@@ -244,8 +295,11 @@ impl<K: Copy> Answers<K> {
         dscp: u8,
         which: K,
         stamped: bool,
+        leaving: Option<Leaving>,
     ) {
-        self.add(answer, to, from, dscp, Some(Tracked { which, stamped }));
+        let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
+        let read = leaving.map(|leaving| leaving.read.wall);
+        self.add(answer, to, from, dscp, Tracked { which: Some(which), stamped, read });
     }
 
     fn add(
@@ -254,12 +308,12 @@ impl<K: Copy> Answers<K> {
         to: SocketAddr,
         from: Option<LocalAddress>,
         dscp: u8,
-        tracked: Option<Tracked<K>>,
+        tracked: Tracked<K>,
     ) {
         let leave = SendOptions {
             class: (dscp != 0).then_some(dscp << 2),
             priority: self.priority,
-            stamped: self.stamps && tracked.is_some_and(|t| t.stamped),
+            stamped: self.stamps && tracked.stamped,
             // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum is left for
             // an adapter to compute.
             summed: to.port() == lamp::RAW_PORT,
@@ -277,29 +331,27 @@ impl<K: Copy> Answers<K> {
         if self.outbox.is_empty() {
             return;
         }
-        let stamped = self.tracked.iter().flatten().any(|t| t.stamped);
+        let stamped = self.tracked.iter().any(|t| t.stamped);
         let reading = if stamped { clock::wall() } else { WallTime(0) };
         let mut sent = 0;
         while let Some(handed_over) = self.outbox.send_next(socket.as_fd()) {
             match handed_over {
                 Ok(places) => {
                     sent += places.len() as u64;
-                    for tracked in self.tracked[places].iter().flatten().filter(|t| t.stamped) {
+                    for tracked in self.tracked[places].iter().filter(|t| t.stamped) {
                         if self.stamps {
-                            self.departures.sent(tracked.which, reading);
+                            self.departures.sent(*tracked, reading);
                         } else {
-                            let departure = Departure::Unstamped;
-                            self.departed.push(Departed { which: tracked.which, departure });
+                            self.departed.extend(tracked.fate(Departure::Unstamped));
                         }
                     }
                 }
                 // A request without an answer is lost, as on any path.
                 Err(place) => {
-                    if let Some(Tracked { which, stamped }) = self.tracked[place] {
-                        self.departed.push(Departed { which, departure: Departure::NotSent });
-                        if stamped {
-                            self.restart(socket);
-                        }
+                    let tracked = self.tracked[place];
+                    self.departed.extend(tracked.fate(Departure::NotSent));
+                    if tracked.stamped {
+                        self.restart(socket);
                     }
                 }
             }
@@ -313,9 +365,9 @@ impl<K: Copy> Answers<K> {
     fn restart(&mut self, socket: &UdpSocket) {
         if self.stamps {
             let departed = &mut self.departed;
-            let restarted = self.departures.restart(socket, stamping(), |which, stamp| {
+            let restarted = self.departures.restart(socket, stamping(), |tracked, stamp| {
                 let departure = stamp.map_or(Departure::Unstamped, |(_, s)| Departure::Stamped(s.at));
-                departed.push(Departed { which, departure });
+                departed.extend(tracked.fate(departure));
             });
             self.stamps = restarted.is_ok();
         }
@@ -352,7 +404,7 @@ mod tests {
             client.send(b"?").unwrap();
             socket.receive(|out, _, arrival, local| {
                 let to = if n % 4 == 1 { unreachable } else { arrival.from };
-                out.push_tracked(b"!", to, local, 0, n, n % 8 < 4);
+                out.push_tracked(b"!", to, local, 0, n, n % 8 < 4, None);
             });
             let until = Instant::now() + LIMIT;
             // Answers that are not stamped are reported only if they could not be sent.
@@ -387,7 +439,8 @@ mod tests {
                 turns += 1;
                 socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
             }
-            socket.answers.departures.sent(n, clock::wall());
+            let tracked = Tracked { which: Some(n), stamped: true, read: None };
+            socket.answers.departures.sent(tracked, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }
         // A turn is a receiving call and its answers; requests are not delayed while a stamp is awaited.

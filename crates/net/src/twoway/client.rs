@@ -20,7 +20,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeSpec, TimeVal};
 use socket2::Socket;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -211,7 +211,8 @@ pub fn run_on<P: Protocol>(
     link: &Link,
     stop: &AtomicBool,
 ) -> Result<Measured<P>, PingError> {
-    let Prepared { socket, stamps, notes, kernel_id, ip_header, mut framing, local } = prepared;
+    let Prepared { socket, stamps, notes, kernel_id, ip_header, elsewhere, mut framing, local } = prepared;
+    let any_port = link.marking.any_port;
     let mut host = clock::host_facts();
     host.notes = link.pacing.apply();
     host.notes.extend(notes);
@@ -237,6 +238,9 @@ pub fn run_on<P: Protocol>(
         _ => {}
     };
     let mut pinger = Pinger::new(make(kernel_id), plan, source);
+    pinger.take_any_port(any_port);
+    // When what came from other ports was read.
+    let mut looked = clock::steady();
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut prohibited, mut interrupted) = (0u64, 0u64, 0u64, false);
     // How many requests had been answered when the far host last said that nothing listens.
@@ -292,6 +296,7 @@ pub fn run_on<P: Protocol>(
                             length: body.len(),
                             ttl: info.ttl,
                             traffic_class: info.traffic_class,
+                            other_port: false,
                         };
                         pinger.handle(body, &received, now);
                     }
@@ -306,6 +311,12 @@ pub fn run_on<P: Protocol>(
                 Err(e) if is_filtered(link.carrier, &e) => prohibited += 1,
                 Err(_) => break,
             }
+        }
+        if let Some(elsewhere) = &elsewhere
+            && (any_port || clock::steady() - looked >= SLICE)
+        {
+            looked = clock::steady();
+            read_elsewhere(elsewhere, link.to.ip(), &mut inbox, &mut pinger);
         }
         if stop.load(Ordering::Relaxed) && !interrupted {
             interrupted = true;
@@ -349,11 +360,14 @@ pub fn run_on<P: Protocol>(
         let now = clock::steady();
         feed.send_events(&pinger, now);
         let span = pause(due, now, mode);
-        if source == Source::User && span > COARSE && receive_within(&socket, span - COARSE) {
+        if source == Source::User && span > COARSE && !any_port && receive_within(&socket, span - COARSE) {
             waiting = libc::MSG_WAITFORONE;
         } else {
-            queued = wait(&socket, span);
+            queued = wait(&socket, elsewhere.as_ref().filter(|_| any_port), span);
         }
+    }
+    if let Some(elsewhere) = &elsewhere {
+        read_elsewhere(elsewhere, link.to.ip(), &mut inbox, &mut pinger);
     }
 
     let until = clock::steady() + LAST_STAMPS;
@@ -362,7 +376,7 @@ pub fn run_on<P: Protocol>(
             .collect(&socket, |request, passage, stamp| stamped(&mut pinger, request, passage, stamp))
             == 0
         {
-            wait(&socket, pause(until, clock::steady(), Mode::Sleep));
+            wait(&socket, None, pause(until, clock::steady(), Mode::Sleep));
         }
     }
     if let Some(why) = pinger.failure() {
@@ -397,6 +411,28 @@ pub fn run_on<P: Protocol>(
     Ok(Measured { outcome, local, stamps, host, ending, unsent, refused, prohibited })
 }
 
+/// Reads what `far` sent from other ports than the one that is asked.
+fn read_elsewhere<P: Protocol>(socket: &Socket, far: IpAddr, inbox: &mut Inbox, pinger: &mut Pinger<P>) {
+    while let Ok(count) = inbox.receive(socket.as_fd(), libc::MSG_DONTWAIT) {
+        let now = tick();
+        for datagram in inbox.datagrams().filter(|d| d.sender().is_some_and(|from| from.ip() == far)) {
+            let info = ReceivedInfo::parse(datagram.control);
+            let received = Reception {
+                stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User }),
+                read: now.wall,
+                length: datagram.data.len(),
+                ttl: info.ttl,
+                traffic_class: info.traffic_class,
+                other_port: true,
+            };
+            pinger.handle(datagram.data, &received, now);
+        }
+        if count < BATCH {
+            return;
+        }
+    }
+}
+
 /// Whether the far host says by this error that nothing listens at the port.
 fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
     carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
@@ -424,14 +460,17 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     (wake - now).max(Span(0)).min(SLICE)
 }
 
-/// Sleeps for `span`, or until a packet or a stamp arrives; returns whether the error queue has entries.
-fn wait(socket: &impl AsFd, span: Span) -> bool {
+/// Sleeps for `span`, or until a packet, one from another port where these are taken, or a stamp arrives; returns whether the
+/// error queue has entries.
+fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     if span.0 == 0 {
         return false;
     }
-    let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);
+    let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
     // A signal, or nothing is ready: the caller checks everything again anyway.
-    let _ = ppoll(&mut ready, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+    let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
+    let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 

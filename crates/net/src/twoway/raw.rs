@@ -197,6 +197,7 @@ fn prepared(
         notes,
         kernel_id: false,
         ip_header: false,
+        elsewhere: None,
         framing: Some(Box::new(framing)),
         local: from.into(),
     })

@@ -87,6 +87,7 @@ pub fn run(
                             length: filled,
                             ttl: None,
                             traffic_class: None,
+                            other_port: false,
                         };
                         pinger.handle(&response, &meta, now);
                         samples.extend(tcp_info(stream.as_fd()));

@@ -45,6 +45,8 @@ pub struct Marking {
     pub ttl: Option<u8>,
     /// Whether the far host may be the broadcast address of the local segment.
     pub broadcast: bool,
+    /// Whether answers may come from any UDP port of the far host.
+    pub any_port: bool,
 }
 
 /// A socket ready for a test.
@@ -59,6 +61,8 @@ pub struct Prepared {
     pub kernel_id: bool,
     /// Whether what is received begins with an IPv4 header.
     pub ip_header: bool,
+    /// For datagrams: receives what the far host sends to the same port from others than the one that is asked.
+    pub elsewhere: Option<Socket>,
     /// For a packet socket: puts datagrams into frames, and extracts them.
     pub framing: Option<Box<Framing>>,
     /// This host's address and port.
@@ -116,15 +120,39 @@ pub fn open(
     }
     let stamps = stamp(&socket, local.ip(), stamps, &mut notes)?;
     socket.set_nonblocking(true)?;
+    let elsewhere = match elsewhere(&socket, local, marking, stamps) {
+        Ok(elsewhere) => Some(elsewhere),
+        Err(e) if carrier == Carrier::Udp && marking.any_port => return Err(e),
+        Err(_) => None,
+    };
     Ok(Prepared {
         socket,
         stamps,
         notes,
         kernel_id: carrier == Carrier::Icmp && !raw,
         ip_header: raw && !v6,
+        elsewhere: elsewhere.filter(|_| carrier == Carrier::Udp && !marking.broadcast),
         framing: None,
         local,
     })
+}
+
+/// A second socket at the address and port of `socket`, which is connected and so receives what comes from one port alone.
+fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: Stamps) -> io::Result<Socket> {
+    let second = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    if let Some(name) = &marking.interface {
+        second.bind_device(Some(name.as_bytes()))?;
+    }
+    // Only for as long as it takes to bind: no other program shall share the port.
+    let share = |share| socket.set_reuse_address(share).and_then(|()| second.set_reuse_address(share));
+    share(true)?;
+    let bound = second.bind(&local.into());
+    share(false)?;
+    bound?;
+    observe(&second, local.is_ipv6());
+    stamp(&second, local.ip(), stamps.min(Stamps::KernelReceive), &mut Vec::new())?;
+    second.set_nonblocking(true)?;
+    Ok(second)
 }
 
 /// Binds and marks a socket that is to be connected to `to`. Adds a note for what could not be set.

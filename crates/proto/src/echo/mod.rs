@@ -130,6 +130,7 @@ impl Protocol for Echo {
             answered: None,
             far_seq: None,
             damaged: body.len() != self.payload,
+            earlier: None,
         })
     }
 }

@@ -201,6 +201,7 @@ impl Client {
             // Each answer has its own number: the first one is 1.
             far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
             damaged: len < self.size(),
+            earlier: None,
         })
     }
 }

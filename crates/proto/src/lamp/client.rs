@@ -217,6 +217,7 @@ impl Protocol for Client {
                     answered: None,
                     far_seq: None,
                     damaged: !whole,
+                    earlier: None,
                 })
             }
             Kind::FollowUpData if self.follow_up == FollowUpState::Accepted => {

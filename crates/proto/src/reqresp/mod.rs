@@ -147,6 +147,7 @@ impl Protocol for Requester {
             answered: time(field::ANSWERED),
             far_seq: None,
             damaged: response.len() != if self.echoed { self.sizes.request() } else { self.sizes.response() },
+            earlier: None,
         })
     }
 

@@ -65,8 +65,9 @@ struct Session {
     answers: u32,
     received: u32,
     last_seen: i64,
-    /// The highest number asked with.
+    /// The highest number asked with, and when that was sent by the asker's clock.
     highest: u32,
+    highest_sent: i64,
     last_answer: u32,
     last_sent: Option<i64>,
 }
@@ -154,7 +155,8 @@ impl Reflector {
         let is_stamp = is_stamp(layout, request);
         let ssid = if is_stamp { asked.ssid } else { 0 };
         let name = (arrival.from, ssid);
-        let session = session(&self.rules, &mut self.sessions, name, asked.seq, now.steady);
+        let sent = asked.error.decode(asked.sent, arrival.at);
+        let session = session(&self.rules, &mut self.sessions, name, (asked.seq, sent), now.steady);
         let first = session.as_ref().is_some_and(|s| s.received == 0);
         let (seq, counters) = match session {
             Some(s) => {
@@ -331,7 +333,7 @@ fn session<'a>(
     rules: &Rules,
     sessions: &'a mut Sessions,
     name: Name,
-    seq: u32,
+    (seq, sent): (u32, Option<WallTime>),
     now: SteadyTime,
 ) -> Option<&'a mut Session> {
     if rules.sessions == 0 || rules.sessions_per_client == 0 {
@@ -344,13 +346,17 @@ fn session<'a>(
     }
     let session = sessions.seen(&name)?;
     let silent = Span(now.0.saturating_sub(session.last_seen));
-    // A test of its own, though from the same port: after a pause its numbers begin anew.
-    let begins_anew = silent >= RESTART && seq < session.highest;
+    // A test of its own, though from the same port: its numbers begin anew, later by its clock or after a pause.
+    let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
+    let begins_anew = seq < session.highest && (later || silent >= RESTART);
     if silent >= rules.idle || begins_anew {
         *session = Session::default();
     }
     session.last_seen = now.0;
-    session.highest = session.highest.max(seq);
+    if seq >= session.highest {
+        session.highest = seq;
+        session.highest_sent = sent.map_or(i64::MAX, |sent| sent.0);
+    }
     Some(session)
 }
 

@@ -3,9 +3,9 @@
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, is_answer};
 use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUp};
-use crate::twoway::{Protocol, Received, Reply};
+use crate::twoway::{Departed, Protocol, Received, Reply};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Source, Span, Stamp, WallTime};
 
 /// StampOptions of a sender.
 #[derive(Clone, Debug)]
@@ -56,11 +56,24 @@ pub struct Sender {
     /// DSCP of the last request as the far host received it.
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
-    /// Of the last answer: its number there, and its transmit time.
-    last: Option<(u32, WallTime)>,
+    last: Option<Last>,
     lag: Lag,
     far_stamps: Option<[u8; 4]>,
 }
+
+/// The last answer.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    /// Number of its request.
+    asked: u32,
+    /// Its own number.
+    seq: u32,
+    /// The transmit time in it.
+    stated: WallTime,
+}
+
+/// A report of a departure further than this from the time in the answer is none.
+const NEAR: Span = Span::seconds(1);
 
 /// How long after their transmit times answers really left, by the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,18 +162,27 @@ impl Sender {
                 answered: None,
                 far_seq: None,
                 damaged: !fields.error.is_valid(),
+                earlier: None,
             }),
             None => Received::Malformed,
         }
     }
 
-    fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) {
-        let Some((seq, stated)) = self.last.filter(|_| report.method != 0) else { return };
-        let left = answer.error.decode(report.sent, near);
-        let Some(lag) = left.filter(|_| report.seq == seq).map(|at| at - stated) else { return };
+    /// When the answer before this one left.
+    fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) -> Option<Departed> {
+        let last = self.last.filter(|last| report.method != 0 && report.seq == last.seq)?;
+        let at = answer.error.decode(report.sent, near)?;
+        let lag = at.checked_since(last.stated).filter(|lag| lag.0.abs() <= NEAR.0)?;
         self.lag.known += 1;
         self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
         self.lag.largest = self.lag.largest.max(lag);
+        // RFC 8972 §4.3: by the adapter; by software, where it leaves; in the control plane.
+        let source = match report.method {
+            1 => Source::Hardware,
+            2 => Source::Kernel,
+            _ => Source::User,
+        };
+        Some(Departed { seq: last.asked, stamp: Stamp { at, source } })
     }
 }
 
@@ -201,6 +223,14 @@ impl Protocol for Sender {
         true
     }
 
+    fn may_count(&self) -> bool {
+        true
+    }
+
+    fn amends(&self) -> bool {
+        self.options.follow_up
+    }
+
     fn receive(&mut self, datagram: &[u8], near: WallTime) -> Received {
         let Some(answer) = Answer::parse(self.layout, datagram) else { return self.truncated(datagram) };
         if let Some(key) = &self.options.key
@@ -213,6 +243,7 @@ impl Protocol for Sender {
             return if is_answer(self.layout, datagram) { Received::Malformed } else { Received::Foreign };
         }
         let tail = datagram.get(self.layout.base()..).unwrap_or_default();
+        let mut earlier = None;
         for step in tlv::Tlvs::new(tail) {
             let tlv::Step::Whole(_, t) = step else { break };
             match t.kind {
@@ -222,7 +253,7 @@ impl Protocol for Sender {
                 }
                 tlv::kind::FOLLOW_UP => {
                     if let Some(report) = FollowUp::parse(t.value) {
-                        self.follow_up(report, &answer, near);
+                        earlier = self.follow_up(report, &answer, near).or(earlier);
                     }
                 }
                 tlv::kind::TIMESTAMP_INFO => self.far_stamps = t.value.first_chunk().copied(),
@@ -234,7 +265,7 @@ impl Protocol for Sender {
         }
         let (arrived, answered) =
             (answer.error.decode(answer.arrived, near), answer.error.decode(answer.answered, near));
-        self.last = answered.map(|at| (answer.seq, at));
+        self.last = answered.map(|stated| Last { asked: answer.sender_seq, seq: answer.seq, stated });
         Received::Reply(Reply {
             seq: answer.sender_seq,
             seq_bits: 32,
@@ -242,6 +273,7 @@ impl Protocol for Sender {
             answered,
             far_seq: Some(answer.seq),
             damaged: !answer.error.is_valid(),
+            earlier,
         })
     }
 }

@@ -98,6 +98,7 @@ impl Protocol for Sender {
             answered: answer.error.decode(answer.answered, near),
             far_seq: Some(answer.seq),
             damaged: !answer.error.is_valid(),
+            earlier: None,
         })
     }
 }

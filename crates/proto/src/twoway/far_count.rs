@@ -19,6 +19,8 @@ pub(super) struct FarCount {
     /// Whether it is known beforehand that there is a count, from 0 on.
     declared: bool,
     stateful: bool,
+    /// Whether it is known that there is none.
+    copies: bool,
     broken: bool,
     /// Number the count began with.
     base: i64,
@@ -48,6 +50,7 @@ impl FarCount {
             has_answers: false,
             declared: false,
             stateful: false,
+            copies: false,
             broken: false,
             base: 0,
             highest: 0,
@@ -66,6 +69,20 @@ impl FarCount {
     pub(super) fn declare_stateful(&mut self) {
         self.declared = true;
         self.stateful = true;
+    }
+
+    /// Whether it is open if there is a count.
+    pub(super) fn may_count(&self) -> bool {
+        self.has_answers && !self.stateful && !self.copies && !self.broken
+    }
+
+    /// A request whose number no count can have reached was answered: by a copy of that number, or with a count's.
+    pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
+        match far {
+            Some(far) if far != seq => self.stateful = true,
+            // A copy, or nothing: there is no count, and nobody need ask again.
+            _ => self.copies = true,
+        }
     }
 
     pub(super) fn is_broken(&self) -> bool {

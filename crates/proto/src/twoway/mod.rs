@@ -19,7 +19,7 @@ pub use reflect::{Arrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
-use jitlat_core::{SteadyTime, TestSpec, WallTime};
+use jitlat_core::{Stamp, SteadyTime, TestSpec, WallTime};
 
 /// The contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,17 @@ pub struct Reply {
     pub far_seq: Option<u32>,
     /// Whether something about it is wrong, although it is an answer: the record is flagged.
     pub damaged: bool,
+    /// When an earlier answer left ([`Protocol::amends`]); `None` if it is not reported.
+    pub earlier: Option<Departed>,
+}
+
+/// When an answer really left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// Number of its request.
+    pub seq: u32,
+    /// T3, in place of the one in the answer.
+    pub stamp: Stamp,
 }
 
 /// What a received datagram is.
@@ -125,6 +136,11 @@ pub trait Protocol {
         false
     }
 
+    /// Whether the far host may number its answers itself, or copy the numbers of requests.
+    fn may_count(&self) -> bool {
+        false
+    }
+
     /// Which requests the far host had received when it made the answer read last: bit k = the one k numbers before the
     /// one answered. `None` if it does not report it.
     fn far_window(&self) -> Option<u64> {
@@ -133,6 +149,11 @@ pub trait Protocol {
 
     /// Whether a later report about each answer may come ([`Received::Took`]).
     fn follows_up(&self) -> bool {
+        false
+    }
+
+    /// Whether an answer may tell when the one before it left ([`Reply::earlier`]).
+    fn amends(&self) -> bool {
         false
     }
 

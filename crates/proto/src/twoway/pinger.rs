@@ -5,7 +5,7 @@ use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
 use crate::machine::Tick;
 use crate::twoway::request_table::{AnswerMatch, RequestTable};
-use crate::twoway::{ConversationState, Protocol, Received};
+use crate::twoway::{ConversationState, Departed, Protocol, Received};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::twoway::NotAnswers;
@@ -15,6 +15,9 @@ use std::collections::VecDeque;
 /// Most answers that wait for a later report, and how long each waits.
 const PENDING: usize = 256;
 const LATER_WORD: Span = Span::millis(500);
+/// Requests after the test that find out whether the far host counts, and how long each one's answer is waited for.
+const PROBES: u32 = 3;
+const PROBE_PATIENCE: Span = Span::millis(250);
 
 /// When requests are sent and how long answers are waited for.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct Reception {
     pub ttl: Option<u8>,
     /// The TOS / traffic-class octet.
     pub traffic_class: Option<u8>,
+    /// Whether it came from another port of the far host than the one that is asked.
+    pub other_port: bool,
 }
 
 /// One two-way test in progress.
@@ -72,6 +77,8 @@ pub struct Pinger<P> {
     pending: VecDeque<PacketRecord>,
     /// Whether the protocol decides when it is over, because it waits for something.
     closing: bool,
+    /// Whether answers may come from any port of the far host.
+    any_port: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +86,8 @@ enum PingerState {
     Opening,
     Sending,
     Draining,
+    /// Finding out whether the far host counts its answers, with so many requests so far.
+    Probing(u32),
     Over,
     Failed(String),
 }
@@ -116,7 +125,14 @@ impl<P: Protocol> Pinger<P> {
             not_answers: NotAnswers::default(),
             pending: VecDeque::with_capacity(PENDING + 1),
             closing: false,
+            any_port: false,
         }
+    }
+
+    /// Takes answers from any port of the far host if `any`. Otherwise what comes from another one is counted, and is no
+    /// answer.
+    pub fn take_any_port(&mut self, any: bool) {
+        self.any_port = any;
     }
 
     /// The protocol, with its own state.
@@ -183,9 +199,13 @@ impl<P: Protocol> Pinger<P> {
             _ => self.protocol.conversation_state(now.steady),
         };
         self.closing = stage == ConversationState::Closing;
-        let late = |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_WORD);
-        let settled = self.pending.iter().take_while(|r| late(r)).count();
-        self.settle(self.pending.len() - settled);
+        // An answer about the one before comes when it comes.
+        if !self.protocol.amends() {
+            let late =
+                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_WORD);
+            let settled = self.pending.iter().take_while(|r| late(r)).count();
+            self.settle(self.pending.len() - settled);
+        }
         match (&self.state, stage) {
             (_, ConversationState::Failed(why)) => self.state = PingerState::Failed(why),
             (PingerState::Opening, ConversationState::Ready) => {
@@ -200,8 +220,13 @@ impl<P: Protocol> Pinger<P> {
             (PingerState::Sending, ConversationState::Over) => self.finish_sending(now),
             (PingerState::Draining, ConversationState::Over) => self.finish(),
             (PingerState::Draining, ConversationState::Closing) => {}
-            (PingerState::Draining, _) if self.until.is_some_and(|u| now.steady >= u) => self.finish(),
+            (PingerState::Draining, _) if self.until.is_some_and(|u| now.steady >= u) => {
+                if self.needs_probe() { self.state = PingerState::Probing(0) } else { self.finish() }
+            }
             (PingerState::Draining, _) if self.all_answered() => self.finish(),
+            (PingerState::Probing(n), _) if !self.needs_probe() || *n >= PROBES && now.steady >= self.due => {
+                self.finish();
+            }
             _ => {}
         }
         if self.state == PingerState::Sending
@@ -221,6 +246,19 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.expects_replies() && self.requests.answered() >= self.requests.sent()
     }
 
+    /// Answers were lost, all others have the numbers of their requests, and the far host may number them itself: then the
+    /// way on which they were lost is known.
+    fn needs_probe(&self) -> bool {
+        self.protocol.may_count()
+            && self.requests.may_count()
+            && self.requests.answered() < self.requests.sent()
+    }
+
+    /// The number of a probe: one that a count cannot have reached, unless packets were copied.
+    fn probe(&self) -> Option<u32> {
+        u32::try_from(self.requests.sent() + 1).ok().filter(|_| matches!(self.state, PingerState::Probing(_)))
+    }
+
     fn finish(&mut self) {
         self.settle(0);
         self.state = PingerState::Over;
@@ -232,6 +270,16 @@ impl<P: Protocol> Pinger<P> {
             return self.protocol.poll_farewell(out).then_some(Transmit::Conversation);
         }
         if self.protocol.poll_conversation(now, out) {
+            return Some(Transmit::Conversation);
+        }
+        let probe = self.probe();
+        if let (PingerState::Probing(n), Some(seq)) = (&mut self.state, probe)
+            && (*n == 0 || now.steady >= self.due)
+            && *n < PROBES
+        {
+            *n += 1;
+            self.due = now.steady + PROBE_PATIENCE;
+            self.protocol.request(seq, false, now.wall, out);
             return Some(Transmit::Conversation);
         }
         let waiting = self.plan.wait.is_some() && self.until.is_some();
@@ -270,9 +318,19 @@ impl<P: Protocol> Pinger<P> {
 
     /// Handles a datagram received from the far host.
     pub fn handle(&mut self, datagram: &[u8], meta: &Reception, now: Tick) {
+        if meta.other_port && !self.any_port {
+            self.not_answers.other_port += 1;
+            return;
+        }
         let received = self.protocol.receive(datagram, meta.read);
         match received {
             Received::Reply(reply) => {
+                if let Some(earlier) = reply.earlier {
+                    self.amend(earlier);
+                }
+                if Some(reply.seq) == self.probe() {
+                    return self.requests.note_probe(reply.seq, reply.far_seq);
+                }
                 let fit = match self.requests.unwrap_number(reply.seq, reply.seq_bits) {
                     Some(seq) => self.requests.match_answer(seq, reply.far_seq),
                     None => self.requests.note_unknown(),
@@ -297,7 +355,11 @@ impl<P: Protocol> Pinger<P> {
                     record.flags = Flags::LENGTH;
                 }
                 self.pending.push_back(record);
-                self.settle(if self.protocol.follows_up() { PENDING } else { 0 });
+                self.settle(match () {
+                    () if self.protocol.follows_up() => PENDING,
+                    () if self.protocol.amends() => 1,
+                    () => 0,
+                });
                 if let (Some(pause), AnswerMatch::First(..)) = (self.plan.wait, fit)
                     && self.state == PingerState::Sending
                     && seq + 1 == self.next
@@ -333,6 +395,14 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
+    /// An answer that is still open really left at another time than it says.
+    fn amend(&mut self, Departed { seq, stamp }: Departed) {
+        let record = self.pending.iter_mut().rev().find(|r| r.seq == i64::from(seq));
+        if let Some(record) = record.filter(|r| r.time(Moment::Answered).is_some()) {
+            record.set(Moment::Answered, stamp);
+        }
+    }
+
     /// Keeps at most the last `keep` answers open for a later report.
     fn settle(&mut self, keep: usize) {
         let done = self.pending.len().saturating_sub(keep);
@@ -348,6 +418,7 @@ impl<P: Protocol> Pinger<P> {
             PingerState::Sending if self.plan.wait.is_some() => Some(self.until.unwrap_or(self.due)),
             PingerState::Sending => Some(self.due),
             PingerState::Draining if !self.closing => self.until,
+            PingerState::Probing(n) if n > 0 => Some(self.due),
             _ => None,
         };
         let conversation = self.protocol.conversation_timeout();

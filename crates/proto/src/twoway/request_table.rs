@@ -167,6 +167,16 @@ impl RequestTable {
         self.far.is_broken()
     }
 
+    /// Whether answers came that have numbers of their own, all equal to those of their requests.
+    pub(crate) fn may_count(&self) -> bool {
+        self.far.may_count()
+    }
+
+    /// A request `seq` beyond all of the test was answered with number `far_seq`.
+    pub(crate) fn note_probe(&mut self, seq: u32, far_seq: Option<u32>) {
+        self.far.note_probe(seq, far_seq);
+    }
+
     /// Declares that the far host numbers its answers itself (TWAMP requires it), so that equal numbers mean no loss on
     /// the way there rather than no count.
     pub(crate) fn declare_stateful(&mut self) {

@@ -46,7 +46,14 @@ fn run<P: Protocol>(
             } else {
                 let at = WallTime(EPOCH + at);
                 let stamp = Stamp { at, source: Source::Kernel };
-                let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+                let meta = Reception {
+                    stamp,
+                    read: at,
+                    length: bytes.len(),
+                    ttl: None,
+                    traffic_class: None,
+                    other_port: false,
+                };
                 pinger.handle(&bytes, &meta, tick(now));
             }
             flying.sort_by_key(|f| f.0);
@@ -80,7 +87,10 @@ fn open_loop_keeps_its_schedule_whatever_is_lost() {
     assert!(out.records.iter().all(|r| r.sent() == Some(WallTime(EPOCH + r.seq * 10_000_000))));
     let rtt = |r: &PacketRecord| (r.time(Moment::Returned).unwrap() - r.sent().unwrap()).0;
     assert!(out.records.iter().all(|r| rtt(r) == 38_001_000));
-    assert_eq!(took, 190_000_000 + 1_000_000_000, "the last answer is waited for, and no longer");
+    let probe = 38_001_000;
+    let waited =
+        "the last answer is waited for, then one that tells whether the far host counts, and no longer";
+    assert_eq!(took, 190_000_000 + 1_000_000_000 + probe, "{waited}");
 }
 
 #[test]
@@ -223,8 +233,14 @@ fn lamp_sequence_numbers_wrap() {
             for answer in server.answer(&out, now, AHEAD) {
                 let at = WallTime(EPOCH + now + 10);
                 let stamp = Stamp { at, source: Source::User };
-                let meta =
-                    Reception { stamp, read: at, length: answer.len(), ttl: None, traffic_class: None };
+                let meta = Reception {
+                    stamp,
+                    read: at,
+                    length: answer.len(),
+                    ttl: None,
+                    traffic_class: None,
+                    other_port: false,
+                };
                 pinger.handle(&answer, &meta, tick(now));
             }
         }
@@ -232,6 +248,75 @@ fn lamp_sequence_numbers_wrap() {
     let out = pinger.finish_up();
     assert!(out.records.iter().enumerate().all(|(i, r)| r.seq == i as i64));
     assert_eq!(out.records.len(), 65_600);
+}
+
+/// Every third answer comes from another port.
+fn with_other_ports(any: bool) -> Outcome<crate::stamp::Sender> {
+    let mut pinger = Pinger::new(stamp_sender(), plan(30, None), Source::User);
+    pinger.take_any_port(any);
+    let mut far = stamp_far(9);
+    let (mut now, mut out) = (0, Vec::new());
+    while let Some(due) = pinger.poll_timeout() {
+        now = now.max(due.0);
+        pinger.handle_timeout(tick(now));
+        out.clear();
+        let Some(Transmit::Request(seq)) = pinger.poll_transmit(tick(now), &mut out) else { continue };
+        for answer in far.answer(&out, now, AHEAD) {
+            let at = WallTime(EPOCH + now + 3000);
+            let stamp = Stamp { at, source: Source::User };
+            let other_port = seq % 3 == 0;
+            let meta = Reception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
+            pinger.handle(&answer, &meta, tick(now + 3000));
+            // No answer either way.
+            pinger.handle(b"no answer", &Reception { length: 9, ..meta }, tick(now + 3000));
+        }
+    }
+    pinger.finish_up()
+}
+
+#[test]
+fn answers_from_another_port_count_where_they_are_taken() {
+    let refused = with_other_ports(false);
+    assert_eq!((refused.requests.answered(), refused.records.len()), (20, 20));
+    assert_eq!((refused.not_answers.other_port, refused.not_answers.malformed), (20, 20));
+    let taken = with_other_ports(true);
+    assert_eq!((taken.requests.answered(), taken.records.len()), (30, 30));
+    assert_eq!((taken.not_answers.other_port, taken.not_answers.malformed), (0, 30));
+}
+
+#[test]
+fn answers_of_lamp_to_what_was_never_asked_are_counted() {
+    let mut pinger = Pinger::new(lamp_client(lamp::Mode::PingLike, None), plan(5, None), Source::User);
+    let mut server = lamp_far();
+    let (mut now, mut out) = (0, Vec::new());
+    while let Some(due) = pinger.poll_timeout() {
+        now = now.max(due.0);
+        pinger.handle_timeout(tick(now));
+        out.clear();
+        let Some(what) = pinger.poll_transmit(tick(now), &mut out) else { continue };
+        for answer in server.answer(&out, now, AHEAD) {
+            let at = WallTime(EPOCH + now + 3000);
+            let stamp = Stamp { at, source: Source::User };
+            let meta = Reception {
+                stamp,
+                read: at,
+                length: answer.len(),
+                ttl: None,
+                traffic_class: None,
+                other_port: false,
+            };
+            if matches!(what, Transmit::Request(_)) {
+                let mut strange = answer.clone();
+                let seq = lamp::Header::parse(&answer).unwrap().seq;
+                strange[4..6].copy_from_slice(&(seq + 9).to_be_bytes());
+                assert_eq!(lamp::Header::parse(&strange).unwrap().seq, seq + 9);
+                pinger.handle(&strange, &meta, tick(now + 3000));
+            }
+            pinger.handle(&answer, &meta, tick(now + 3000));
+        }
+    }
+    let out = pinger.finish_up();
+    assert_eq!((out.requests.answered(), out.records.len(), out.not_answers.unmatched), (5, 5, 5));
 }
 
 #[test]
@@ -264,7 +349,7 @@ proptest::proptest! {
                 let kind = 0xa0 | bytes[1] & 0xf;
                 bytes[..4].copy_from_slice(&[0xaa, kind, 0, 77]);
             }
-            let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None };
+            let meta = Reception { stamp, read: at, length: bytes.len(), ttl: None, traffic_class: None, other_port: false };
             lamp.handle(&bytes, &meta, now);
             lamp.handle_timeout(now);
             lamp.poll_transmit(now, &mut Vec::new());

@@ -170,6 +170,7 @@ fn not_answers_text(n: &NotAnswers) -> Option<String> {
             ("malformed", some(n.malformed)),
             ("forged", some(n.forged)),
             ("unmatched", some(n.unmatched)),
+            ("other_port", Some(n.other_port).filter(|n| *n > 0).and_then(some)),
             ("refused", some(n.refused)),
             ("prohibited", some(n.prohibited)),
         ])
@@ -182,6 +183,7 @@ fn not_answers(text: &str) -> Result<NotAnswers, String> {
         malformed: count(text, "malformed")?,
         forged: count(text, "forged")?,
         unmatched: count(text, "unmatched")?,
+        other_port: count(text, "other_port")?,
         refused: count(text, "refused")?,
         prohibited: count(text, "prohibited")?,
     })
@@ -274,7 +276,7 @@ mod tests {
                     way: [LostOn::Up, LostOn::Down, LostOn::Either][k as usize % 3],
                 })
                 .collect(),
-            not_answers: NotAnswers { forged: 3, prohibited: 5, ..NotAnswers::default() },
+            not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },
             far_report: Some(FarReport {
                 received: 5,
                 min: Some(Span(-6)),

@@ -1,6 +1,6 @@
 //! LaMP, compatible with LaTe.
 
-use super::networks;
+use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
@@ -23,6 +23,7 @@ pub static PROTOCOL: Protocol = Protocol {
     payload: "after the LaMP header (0)",
     arguments: &[
         PORT,
+        ANY_PORT,
         Argument::choice(
             "mode",
             "MODE",
@@ -129,6 +130,8 @@ pub struct LampClient {
     pub ethernet: bool,
     /// Send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
+    /// Take answers from any UDP port of the server.
+    pub any_port: bool,
 }
 
 /// Which time stamps the server uses for its processing time.
@@ -165,6 +168,7 @@ impl Default for LampClient {
             raw: false,
             ethernet: false,
             broadcast: false,
+            any_port: false,
         }
     }
 }
@@ -189,6 +193,7 @@ impl LampClient {
             raw: arguments.has("raw"),
             ethernet: arguments.has("ethernet"),
             broadcast: arguments.has("broadcast"),
+            any_port: arguments.has(ANY_PORT.name),
         };
         if client.mode == Mode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
             return Err(Error::Settings(
@@ -196,6 +201,10 @@ impl LampClient {
                  --follow-up"
                     .to_owned(),
             ));
+        }
+        if client.any_port && (client.raw || client.ethernet || client.broadcast) {
+            let why = "--any-port is for datagrams to one host: leave out --raw, --ethernet and --broadcast";
+            return Err(Error::Settings(why.to_owned()));
         }
         if client.raw && client.ethernet {
             return Err(Error::Settings("--raw is IP in whole frames, --ethernet none: give one".to_owned()));
@@ -234,6 +243,7 @@ impl Client for LampClient {
     }
 
     fn adapt(&self, link: &mut Link) {
+        link.marking.any_port = self.any_port;
         if self.raw {
             link.carrier = Carrier::Raw;
         }

@@ -9,6 +9,7 @@ pub mod tcp;
 pub mod twamp;
 
 use super::protocol::Protocol;
+use crate::arguments::Argument;
 use jitlat_core::passive::Prefix;
 
 /// The two-way protocols.
@@ -28,6 +29,13 @@ impl Protocol {
     }
 }
 
+/// Of protocols whose reflectors may answer from another port.
+const ANY_PORT: Argument = Argument::switch(
+    "any-port",
+    "Take answers from any UDP port of that host; without this what comes from another port than the one asked is counted \
+     and no answer",
+);
+
 /// Networks separated by commas.
 fn networks(text: &str) -> Result<Vec<Prefix>, String> {
     let network = |text: &str| {
@@ -39,7 +47,7 @@ fn networks(text: &str) -> Result<Vec<Prefix>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::{Argument, Arguments};
+    use crate::arguments::Arguments;
     use crate::ping::protocol::Sizes;
     use std::collections::HashMap;
 

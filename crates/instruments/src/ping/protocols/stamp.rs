@@ -1,6 +1,6 @@
 //! STAMP and TWAMP Light, whose requests are alike.
 
-use super::networks;
+use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
@@ -11,6 +11,7 @@ use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
 use jitlat_net::clock;
 use jitlat_net::reflect::StampReflector;
+use jitlat_net::twoway::Link;
 use jitlat_proto::stamp::{self, Sender, auth::Key, sender::StampOptions};
 use jitlat_proto::twamp::{Mode, sender};
 
@@ -23,6 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
     payload: "of the UDP datagram (44)",
     arguments: &[
         PORT,
+        ANY_PORT,
         PTP,
         KEY_FILE,
         Argument::value("ssid", "N", "Session identifier", parses_as::<u16>).or(|| "0".to_owned()),
@@ -111,6 +113,8 @@ pub struct StampClient {
     pub telemetry: bool,
     /// Format of time stamps.
     pub format: Format,
+    /// Take answers from any UDP port of the far host.
+    pub any_port: bool,
 }
 
 impl Default for StampClient {
@@ -124,6 +128,7 @@ impl Default for StampClient {
             direct_measurement: false,
             telemetry: false,
             format: Format::Ntp,
+            any_port: false,
         }
     }
 }
@@ -147,7 +152,8 @@ impl StampClient {
 
     fn common(arguments: &Arguments) -> Result<StampClient, Error> {
         let format = if arguments.has(PTP.name) { Format::Ptp } else { Format::Ntp };
-        Ok(StampClient { port: arguments.value(PORT.name)?, format, ..StampClient::default() })
+        let any_port = arguments.has(ANY_PORT.name);
+        Ok(StampClient { port: arguments.value(PORT.name)?, format, any_port, ..StampClient::default() })
     }
 
     fn options(&self, test: &Test<'_>) -> StampOptions {
@@ -185,6 +191,10 @@ impl Client for StampClient {
         };
         let least = if self.light { sender::size(Mode::Open, 0) as u64 } else { usual };
         Sizes { usual, header: 0, range: (least, MAX_PAYLOAD.into()), beneath: Some(8) }
+    }
+
+    fn adapt(&self, link: &mut Link) {
+        link.marking.any_port = self.any_port;
     }
 
     fn measure(&self, test: &Test<'_>) -> Result<PingResult, Error> {
@@ -233,7 +243,9 @@ fn remarks(sender: &Sender, dscp: Dscp) -> Vec<String> {
     let lag = sender.lag();
     if lag.known > 0 {
         remarks.push(format!(
-            "answers left {} after the time they carry on average, {} at most: round trips and the way back contain it",
+            "{} answers tell when the one before left: {} after the time it carries on average, {} at most; round trips and \
+             the way back leave that out",
+            lag.known,
             units::eng4(lag.sum.0 / lag.known as i64),
             units::eng4(lag.largest.0)
         ));

@@ -1,5 +1,6 @@
 //! TWAMP: sessions negotiated with a control server, or TWAMP Light without one.
 
+use super::ANY_PORT;
 use super::stamp::{self, StampClient};
 use crate::arguments::{Argument, Arguments, NamedFile};
 use crate::error::Error;
@@ -11,7 +12,7 @@ use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
 use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError as ControlError};
-use jitlat_net::twoway::{self, prepare, run_on};
+use jitlat_net::twoway::{self, Link, prepare, run_on};
 use jitlat_proto::twamp::{self, Mode, Sender, Users, Wish, sender};
 use std::fmt;
 use std::io;
@@ -61,6 +62,7 @@ pub static PROTOCOL: Protocol = Protocol {
             "Let the server take the addresses of the control connection, as needed behind address translation",
         ),
         stamp::PORT,
+        ANY_PORT,
         stamp::PTP,
         stamp::KEY_FILE,
     ],
@@ -196,6 +198,10 @@ impl Client for TwampClient {
 
     fn port(&self) -> u16 {
         if self.only_light { self.light.port } else { self.port }
+    }
+
+    fn adapt(&self, link: &mut Link) {
+        self.light.adapt(link);
     }
 
     fn sizes(&self) -> Sizes {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::stamp::sender::{Sender, StampOptions};
 use crate::twoway::{Protocol, Received};
+use jitlat_core::ntp::Format;
 use jitlat_core::{SteadyTime, WallTime};
 use proptest::prelude::*;
 
@@ -194,6 +195,33 @@ fn the_count_begins_anew_with_the_next_test_from_the_same_port() {
     assert_eq!([(0, 7000), (1, 7010)].map(|(seq, ms)| ask(seq, ms)), [0, 1], "the next test");
     assert_eq!(ask(3, 7020), 2);
     assert_eq!(ask(1, 9000), 0, "another one, whose first packet was lost");
+}
+
+#[test]
+fn the_count_begins_anew_at_once_where_a_lower_number_was_sent_later() {
+    for format in [Format::Ntp, Format::Ptp] {
+        let mut r = Reflector::new(Rules::default());
+        let error = ERROR.with_format(format);
+        let mut ask = |seq: u32, sent: i64, ms: i64| {
+            let mut request = vec![0; 44];
+            let sent = error.encode(NOW + Span::millis(sent));
+            Request { seq, sent, error, ssid: 0 }.write(Layout::Clear, &mut request);
+            let now = Tick { wall: NOW, steady: SteadyTime(ms * 1_000_000) };
+            let mut answer = vec![0; 44];
+            r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
+            Answer::parse(Layout::Clear, &answer).unwrap().seq
+        };
+        // Overtaken, and copied: sent before the one with the higher number.
+        assert_eq!(
+            [(0, 0), (2, 20), (1, 10), (1, 10), (2, 20)].map(|(n, at)| ask(n, at, 30)),
+            [0, 1, 2, 3, 4]
+        );
+        // twampy's next run, from the port that it always uses.
+        assert_eq!([(0, 200), (1, 210), (2, 220)].map(|(n, at)| ask(n, at, 230)), [0, 1, 2]);
+        // Without a time in its requests, after a pause.
+        assert_eq!([(0, 0), (1, 0)].map(|(n, at)| ask(n, at, 240)), [3, 4]);
+        assert_eq!(ask(0, 0, 1300), 0);
+    }
 }
 
 #[test]

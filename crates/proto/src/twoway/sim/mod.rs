@@ -18,6 +18,9 @@ mod tests;
 
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
 
+/// How long after the time in it an answer of STAMP leaves.
+pub(super) const LEFT_LATER: Span = Span(8192);
+
 pub(super) fn tick(steady: i64) -> Tick {
     Tick { wall: WallTime(EPOCH + steady), steady: SteadyTime(steady) }
 }
@@ -46,7 +49,11 @@ impl Far {
             Far::Stamp(r) => {
                 let mut out = vec![0; bytes.len()];
                 let error = ErrorEstimate::UNKNOWN;
-                r.reflect(bytes, &arrival, now, error, &mut out).map_or(vec![], |_| vec![out])
+                let Ok(reflected) = r.reflect(bytes, &arrival, now, error, &mut out) else { return vec![] };
+                if reflected.follow_up {
+                    r.left(from, reflected.ssid, reflected.seq, now.wall + LEFT_LATER);
+                }
+                vec![out]
             }
             Far::Lamp(s) => {
                 let mut out = Vec::new();
@@ -99,6 +106,8 @@ enum Tag {
     Answer(usize),
     Conversation,
     Stray,
+    /// The same from another port.
+    Elsewhere,
 }
 
 /// An unrelated packet.
@@ -110,6 +119,8 @@ pub(super) enum Stray {
     Far(Vec<u8>),
     /// What the far end sent as its k-th packet, once more.
     Again(usize),
+    /// The same from another port.
+    Elsewhere(usize),
     /// What the near end sent as its k-th packet, back to itself.
     Mirrored(usize),
     /// The same once more to the far end.
@@ -262,6 +273,7 @@ impl<P: Protocol> Run<'_, P> {
                 None
             }
             Stray::Again(k) => pick(&self.far_sent, k),
+            Stray::Elsewhere(k) => pick(&self.far_sent, k).map(|p| Packet { tag: Tag::Elsewhere, ..p }),
             Stray::Mirrored(k) => pick(&self.near_sent, k).map(|p| strange(p.bytes)),
             Stray::AskedAgain(k) => pick(&self.near_sent, k),
         };
@@ -300,13 +312,20 @@ impl<P: Protocol> Run<'_, P> {
                 answer.returned += 1;
                 self.truth.returned.push((answer.seq, now));
             }
-            Tag::Stray => self.truth.strays += 1,
+            Tag::Stray | Tag::Elsewhere => self.truth.strays += 1,
             _ if packet.reached != (0, 0) => self.truth.reported = Some(packet.reached),
             _ => {}
         }
         let at = WallTime(EPOCH + now);
         let stamp = Stamp { at, source: Source::Kernel };
-        let meta = Reception { stamp, read: at, length: packet.bytes.len(), ttl: None, traffic_class: None };
+        let meta = Reception {
+            stamp,
+            read: at,
+            length: packet.bytes.len(),
+            ttl: None,
+            traffic_class: None,
+            other_port: packet.tag == Tag::Elsewhere,
+        };
         self.pinger.handle(&packet.bytes, &meta, tick(now));
     }
 }

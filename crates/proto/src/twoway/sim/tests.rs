@@ -112,7 +112,7 @@ fn check<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>, truth: &Truth) -> S
     } else {
         assert_eq!(two_way.without_processing, 0);
     }
-    let of = |n: &NotAnswers| n.foreign + n.malformed + n.forged + n.unmatched;
+    let of = |n: &NotAnswers| n.foreign + n.malformed + n.forged + n.unmatched + n.other_port;
     assert_eq!(of(&outcome.not_answers), truth.strays, "{:?}", outcome.not_answers);
     let pause = plan.wait.map_or(Span::millis(10), |w| w + PATIENCE);
     let limit = Span::seconds(5).times(2) + pause.times(sent as i64) + PATIENCE + Span::seconds(8);
@@ -325,6 +325,40 @@ fn irtt_survives_anything_at_any_step() {
 }
 
 #[test]
+fn answers_of_stamp_leave_when_the_next_one_says() {
+    let options = stamp::sender::StampOptions { follow_up: true, ..Default::default() };
+    for period in [10, 2000] {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
+        let plan = Plan { spec: spec.unwrap(), wait: None, patience: PATIENCE };
+        for (up, down) in each_step(8) {
+            let sender = stamp::Sender::new(options.clone());
+            let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));
+            assert_eq!(out.records.len(), truth.returned.len());
+            let departed: Vec<Option<Source>> = out
+                .records
+                .iter()
+                .map(|r| {
+                    let (arrived, answered) = (r.time(Moment::Arrived)?, r.stamp(Moment::Answered)?);
+                    // In the format of NTP, whose unit is a quarter of a nanosecond: rounded.
+                    let took = (answered.at - arrived).0;
+                    let left = if answered.source == Source::Kernel { LEFT_LATER.0 } else { 0 };
+                    assert!((took - 1000 - left).abs() <= 2, "{took}");
+                    Some(answered.source)
+                })
+                .collect();
+            let known = departed.iter().filter(|s| **s == Some(Source::Kernel)).count() as u64;
+            assert_eq!(known, out.protocol.lag().known);
+            // The last one has none after it but the answer to a probe, nor have answers before one that was lost.
+            if out.requests.answered() == out.requests.sent() {
+                assert_eq!(departed.last(), Some(&Some(Source::User)));
+            }
+            assert!(known + 8 >= out.records.len() as u64, "{known} of {}", out.records.len());
+        }
+    }
+}
+
+#[test]
 fn five_of_a_hundred_are_lost_on_the_right_way() {
     for (up, down) in [(5, 0), (0, 5), (3, 2)] {
         // Neither the open request nor its answer, nor the last ones.
@@ -339,6 +373,23 @@ fn five_of_a_hundred_are_lost_on_the_right_way() {
             check(&plan, &mut out, &truth);
             let (d, _) = out.requests.directions();
             assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (up, down, 0), "{stats:?}");
+        }
+        let plan = plan(100, None);
+        let (mut out, truth) =
+            super::run(stamp_sender(), plan.clone(), world(stamp_far(9), drop(up, 3), drop(down, 12)));
+        check(&plan, &mut out, &truth);
+        let (d, _) = out.requests.directions();
+        assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (up, down, 0), "STAMP");
+        let stateless = world(stamp_far(0), drop(up, 3), drop(down, 12));
+        let (out, truth) = super::run(stamp_sender(), plan.clone(), stateless);
+        assert_eq!(out.requests.clone().directions(), (Directions::default(), Vec::new()), "a stateless one");
+        assert!(truth.took < 3300 * MS, "one answer tells");
+        for mode in [twamp::Mode::Open, twamp::Mode::Authenticated, twamp::Mode::Encrypted] {
+            let (sender, far) = twamp_pair(mode);
+            let (mut out, truth) = super::run(sender, plan.clone(), world(far, drop(up, 3), drop(down, 12)));
+            check(&plan, &mut out, &truth);
+            let (d, _) = out.requests.directions();
+            assert_eq!((d.up_lost, d.down_lost, d.unknown_lost), (up, down, 0), "TWAMP, {mode}");
         }
     }
 }
@@ -415,6 +466,7 @@ fn stray() -> impl Strategy<Value = (i64, Stray)> {
         bytes().prop_map(Stray::Near),
         bytes().prop_map(Stray::Far),
         (0usize..200).prop_map(Stray::Again),
+        (0usize..200).prop_map(Stray::Elsewhere),
         (0usize..200).prop_map(Stray::Mirrored),
         (0usize..200).prop_map(Stray::AskedAgain),
     ];

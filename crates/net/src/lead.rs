@@ -1,0 +1,105 @@
+//! [`Lead`]: how long after reading the clock a packet leaves, so that the time it carries can be that of its departure.
+
+use jitlat_core::{Span, SteadyTime, WallTime};
+use std::net::IpAddr;
+
+/// Packets that the estimate is of.
+const KEPT: usize = 32;
+/// So many are needed for an estimate.
+const NEEDED: usize = 4;
+/// What takes longer waits for the processor or in a queue, which the next packet may not.
+const LONGEST: Span = Span::micros(100);
+/// Time between two stamps, once there are as many as are kept: they cost a system call each.
+const PAUSE: Span = Span::millis(10);
+
+/// A sender must write the time into a packet before it leaves, and the rest of its way through this host then counts as
+/// delay of the path. RFC 2679 (section 3.7.2) corrects host times by what is known of their difference to wire times: this is
+/// that difference, measured by kernel stamps on a part of the packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Lead {
+    /// Of the last packets, in ns.
+    recent: [i64; KEPT],
+    noted: usize,
+    /// When the next packet is to be stamped.
+    next: SteadyTime,
+    estimate: Span,
+}
+
+impl Lead {
+    pub fn new() -> Lead {
+        Lead { recent: [0; KEPT], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
+    }
+
+    /// The time from a clock reading to the departure of a packet to `to`: the lower quartile of those measured, because a
+    /// packet that claims to have left later than it did would have come sooner than it can. Zero before enough are
+    /// measured, and to this host itself: nothing leaves.
+    pub fn of(&self, to: IpAddr) -> Span {
+        if to.to_canonical().is_loopback() { Span::ZERO } else { self.estimate }
+    }
+
+    /// Whether a packet that is sent at `now` is to be stamped.
+    pub fn is_due(&mut self, now: SteadyTime) -> bool {
+        let due = self.noted < KEPT || now >= self.next;
+        if due {
+            self.next = now + PAUSE;
+        }
+        due
+    }
+
+    /// A packet was stamped `left` when it left; the clock had been `read` for it.
+    pub fn note(&mut self, read: WallTime, left: WallTime) {
+        let Some(took) = left.checked_since(read).filter(|took| (0..=LONGEST.0).contains(&took.0)) else {
+            return;
+        };
+        self.recent[self.noted % KEPT] = took.0;
+        self.noted += 1;
+        let mut sorted = self.recent;
+        let sorted = &mut sorted[..self.noted.min(KEPT)];
+        if sorted.len() >= NEEDED {
+            let (_, quartile, _) = sorted.select_nth_unstable(sorted.len() / 4);
+            self.estimate = Span(*quartile);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(took: impl IntoIterator<Item = i64>) -> Lead {
+        let mut lead = Lead::new();
+        took.into_iter().for_each(|ns| lead.note(WallTime(1000), WallTime(1000 + ns)));
+        lead
+    }
+
+    #[test]
+    fn the_lower_quartile_of_the_last_packets_that_did_not_wait() {
+        let far = "192.0.2.1".parse().unwrap();
+        assert_eq!(noted([9000; 3]).of(far), Span::ZERO, "too few");
+        assert_eq!(noted((0..32).map(|k| k * 100)).of(far), Span(800));
+        assert_eq!(noted((0..32).map(|k| k * 100).chain([50_000; 23])).of(far), Span(3100), "the last ones");
+        assert_eq!(noted([7000, 7000, 7000, 7000, 40_000_000]).of(far), Span(7000), "one was held up");
+        let none = noted([7000, -5_000_000, 7000, 7000, 3_000_000]);
+        assert_eq!(none.of(far), Span::ZERO, "the clock was set; a queue");
+    }
+
+    #[test]
+    fn nothing_leaves_a_host_that_asks_itself() {
+        for own in ["127.0.0.2", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(noted([9000; 8]).of(own.parse().unwrap()), Span::ZERO, "{own}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_packets_a_second_are_stamped_after_the_first() {
+        let mut lead = Lead::new();
+        let mut stamped = 0;
+        for ms in 0..2000 {
+            if lead.is_due(SteadyTime(ms * 1_000_000)) {
+                stamped += 1;
+                lead.note(WallTime(0), WallTime(5000));
+            }
+        }
+        assert!((220..240).contains(&stamped), "{stamped}");
+    }
+}
