@@ -263,7 +263,7 @@ fn pool_of(
 }
 
 /// The periods from `start` up to `end` in which a stream has tests.
-fn parts(
+pub(crate) fn parts(
     db: &Connection,
     stream: i64,
     period: Period,

@@ -214,6 +214,16 @@ impl Pool {
         }
     }
 
+    /// Delays as measured, in ns: between two hosts with the difference of their clocks.
+    pub fn delays(&self) -> &LogHistogram {
+        &self.delay.values
+    }
+
+    /// Delays less the smallest of their test, in ns.
+    pub fn variations(&self) -> &LogHistogram {
+        &self.pdv.values
+    }
+
     /// Whether it can be one, as far as computing relies on it.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
@@ -253,6 +263,9 @@ mod tests {
             assert!(theirs == mine || near, "{}: {theirs:?} and {mine:?}", figure.key);
         }
         assert!(FIGURES.iter().filter(|f| has(f)).count() > 30, "most are there");
+        for of in [pool.delays(), pool.variations()] {
+            assert_eq!(of.counted().map(|(_, times)| times).sum::<u64>(), pool.unique);
+        }
     }
 
     proptest! {

@@ -7,6 +7,7 @@
 //! * [`analyze`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
 //!   [`tcp`] – captured traffic
 //! * [`monitor`] – many paths, all the time
+//! * [`mod@web`] – the page of an archive
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
@@ -45,6 +46,7 @@ mod spp;
 mod sweep;
 mod tcp;
 mod test;
+mod web;
 
 use analyze::Together;
 use clap::CommandFactory;
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
+        Some(Command::Web(args)) => web::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, Cli::command()),
         Some(Command::Man(args)) => manual::pages(&args, Cli::command()),
     };

@@ -5,7 +5,7 @@ use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
-use crate::{archive, compare, demo, doctor, manual, monitor, path, serve, spp, sweep, tcp, test};
+use crate::{archive, compare, demo, doctor, manual, monitor, path, serve, spp, sweep, tcp, test, web};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
@@ -128,6 +128,7 @@ pub enum Command {
     Sweep(Box<sweep::SweepArgs>),
     Spp(Box<spp::SppArgs>),
     Tcp(Box<tcp::TcpArgs>),
+    Web(web::WebArgs),
     /// Print what a shell needs to complete commands and options
     #[command(
         after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\

@@ -25,4 +25,5 @@ mod mean;
 pub mod text;
 mod typography;
 
+pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};

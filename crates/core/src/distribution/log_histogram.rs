@@ -229,6 +229,12 @@ impl LogHistogram {
         below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
     }
 
+    /// Values with the number of times each was added: single values in no order while it is exact, otherwise the largest value
+    /// that each bucket may stand for, ascending.
+    pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+        self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
+    }
+
     /// Its order statistics.
     pub fn quantiles(&self) -> Quantiles<'_> {
         if self.is_exact() {

@@ -119,7 +119,7 @@ impl Out {
                 };
                 let Some(png) = super::png::cells(*columns, *rows, levels, rgb) else { return };
                 self.push(&format!(
-                    r#"<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,{}"/>"#,
+                    r#"<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{}"/>"#,
                     n2(rect.x),
                     n2(rect.y),
                     n2(rect.w),

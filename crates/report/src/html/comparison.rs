@@ -32,7 +32,7 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
     let mut out = String::with_capacity(1 << 17);
     let screen = Screen::of_comparison(grid);
     let content = FirstScreen::new(title(grid), vec![basis(grid).to_owned()], &screen, None);
-    shell::open(&mut out, &content.title, program);
+    shell::open(&mut out, &content.title, program, None);
     let _ = write!(out, "<p class=\"what\">{}</p></header>\n<main>\n", basis(grid));
     first::write(&mut out, &content);
     plots(&mut out, &groups);
@@ -45,7 +45,7 @@ pub fn comparison(grid: &Grid, program: &str, written: Option<WallTime>) -> Stri
     shell::footer(&mut out, None, program, written);
     out.push_str("</main>\n");
     data(&mut out, None, &groups);
-    shell::close(&mut out);
+    shell::close(&mut out, None);
     out
 }
 

@@ -15,8 +15,9 @@ mod two_way;
 mod windows;
 
 pub use comparison::{comparison, figures_of, first_screen_of};
-pub use parts::Part;
+pub use parts::{Part, scrolling};
 pub use passive::{passive_section, tcp_section};
+pub use shell::{Frame, SCRIPT, STYLE, close, open};
 
 use crate::FirstScreen;
 use crate::escape::escape;
@@ -67,6 +68,15 @@ pub struct Report<'a> {
 
 /// Writes the report as one self-contained HTML document.
 pub fn page(report: &Report<'_>) -> String {
+    framed(report, None)
+}
+
+/// Writes the report as one page of a site, whose style sheet and script are files of it.
+pub fn page_in(report: &Report<'_>, frame: &Frame<'_>) -> String {
+    framed(report, Some(frame))
+}
+
+fn framed(report: &Report<'_>, frame: Option<&Frame<'_>>) -> String {
     let alone = report.parts.len() == 1;
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
@@ -77,12 +87,13 @@ pub fn page(report: &Report<'_>) -> String {
 
     let title = title(report);
     let mut out = String::with_capacity(1 << 18);
-    shell::open(&mut out, &title, report.program);
+    shell::open(&mut out, &title, report.program, frame);
     let what = what(report);
     for line in &what {
         let _ = write!(out, "<p class=\"what\">{}</p>", escape(line));
     }
-    out.push_str("</header>\n<main>\n");
+    out.push_str("</header>\n");
+    out.push_str(if frame.is_some() { "<main id=\"main\">\n" } else { "<main>\n" });
     if let Some(screen) = &screen {
         first::write(&mut out, &FirstScreen::new(title, what, screen, course.clone()));
     }
@@ -116,7 +127,7 @@ pub fn page(report: &Report<'_>) -> String {
     shell::footer(&mut out, report.command, report.program, report.written);
     out.push_str("</main>\n");
     data(&mut out, course.as_ref(), &groups);
-    shell::close(&mut out);
+    shell::close(&mut out, frame);
     out
 }
 

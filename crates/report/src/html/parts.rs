@@ -78,7 +78,7 @@ pub(super) fn level_word(level: Level) -> &'static str {
 }
 
 /// A table that scrolls sideways where it is wider than the screen, also by the keyboard.
-pub(super) fn scrolling(out: &mut String, name: &str, rows: impl FnOnce(&mut String)) {
+pub fn scrolling(out: &mut String, name: &str, rows: impl FnOnce(&mut String)) {
     let _ = write!(
         out,
         "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{}\"><table>",

@@ -174,7 +174,7 @@
   // The static drawing as a file of its own: dark on white.
   function drawing(host) {
     const svg = host.querySelector(".static svg").cloneNode(true);
-    svg.setAttribute("style", "color:#1b1f24");
+    svg.style.color = "#1b1f24";
     const paper = document.createElementNS(SVG, "rect");
     paper.setAttribute("width", "100%");
     paper.setAttribute("height", "100%");

@@ -43,6 +43,11 @@ pub fn browser() -> Option<&'static str> {
 
 /// Runs the browser on `file`; killed after a minute.
 pub fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> String {
+    visit(program, dir, arguments, &format!("file://{}", file.display()))
+}
+
+/// Runs the browser on the page at `address`; killed after a minute.
+pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> String {
     let profile = dir.join("profile");
     let output = dir.join("dom.html");
     let mut child = Command::new(program)
@@ -55,7 +60,7 @@ pub fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> Str
         ])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(arguments)
-        .arg(format!("file://{}", file.display()))
+        .arg(address)
         .stdout(std::fs::File::create(&output).expect("a file in the temporary directory"))
         .stderr(Stdio::null())
         .spawn()

@@ -1,0 +1,157 @@
+//! [`Archive::course`]: a stream over time, as the pools of periods; [`Archive::verdicts`]: its tests' verdicts, and where they change.
+
+use crate::error::Error;
+use crate::find::Filter;
+use crate::newest::is_bad;
+use crate::rollup::{parts, read_pool};
+use crate::{Archive, Period, Stream, TestId};
+use jitlat_core::pool::Pool;
+use rusqlite::params;
+
+/// A period of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// When it begins, ns since 1970; of a test, when that began.
+    pub start_ns: i64,
+    /// When it ends, ns since 1970; of a test the same as its beginning.
+    pub end_ns: i64,
+    /// The test; `None` of longer periods.
+    pub test: Option<TestId>,
+    /// All packets of it.
+    pub pool: Pool,
+}
+
+/// When a stream's tests began, and what was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdicts {
+    /// Beginning (ns since 1970), verdict and number of each test, in the order of time.
+    pub tests: Vec<(i64, String, TestId)>,
+}
+
+impl Verdicts {
+    /// Where tests begin to be poor or bad, and where they cease: the test with which it changes, and whether that is bad.
+    pub fn changes(&self) -> impl Iterator<Item = (i64, bool, TestId)> + '_ {
+        let known = self.tests.iter().filter(|(_, severity, _)| severity != "unknown");
+        let mut before: Option<bool> = None;
+        known.filter_map(move |(at, severity, test)| {
+            let bad = is_bad(severity);
+            let changed = before.replace(bad).is_some_and(|before| before != bad);
+            changed.then_some((*at, bad, *test))
+        })
+    }
+
+    /// Median time between tests, ns; `None` of fewer than three tests.
+    pub fn usual_distance(&self) -> Option<i64> {
+        let mut distances: Vec<i64> =
+            self.tests.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|d| *d > 0).collect();
+        distances.sort_unstable();
+        (distances.len() >= 2).then(|| distances[distances.len() / 2])
+    }
+
+    /// Stretches without a test that are longer than three of the usual distances: beginning of the test before and after.
+    pub fn gaps(&self) -> Vec<(i64, i64)> {
+        let Some(usual) = self.usual_distance() else { return Vec::new() };
+        let long = |w: &&[(i64, String, TestId)]| w[1].0.saturating_sub(w[0].0) > usual.saturating_mul(3);
+        self.tests.windows(2).filter(long).map(|w| (w[0].0, w[1].0)).collect()
+    }
+}
+
+impl Archive {
+    /// The streams between the hosts of `filter`, with their numbers.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where there is no such host.
+    pub fn streams(&self, filter: &Filter) -> Result<Vec<(i64, Stream)>, Error> {
+        self.streams_of(filter)
+    }
+
+    /// How many tests of a stream began from `from` up to `to`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn tests_between(&self, stream: i64, from: i64, to: i64) -> Result<u64, Error> {
+        let query = "SELECT count(*) FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ?";
+        let count = |row: &rusqlite::Row<'_>| crate::catalogue::unsigned(row, 0);
+        self.db.query_row(query, params![stream, from, to], count).map_err(self.sql("reading"))
+    }
+
+    /// When the first and the last test of a stream began, ns since 1970; `None` without tests.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn first_and_last(&self, stream: i64) -> Result<Option<(i64, i64)>, Error> {
+        let query = "SELECT (SELECT min(started_ns) FROM tests WHERE stream = ?1), (SELECT max(started_ns) FROM tests WHERE stream = ?1)";
+        let both = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?));
+        self.db.query_row(query, [stream], both).map_err(self.sql("reading"))
+    }
+
+    /// A stream from `from` up to `to`, by periods that have tests, in the order of time.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn course(&self, stream: i64, period: Period, from: i64, to: i64) -> Result<Vec<Course>, Error> {
+        if period == Period::Test {
+            return self.course_of_tests(stream, from, to);
+        }
+        let spans = parts(&self.db, stream, period, from, to).map_err(self.sql("reading"))?;
+        let course = |(start, end): (i64, i64)| {
+            let (start_ns, end_ns) = (start.max(from), end.min(to));
+            Ok(Course { start_ns, end_ns, test: None, pool: self.pool(stream, period, start_ns, end_ns)? })
+        };
+        spans.into_iter().map(course).collect()
+    }
+
+    fn course_of_tests(&self, stream: i64, from: i64, to: i64) -> Result<Vec<Course>, Error> {
+        let query = "SELECT id, started_ns, pool FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 2, 1";
+        let sql = self.sql("reading");
+        let mut tests = self.db.prepare_cached(query).map_err(&sql)?;
+        let mut rows = tests.query(params![stream, from, to]).map_err(&sql)?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next().map_err(&sql)? {
+            let at: i64 = row.get(1).map_err(&sql)?;
+            let bytes = row.get_ref(2).and_then(|v| v.as_blob().map_err(Into::into)).map_err(&sql)?;
+            let test = Some(TestId(row.get(0).map_err(&sql)?));
+            all.push(Course { start_ns: at, end_ns: at, test, pool: read_pool(bytes)? });
+        }
+        Ok(all)
+    }
+
+    /// The verdicts of a stream's tests from `from` up to `to`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn verdicts(&self, stream: i64, from: i64, to: i64) -> Result<Verdicts, Error> {
+        let query = "SELECT started_ns, severity, id FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 1, 3";
+        let run = || {
+            let mut tests = self.db.prepare_cached(query)?;
+            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, TestId(row.get(2)?)));
+            tests.query_map(params![stream, from, to], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        Ok(Verdicts { tests: run().map_err(self.sql("reading"))? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(all: &[(i64, &str)]) -> Verdicts {
+        Verdicts { tests: all.iter().map(|(at, s)| (*at, (*s).to_owned(), TestId(*at))).collect() }
+    }
+
+    #[test]
+    fn changes_are_where_tests_become_bad_and_cease_to_be() {
+        let of = verdicts(&[(0, "good"), (1, "fair"), (2, "poor"), (3, "unknown"), (4, "bad"), (5, "good")]);
+        assert_eq!(of.changes().map(|(at, bad, _)| (at, bad)).collect::<Vec<_>>(), [(2, true), (5, false)]);
+        assert_eq!(verdicts(&[(0, "bad"), (1, "bad")]).changes().count(), 0);
+    }
+
+    #[test]
+    fn a_gap_is_longer_than_three_distances() {
+        let of =
+            verdicts(&[(0, "good"), (10, "good"), (20, "good"), (51, "good"), (60, "good"), (89, "good")]);
+        assert_eq!(of.usual_distance(), Some(10));
+        assert_eq!(of.gaps(), [(20, 51)]);
+        assert!(verdicts(&[(0, "good"), (1000, "good")]).gaps().is_empty());
+    }
+}

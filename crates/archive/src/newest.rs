@@ -1,0 +1,191 @@
+//! [`Archive::newest`]: of every stream its newest test; [`Archive::extent`]: how much there is.
+
+use crate::catalogue::unsigned;
+use crate::error::Error;
+use crate::{Archive, Listed, Stream, TestId};
+use rusqlite::{Row, params};
+use std::collections::BTreeMap;
+
+/// Tests before the newest that are looked at, to say since when a stream is bad.
+const LOOKED_BACK: i64 = 300;
+/// Tests before the newest of all streams together that are looked at for the same.
+const LOOKED_BACK_IN_ALL: u64 = 20_000;
+/// Tests whose distances say how often a stream is tested.
+const RECENT: i64 = 9;
+
+/// The newest test of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Newest {
+    /// The stream's number in this archive.
+    pub stream_id: i64,
+    /// Which packets.
+    pub stream: Stream,
+    /// Name of the sender; `None` if unknown.
+    pub src_name: Option<String>,
+    /// Name of the receiver; `None` if unknown.
+    pub dst_name: Option<String>,
+    /// The test.
+    pub test: TestId,
+    /// When it began, ns since 1970.
+    pub started_ns: i64,
+    /// Rows of its log.
+    pub packets: u64,
+    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    pub severity: String,
+    /// The answer in a line.
+    pub headline: String,
+    /// Median time between the newest tests, ns; `None` of fewer than three.
+    pub every_ns: Option<i64>,
+    /// Of one that is poor or bad: the tests in a row that are, and when the first of them began.
+    pub bad: Option<BadSince>,
+}
+
+/// Tests in a row that are poor or bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSince {
+    /// When the first of them began, ns since 1970.
+    pub since_ns: i64,
+    /// How many.
+    pub tests: u64,
+    /// Whether there may be more before them that were not looked at.
+    pub at_least: bool,
+}
+
+/// How much an archive has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Tests.
+    pub tests: u64,
+    /// When the first began, ns since 1970; `None` without tests.
+    pub first_ns: Option<i64>,
+    /// When the last began, ns since 1970; `None` without tests.
+    pub last_ns: Option<i64>,
+}
+
+/// Whether a verdict is one that somebody should look at.
+pub(crate) fn is_bad(severity: &str) -> bool {
+    matches!(severity, "poor" | "bad")
+}
+
+impl Archive {
+    /// Of every stream that has tests the newest, by addresses.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn newest(&self) -> Result<Vec<Newest>, Error> {
+        self.newest_tests().map_err(self.sql("reading"))
+    }
+
+    fn newest_tests(&self) -> rusqlite::Result<Vec<Newest>> {
+        let query = "SELECT s.id, a.address, b.address, s.protocol, s.direction, s.payload, s.period_ns, s.dscp, a.name, b.name, \
+                     t.id, t.started_ns, t.packets, t.severity, t.headline \
+                     FROM streams s JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst \
+                     JOIN tests t ON t.id = (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
+                     ORDER BY a.address, b.address, s.id";
+        let mut streams = self.db.prepare_cached(query)?;
+        let known = |x: i64| (x >= 0).then_some(x);
+        let take = |row: &Row<'_>| {
+            Ok(Newest {
+                stream_id: row.get(0)?,
+                stream: Stream {
+                    src: row.get(1)?,
+                    dst: row.get(2)?,
+                    protocol: row.get(3)?,
+                    direction: row.get(4)?,
+                    payload_bytes: known(row.get(5)?),
+                    period_ns: known(row.get(6)?),
+                    dscp: row.get(7)?,
+                },
+                src_name: row.get(8)?,
+                dst_name: row.get(9)?,
+                test: TestId(row.get(10)?),
+                started_ns: row.get(11)?,
+                packets: unsigned(row, 12)?,
+                severity: row.get(13)?,
+                headline: row.get(14)?,
+                every_ns: None,
+                bad: None,
+            })
+        };
+        let mut all = streams.query_map([], take)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut left = LOOKED_BACK_IN_ALL;
+        for newest in &mut all {
+            newest.every_ns = self.usual_distance(newest.stream_id)?;
+            if is_bad(&newest.severity) {
+                newest.bad = Some(self.bad_since(newest, &mut left)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Median time between the newest tests of a stream.
+    fn usual_distance(&self, stream: i64) -> rusqlite::Result<Option<i64>> {
+        let query = "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?";
+        let mut recent = self.db.prepare_cached(query)?;
+        let starts = recent.query_map(params![stream, RECENT], |row| row.get(0))?;
+        let starts = starts.collect::<rusqlite::Result<Vec<i64>>>()?;
+        let mut distances: Vec<i64> = starts.windows(2).map(|w| w[0].saturating_sub(w[1])).collect();
+        distances.sort_unstable();
+        Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
+    }
+
+    /// The tests in a row, up to the newest, that are poor or bad; of all streams together at most `left` are looked at.
+    fn bad_since(&self, newest: &Newest, left: &mut u64) -> rusqlite::Result<BadSince> {
+        let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
+        let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";
+        let mut before = self.db.prepare_cached(query)?;
+        let most = LOOKED_BACK.min(i64::try_from(*left).unwrap_or(i64::MAX)).max(1);
+        let mut rows = before.query(params![newest.stream_id, most])?;
+        while let Some(row) = rows.next()? {
+            *left = left.saturating_sub(1);
+            if !is_bad(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?) {
+                return Ok(bad);
+            }
+            (bad.since_ns, bad.tests) = (row.get(0)?, bad.tests + 1);
+        }
+        bad.at_least = bad.tests >= most.unsigned_abs();
+        Ok(bad)
+    }
+
+    /// A test as the catalogue has it, without figures and tags.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn listed(&self, id: TestId) -> Result<Listed, Error> {
+        let query = "SELECT t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, t.log_bytes, \
+                     t.file IS NOT NULL, t.severity, t.headline FROM tests t JOIN streams s ON s.id = t.stream \
+                     JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst WHERE t.id = ?";
+        let take = |row: &Row<'_>| {
+            Ok(Listed {
+                id: id.to_string(),
+                started_ns: row.get(0)?,
+                name: row.get(1)?,
+                source: row.get(2)?,
+                src: row.get(3)?,
+                dst: row.get(4)?,
+                protocol: row.get(5)?,
+                direction: row.get(6)?,
+                packets: unsigned(row, 7)?,
+                log_bytes: unsigned(row, 8)?,
+                has_packets: row.get(9)?,
+                severity: row.get(10)?,
+                headline: row.get(11)?,
+                tags: BTreeMap::new(),
+                figures: BTreeMap::new(),
+            })
+        };
+        self.db.query_row(query, [id.0], take).map_err(self.sql("reading"))
+    }
+
+    /// How much there is. Cheap enough to be asked every second.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn extent(&self) -> Result<Extent, Error> {
+        let query = "SELECT (SELECT count(*) FROM tests), (SELECT min(started_ns) FROM tests), (SELECT max(started_ns) FROM tests)";
+        let take = |row: &Row<'_>| {
+            Ok(Extent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
+        };
+        self.db.query_row(query, [], take).map_err(self.sql("reading"))
+    }
+}

@@ -1,0 +1,106 @@
+//! [`App`]: what all requests share, and how they read the archive.
+
+use crate::access::{Access, guard};
+use crate::events::Watchers;
+use crate::limits::Limits;
+use crate::page;
+use crate::problem::Problem;
+use crate::{Error, Settings, api, events, now, path, test};
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use jitlat_archive::Archive;
+use jitlat_report::html;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Semaphore;
+
+/// What all requests share.
+#[derive(Debug)]
+pub struct App {
+    root: PathBuf,
+    pub access: Access,
+    pub limits: Limits,
+    /// What a browser keeps in place of the token; empty without one.
+    pub cookie: String,
+    /// Open connections to the catalogue that nobody uses.
+    idle: Mutex<Vec<Archive>>,
+    readers: Arc<Semaphore>,
+    pub watchers: Watchers,
+}
+
+impl App {
+    /// Opens the archive, to say at once if it cannot be read.
+    pub fn new(settings: &Settings) -> Result<App, Error> {
+        let archive = Archive::open(&settings.archive)?;
+        let mut salt = [0; 32];
+        getrandom::fill(&mut salt).map_err(|e| Error::Runtime(std::io::Error::other(e.to_string())))?;
+        let cookie = match &settings.access {
+            Access::Token(token) => token.cookie(&salt),
+            _ => String::new(),
+        };
+        Ok(App {
+            root: settings.archive.clone(),
+            access: settings.access.clone(),
+            limits: settings.limits,
+            cookie,
+            idle: Mutex::new(vec![archive]),
+            readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
+            watchers: Watchers::default(),
+        })
+    }
+
+    /// Reads the archive on a thread that may wait for the disk.
+    pub async fn read<T: Send + 'static>(
+        self: &Arc<App>,
+        work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.readers.clone().acquire_owned().await.map_err(|_| Problem::Busy)?;
+        let app = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            // Held until the work ends, even if nobody waits for its result any more.
+            let _permit = permit;
+            let idle = app.idle().pop();
+            let archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
+            let result = work(&archive);
+            app.idle().push(archive);
+            result
+        });
+        reading.await.unwrap_or_else(|_| Err(Problem::Failed("A thread that read it failed.".to_owned())))
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Archive>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Every address.
+pub fn router(app: Arc<App>) -> Router {
+    let file = |kind: &'static str, text: String| {
+        let text: Arc<str> = text.into();
+        get(move || {
+            let text = text.to_string();
+            async move { ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text) }
+        })
+    };
+    const SCRIPT: &str = "text/javascript; charset=utf-8";
+    Router::new()
+        .route("/", get(now::page))
+        .route("/path/{src}/{dst}", get(path::page))
+        .route("/test/{id}", get(test::page))
+        .route("/api/v1/now", get(api::now))
+        .route("/api/v1/path/{src}/{dst}", get(api::path))
+        .route("/api/v1/events", get(events::events))
+        .route("/style.css", file("text/css; charset=utf-8", page::style()))
+        .route("/report.js", file(SCRIPT, html::SCRIPT.to_owned()))
+        .route("/live.js", file(SCRIPT, page::LIVE.to_owned()))
+        .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
+        .fallback(|| async {
+            Problem::NotFound("The address may be mistyped, or of another version.".to_owned())
+                .into_response()
+        })
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}

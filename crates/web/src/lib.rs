@@ -1,0 +1,97 @@
+//! The page of an archive: which direction of which path is bad, and since when.
+//!
+//! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
+//! * `now`, `path`, `test` – a page each; `api` – the same as JSON
+//! * `access` – who may read what; `limits` – how much of it at once
+//!
+//! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
+//! Everything is read-only: no request changes anything.
+//!
+//! ```
+//! use jitlat_web::{Settings, Web};
+//! # let folder = tempfile::tempdir()?;
+//! # jitlat_archive::Archive::make(folder.path())?;
+//! let mut settings = Settings::new(folder.path());
+//! settings.listen.set_port(0);
+//! let web = Web::bind(&settings)?;
+//! println!("http://{}/", web.address());
+//! web.run(|| true)?; // until this says so
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod access;
+mod api;
+mod app;
+mod chart;
+mod events;
+mod limits;
+mod now;
+mod page;
+mod path;
+mod problem;
+mod server;
+mod test;
+mod times;
+mod verdict;
+
+pub use access::{Access, Token, UnfitToken};
+pub use limits::Limits;
+pub use server::Web;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The port where nothing else is said.
+pub const PORT: u16 = 2680;
+
+/// What is shown, where, and to whom.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The folder of the archive.
+    pub archive: PathBuf,
+    /// Where to listen; port 0: the system chooses.
+    pub listen: SocketAddr,
+    /// Who may read.
+    pub access: Access,
+    /// How much at once.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// An archive for the users of this host, on the usual port.
+    pub fn new(archive: &Path) -> Settings {
+        Settings {
+            archive: archive.to_owned(),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            access: Access::Local,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The archive cannot be read.
+    #[error(transparent)]
+    Archive(#[from] jitlat_archive::Error),
+    /// Nobody can connect.
+    #[error("listening on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Others could connect, and nothing says who may.
+    #[error(
+        "--listen {0} can be reached from other hosts: name a file with a token (--token-file), or say that a proxy decides who may \
+         read (--behind-proxy)"
+    )]
+    Open(SocketAddr),
+    /// The threads cannot be started.
+    #[error("starting the threads of the page: {0}")]
+    Runtime(std::io::Error),
+}

@@ -1,0 +1,161 @@
+//! [`Limits`]: how much at once, and for how long; [`Slots`]: the connections there are.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How much at once, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections.
+    pub connections: usize,
+    /// Connections of one address.
+    pub connections_of_one: usize,
+    /// Connections that wait for events.
+    pub watching: usize,
+    /// Requests that read the archive at the same time; others wait.
+    pub readers: usize,
+    /// Until all headers of a request are there; also how long a connection may be idle.
+    pub headers: Duration,
+    /// For a request.
+    pub request: Duration,
+    /// That a client may read nothing of what is sent to it.
+    pub stalled: Duration,
+    /// Packets of a test whose report is made; for larger ones there is the command line.
+    pub packets: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 128,
+            connections_of_one: 64,
+            watching: 48,
+            readers: 2,
+            headers: Duration::from_secs(15),
+            request: Duration::from_secs(60),
+            stalled: Duration::from_secs(30),
+            packets: 2_000_000,
+        }
+    }
+}
+
+/// Most bytes of a request's first line and headers.
+pub const MOST_HEADER_BYTES: usize = 16 * 1024;
+/// Most headers.
+pub const MOST_HEADERS: usize = 64;
+
+/// The connections there are.
+#[derive(Clone, Debug, Default)]
+pub struct Slots(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A connection, counted until it is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    slots: Slots,
+    peer: IpAddr,
+}
+
+impl Slots {
+    /// A slot for a connection from `peer`; `None` if there are enough.
+    pub fn take(&self, peer: IpAddr, limits: &Limits) -> Option<Slot> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
+        if sum >= limits.connections || own >= limits.connections_of_one {
+            return None;
+        }
+        all.insert(peer, own + 1);
+        Some(Slot { slots: self.clone(), peer })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.peer) {
+            Some(n) if *n > 1 => *n -= 1,
+            _ => drop(all.remove(&self.peer)),
+        }
+    }
+}
+
+/// A connection that fails when its client reads nothing for a while.
+#[derive(Debug)]
+pub struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while something cannot be sent.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    /// `stream`, for as long as it takes what is sent.
+    pub fn new(stream: TcpStream, patience: Duration) -> Patient {
+        Patient { stream, patience, stalled: None }
+    }
+
+    fn watch<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if sent.is_ready() {
+            self.stalled = None;
+            return sent;
+        }
+        let patience = self.patience;
+        let stalled = self.stalled.get_or_insert_with(|| {
+            let mut timer = Box::pin(sleep(patience));
+            timer.as_mut().reset(Instant::now() + patience);
+            timer
+        });
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, to)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let sent = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.watch(cx, sent)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let sent = Pin::new(&mut this.stream).poll_flush(cx);
+        this.watch(cx, sent)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let sent = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.watch(cx, sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_given_back_by_itself() {
+        let limits = Limits { connections: 3, connections_of_one: 2, ..Limits::default() };
+        let (slots, a, b) = (Slots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let held = [slots.take(a, &limits), slots.take(a, &limits), slots.take(b, &limits)];
+        assert!(held.iter().all(Option::is_some));
+        assert!(slots.take(a, &limits).is_none() && slots.take(b, &limits).is_none());
+        drop(held);
+        assert!(slots.take(a, &limits).is_some());
+        assert!(slots.0.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,352 @@
+//! `/`: all paths, per direction, with their newest test: what is bad, since when, and what is silent.
+
+use crate::app::App;
+use crate::page::{self, Tab, encoded};
+use crate::problem::Problem;
+use crate::times;
+use crate::verdict::Verdict;
+use axum::extract::State;
+use axum::response::Html;
+use jitlat_archive::{Archive, Newest, utc};
+use jitlat_report::escape;
+use jitlat_report::html::scrolling;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// A stream that has had no test for this many of the usual distances between its tests is silent.
+const SILENT_AFTER: i64 = 3;
+/// Most streams in the list of what needs attention, and in that of all.
+const MOST_LISTED: usize = 100;
+/// Up to this many hosts the cells of the matrix have words.
+const WORDS_UP_TO: usize = 10;
+
+/// All paths.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Now {
+    /// When this was read, ns since 1970.
+    pub now_ns: i64,
+    /// Every stream of packets that has tests, by addresses.
+    pub streams: Vec<StreamNow>,
+}
+
+/// A stream of packets from one host to another, and its newest test.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StreamNow {
+    /// Its number in this archive.
+    pub id: i64,
+    /// Which packets.
+    #[serde(flatten)]
+    pub stream: jitlat_archive::Stream,
+    /// The sender's name; null if unknown.
+    pub src_name: Option<String>,
+    /// The receiver's name; null if unknown.
+    pub dst_name: Option<String>,
+    /// Its newest test.
+    pub test: String,
+    /// When that began, ns since 1970.
+    pub started_ns: i64,
+    /// Rows of its log.
+    pub packets: u64,
+    /// What was found.
+    pub verdict: Verdict,
+    /// The answer in a line.
+    pub headline: String,
+    /// Median time between its newest tests, ns; null of fewer than three.
+    pub every_ns: Option<i64>,
+    /// Whether there has been no test for three times as long.
+    pub silent: bool,
+    /// Of one that is poor or bad: when the first of the tests in a row that are began, ns since 1970; otherwise null.
+    pub bad_since_ns: Option<i64>,
+    /// How many tests in a row are poor or bad.
+    pub bad_tests: u64,
+    /// Whether there may be more before them, which were not looked at.
+    pub bad_tests_at_least: bool,
+}
+
+impl StreamNow {
+    fn new(newest: Newest, now: i64) -> StreamNow {
+        let age = now.saturating_sub(newest.started_ns);
+        StreamNow {
+            id: newest.stream_id,
+            stream: newest.stream,
+            src_name: newest.src_name,
+            dst_name: newest.dst_name,
+            test: newest.test.to_string(),
+            started_ns: newest.started_ns,
+            packets: newest.packets,
+            verdict: Verdict::named(&newest.severity),
+            headline: newest.headline,
+            every_ns: newest.every_ns,
+            silent: newest.every_ns.is_some_and(|every| age > every.saturating_mul(SILENT_AFTER)),
+            bad_since_ns: newest.bad.map(|bad| bad.since_ns),
+            bad_tests: newest.bad.map_or(0, |bad| bad.tests),
+            bad_tests_at_least: newest.bad.is_some_and(|bad| bad.at_least),
+        }
+    }
+
+    fn src(&self) -> &str {
+        self.src_name.as_deref().unwrap_or(&self.stream.src)
+    }
+
+    fn dst(&self) -> &str {
+        self.dst_name.as_deref().unwrap_or(&self.stream.dst)
+    }
+
+    fn arrow(&self) -> &'static str {
+        if self.stream.direction == "both" { "⇄" } else { "→" }
+    }
+
+    /// Its verdict, or that there is none any more: an old one that was not bad says little.
+    fn shown(&self) -> (&'static str, &'static str, &'static str) {
+        if self.silent && !self.verdict.is_bad() {
+            return ("unknown", "…", "silent");
+        }
+        (self.verdict.word(), self.verdict.sign(), self.verdict.word())
+    }
+
+    fn address(&self) -> String {
+        format!("/path/{}/{}?stream={}", encoded(&self.stream.src), encoded(&self.stream.dst), self.id)
+    }
+
+    /// What should be looked at comes first: the worst, then what is silent.
+    fn rank(&self) -> (Option<Verdict>, bool) {
+        (Some(self.verdict).filter(|verdict| verdict.is_bad()), self.silent)
+    }
+}
+
+/// Reads it.
+pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
+    let streams = archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
+    Ok(Now { now_ns: now, streams })
+}
+
+/// What the packets of a stream are, in words.
+pub fn described(stream: &jitlat_archive::Stream) -> String {
+    let two_way = stream.direction == "both";
+    let mut text = if two_way { format!("{} round trips", stream.protocol) } else { stream.protocol.clone() };
+    if let Some(bytes) = stream.payload_bytes {
+        let _ = write!(text, ", {bytes} bytes");
+    }
+    if let Some(period) = stream.period_ns {
+        let every = jitlat_report::figure::value_label(jitlat_report::figure::Unit::Time, period as f64);
+        let _ = write!(text, " every {every}");
+    }
+    if stream.dscp != 0 {
+        let _ = write!(text, ", DSCP {}", stream.dscp);
+    }
+    text
+}
+
+/// The page.
+pub async fn page(State(app): State<Arc<App>>) -> Result<Html<String>, Problem> {
+    app.read(|archive| Ok(write(&read(archive, times::now())?))).await
+}
+
+fn write(all: &Now) -> Html<String> {
+    page::page("All paths now", Tab::Now, |out| {
+        let hosts = hosts(all);
+        let _ = write!(
+            out,
+            "<p class=\"what\">{} between {}</p></header>\n<main id=\"main\">\n<div data-live=\"now\">",
+            counted(all.streams.len(), "stream of tests", "streams of tests"),
+            counted(hosts.len(), "host", "hosts")
+        );
+        if all.streams.is_empty() {
+            out.push_str(
+                "<p class=\"headline note\">The archive is empty.</p><p>Every test takes <code>--archive DIR</code> and puts its \
+                 result there; <code>jitlat archive add DIR LOG</code> adds what is already there.</p></div>",
+            );
+            return;
+        }
+        headline(out, all);
+        attention(out, all);
+        matrix(out, all, &hosts);
+        every_stream(out, all);
+        out.push_str("</div>");
+    })
+}
+
+fn counted(n: usize, one: &str, several: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { several })
+}
+
+/// Addresses of all hosts, with what they are called.
+fn hosts(all: &Now) -> BTreeMap<&str, &str> {
+    let ends = |s| {
+        let s: &StreamNow = s;
+        [(s.stream.src.as_str(), s.src()), (s.stream.dst.as_str(), s.dst())]
+    };
+    all.streams.iter().flat_map(ends).collect()
+}
+
+/// What is wrong, in a sentence; up to three streams by name.
+fn headline(out: &mut String, all: &Now) {
+    let of = |which: &dyn Fn(&StreamNow) -> bool| all.streams.iter().filter(|s| which(s)).collect::<Vec<_>>();
+    let (bad, silent) = (of(&|s| s.verdict.is_bad()), of(&|s| s.silent));
+    let worst = bad.iter().map(|s| s.verdict).max();
+    let class = match worst {
+        Some(verdict) => verdict.word(),
+        None if silent.is_empty() => "good",
+        None => "note",
+    };
+    let mut text = match &bad[..] {
+        [] if silent.is_empty() => "Nothing is bad, and nothing is silent.".to_owned(),
+        [] => "Nothing was bad when it was last tested.".to_owned(),
+        few @ ([_] | [_, _] | [_, _, _]) => {
+            let said = few.iter().map(|s| {
+                let since = s.bad_since_ns.map_or(0, |at| all.now_ns.saturating_sub(at));
+                format!(
+                    "{} {} {} has been {} for {}",
+                    s.src(),
+                    s.arrow(),
+                    s.dst(),
+                    s.verdict.word(),
+                    times::length(since)
+                )
+            });
+            format!("{}.", said.collect::<Vec<_>>().join("; "))
+        }
+        many => format!("{} of {} streams are poor or bad.", many.len(), all.streams.len()),
+    };
+    if !silent.is_empty() {
+        let silent = counted(silent.len(), "stream is", "streams are");
+        let _ = write!(text, " {silent} silent: the tests that used to come do not.");
+    }
+    let _ = write!(out, "<p class=\"headline {class}\">{}</p>", escape(&text));
+}
+
+fn attention(out: &mut String, all: &Now) {
+    let mut wanted: Vec<&StreamNow> = all.streams.iter().filter(|s| s.verdict.is_bad() || s.silent).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    wanted.sort_by_key(|s| std::cmp::Reverse(s.rank()));
+    out.push_str("<h2 id=\"attention\">What needs attention</h2>");
+    table(out, "What needs attention", &wanted, all.now_ns);
+}
+
+fn every_stream(out: &mut String, all: &Now) {
+    let streams: Vec<&StreamNow> = all.streams.iter().collect();
+    let _ = write!(
+        out,
+        "<h2 id=\"streams\">{}</h2>",
+        if streams.len() > MOST_LISTED { "Streams" } else { "All streams" }
+    );
+    table(out, "All streams", &streams, all.now_ns);
+}
+
+fn table(out: &mut String, name: &str, streams: &[&StreamNow], now: i64) {
+    scrolling(out, name, |out| {
+        out.push_str(
+            "<thead><tr><th scope=\"col\">from, to</th><th scope=\"col\">verdict</th><th scope=\"col\">bad since</th>\
+             <th scope=\"col\">last test</th><th scope=\"col\" class=\"words\">what was found</th><th scope=\"col\">packets</th></tr></thead><tbody>",
+        );
+        for s in streams.iter().take(MOST_LISTED) {
+            let (class, sign, word) = s.shown();
+            let since = s.bad_since_ns.map_or(String::new(), |at| {
+                let least = if s.bad_tests_at_least { "at least " } else { "" };
+                let tests = counted(s.bad_tests.try_into().unwrap_or(usize::MAX), "test", "tests");
+                format!("{least}{} ({tests})", times::length(now.saturating_sub(at)))
+            });
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\"><a href=\"{}\">{} {} {}</a></th><td class=\"{class}\">{}</td><td>{since}</td>\
+                 <td><a href=\"/test/{}\" title=\"{}\">{}</a></td><td class=\"words\">{}</td><td>{}</td></tr>",
+                escape(&s.address()),
+                escape(s.src()),
+                s.arrow(),
+                escape(s.dst()),
+                badge(sign, word),
+                s.test,
+                utc(s.started_ns),
+                age(s, now),
+                escape(&s.headline),
+                escape(&described(&s.stream)),
+            );
+        }
+        out.push_str("</tbody>");
+    });
+    if streams.len() > MOST_LISTED {
+        let _ = write!(out, "<p>{} more are in the matrix.</p>", streams.len() - MOST_LISTED);
+    }
+}
+
+/// A sign and a word.
+pub fn badge(sign: &str, word: &str) -> String {
+    format!("<span class=\"level\"><span aria-hidden=\"true\">{sign}</span> {word}</span>")
+}
+
+fn age(s: &StreamNow, now: i64) -> String {
+    format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
+}
+
+/// Senders down, receivers across.
+fn matrix(out: &mut String, all: &Now, hosts: &BTreeMap<&str, &str>) {
+    // Of several streams between two hosts the one that is worst, then a silent one.
+    let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();
+    for s in &all.streams {
+        let cell = cells.entry((&s.stream.src, &s.stream.dst)).or_insert(s);
+        let worth = |s: &StreamNow| (s.verdict, s.silent);
+        if worth(s) > worth(cell) {
+            *cell = s;
+        }
+    }
+    let words = hosts.len() <= WORDS_UP_TO;
+    out.push_str("<h2 id=\"matrix\">Who hears whom</h2><p class=\"help\">Senders down, receivers across. ");
+    for verdict in Verdict::ALL {
+        let _ = write!(
+            out,
+            "<span class=\"{}\">{}</span> ",
+            verdict.word(),
+            badge(verdict.sign(), verdict.word())
+        );
+    }
+    let _ = write!(out, "<span class=\"unknown\">{}</span></p>", badge("…", "silent"));
+    let class = if words { "matrix" } else { "matrix small" };
+    let _ = write!(out, "<div class=\"{class}\">");
+    scrolling(out, "Matrix of hosts", |out| {
+        out.push_str("<thead><tr><td></td>");
+        for (k, (address, name)) in hosts.iter().enumerate() {
+            let _ = match words {
+                true => write!(out, "<th scope=\"col\">{}</th>", escape(name)),
+                false => {
+                    let shown = escape(name);
+                    write!(out, "<th scope=\"col\" title=\"{shown} {}\">{}</th>", escape(address), k + 1)
+                }
+            };
+        }
+        out.push_str("</tr></thead><tbody>");
+        for (k, (src, name)) in hosts.iter().enumerate() {
+            let number = if words { String::new() } else { format!("{} ", k + 1) };
+            let _ = write!(out, "<tr><th scope=\"row\">{number}{}</th>", escape(name));
+            for dst in hosts.keys() {
+                match cells.get(&(*src, *dst)) {
+                    Some(s) => cell(out, s, all.now_ns, words),
+                    None => out.push_str("<td></td>"),
+                }
+            }
+            out.push_str("</tr>");
+        }
+        out.push_str("</tbody>");
+    });
+    out.push_str("</div>");
+}
+
+fn cell(out: &mut String, s: &StreamNow, now: i64, words: bool) {
+    let (class, sign, word) = s.shown();
+    let silent = if s.silent { " silent" } else { "" };
+    let (src, dst) = (encoded(&s.stream.src), encoded(&s.stream.dst));
+    let _ = write!(out, "<td class=\"{class}{silent}\"><a href=\"/path/{src}/{dst}\"");
+    let was = if s.silent { format!("{} {}", s.verdict.word(), age(s, now)) } else { age(s, now) };
+    let _ = match words {
+        true => write!(out, "><b>{sign} {word}</b> <span>{was}</span></a></td>"),
+        false => {
+            let (src, dst) = (escape(s.src()), escape(s.dst()));
+            write!(out, " title=\"{src} {} {dst}: {word}, {was}\">{sign}</a></td>", s.arrow())
+        }
+    };
+}

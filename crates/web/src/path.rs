@@ -1,0 +1,650 @@
+//! `/path/A/B`: delay, loss and verdicts of a path over time, from all there is down to a test.
+
+use crate::app::App;
+use crate::chart::{self, Chart, Column, share, time};
+use crate::now::{badge, described};
+use crate::page::{self, Tab, encoded};
+use crate::problem::Problem;
+use crate::times::{self, DAY, HOUR, Unit};
+use crate::verdict::Verdict;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::response::Html;
+use jitlat_archive::{Archive, Course, Filter, Period, Stream, TestId, Verdicts, When, utc};
+use jitlat_core::WallTime;
+use jitlat_core::distribution::log_histogram::LogHistogram;
+use jitlat_core::distribution::percentile::{Method, Percent};
+use jitlat_core::pool::Pool;
+use jitlat_report::escape;
+use jitlat_report::html::scrolling;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// What is shown where nothing else is asked for: so long before the newest test.
+const USUAL: i64 = 7 * DAY;
+/// Most tests that are shown one by one.
+const MOST_TESTS: u64 = 600;
+/// Most tests whose verdicts are looked at.
+const MOST_VERDICTS: u64 = 30_000;
+/// Most changes and gaps in their lists, the newest of them.
+const MOST_SAID: usize = 12;
+
+/// What an address asks for.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Asked {
+    /// Beginning: a date, a time, or how long ago.
+    pub from: Option<String>,
+    /// End.
+    pub to: Option<String>,
+    /// Number of the stream of packets; the one with the newest test otherwise.
+    pub stream: Option<i64>,
+    /// `delay` (the default) or `jitter`.
+    pub show: Option<String>,
+}
+
+/// What the delays are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// As measured.
+    Delay,
+    /// Above the smallest of their test.
+    Jitter,
+}
+
+impl Shown {
+    const NAMES: [(&str, Shown); 2] = [("delay", Shown::Delay), ("jitter", Shown::Jitter)];
+
+    fn name(self) -> &'static str {
+        Shown::NAMES.iter().find(|(_, shown)| *shown == self).map_or("delay", |(name, _)| name)
+    }
+
+    fn of(self, pool: &Pool) -> &LogHistogram {
+        match self {
+            Shown::Delay => pool.delays(),
+            Shown::Jitter => pool.variations(),
+        }
+    }
+}
+
+/// A path over time.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathCourse {
+    /// Number of the stream in this archive.
+    pub id: i64,
+    /// Which packets.
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// Beginning of what is shown, ns since 1970.
+    pub from_ns: i64,
+    /// End of it.
+    pub to_ns: i64,
+    /// Length of a period: test, hour, day or month.
+    pub by: &'static str,
+    /// All packets of it together.
+    pub all: PeriodFigures,
+    /// Periods that have tests, in the order of time.
+    pub periods: Vec<PeriodFigures>,
+    /// Where tests begin to be poor or bad, or cease to be; null if there are too many tests to look at each.
+    pub changes: Option<Vec<Change>>,
+    /// Stretches without a test longer than three times the usual distance; null as above.
+    pub gaps: Option<Vec<Gap>>,
+}
+
+/// Figures of all packets of a period.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PeriodFigures {
+    /// Its beginning, ns since 1970; of a test, when that began.
+    pub start_ns: i64,
+    /// Its end.
+    pub end_ns: i64,
+    /// The test; null for longer periods.
+    pub test: Option<String>,
+    /// Tests.
+    pub tests: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Lost of those sent; null if none was.
+    pub loss: Option<f64>,
+    /// Median delay as measured, ns; null without packets.
+    pub delay_median_ns: Option<i64>,
+    /// 99th percentile of it.
+    pub delay_p99_ns: Option<i64>,
+    /// Median of the delay above the smallest of its test.
+    pub jitter_median_ns: Option<i64>,
+    /// 99th percentile of it.
+    pub jitter_p99_ns: Option<i64>,
+    /// The worst verdict of its tests; null if there are too many to look at each.
+    pub worst: Option<Verdict>,
+}
+
+/// A test with which a path turned bad, or ceased to be.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Change {
+    /// When the test began, ns since 1970.
+    pub at_ns: i64,
+    /// Whether it is poor or bad, after one that was neither.
+    pub bad: bool,
+    /// The test.
+    pub test: String,
+}
+
+/// A stretch without a test.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Gap {
+    /// When the test before it began, ns since 1970.
+    pub from_ns: i64,
+    /// When the test after it began.
+    pub to_ns: i64,
+}
+
+fn percentile(of: &LogHistogram, percent: u32) -> Option<i64> {
+    of.quantiles().percentile(Percent(percent), Method::Edf)
+}
+
+impl PeriodFigures {
+    fn new(course: &Course, end_ns: i64, worst: Option<Verdict>) -> PeriodFigures {
+        let pool = &course.pool;
+        PeriodFigures {
+            start_ns: course.start_ns,
+            end_ns,
+            test: course.test.map(|test| test.to_string()),
+            tests: pool.tests,
+            sent: pool.sent,
+            lost: pool.lost,
+            loss: (pool.sent > 0).then(|| pool.lost as f64 / pool.sent as f64),
+            delay_median_ns: percentile(pool.delays(), 50_000),
+            delay_p99_ns: percentile(pool.delays(), 99_000),
+            jitter_median_ns: percentile(pool.variations(), 50_000),
+            jitter_p99_ns: percentile(pool.variations(), 99_000),
+            worst,
+        }
+    }
+}
+
+/// What was read for a page.
+pub struct View {
+    pub course: PathCourse,
+    streams: Vec<(i64, Stream)>,
+    /// Whether there are tests of the other direction.
+    back: bool,
+    shown: Shown,
+    pools: Vec<Course>,
+    /// When the first test of the stream began, and the end of the last as it is drawn.
+    extent: (i64, i64),
+    last: Option<(Verdict, i64, TestId)>,
+    bad_since: Option<i64>,
+}
+
+/// Reads a path.
+pub fn read(archive: &Archive, src: &str, dst: &str, asked: &Asked, now: i64) -> Result<View, Problem> {
+    let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));
+    let between = |a: &str, b: &str| -> Result<Vec<(i64, Stream)>, Problem> {
+        let path = format!("{a}:{b}").parse().map_err(|_| none())?;
+        let filter = Filter { path: Some(path), ..Filter::default() };
+        archive.streams(&filter).map_err(|e| match e {
+            jitlat_archive::Error::Usage(_) => none(),
+            other => other.into(),
+        })
+    };
+    let mut streams = Vec::new();
+    for (id, stream) in between(src, dst)? {
+        if let Some(extent) = archive.first_and_last(id)? {
+            streams.push((id, stream, extent));
+        }
+    }
+    let newest = streams.iter().max_by_key(|(_, _, extent)| extent.1).map(|s| s.0).ok_or_else(none)?;
+    let wanted = asked.stream.unwrap_or(newest);
+    let (id, stream, extent) =
+        streams.iter().find(|s| s.0 == wanted).cloned().ok_or_else(|| {
+            Problem::NotFound(format!("The path from {src} to {dst} has no stream {wanted}."))
+        })?;
+    let shown = match asked.show.as_deref() {
+        None => Shown::Delay,
+        Some(text) => Shown::NAMES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, shown)| *shown)
+            .ok_or_else(|| Problem::Wrong("show is 'delay' or 'jitter'.".to_owned()))?,
+    };
+    let when = |text: &Option<String>| {
+        let read = |text: &String| When::parse(text, WallTime(now)).map(|w| w.0.0);
+        text.as_ref().filter(|text| !text.is_empty()).map(read).transpose()
+    };
+    let end = end_of(archive, id, extent)?;
+    let to = when(&asked.to)?.unwrap_or(end);
+    let usual = end.saturating_sub(USUAL).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
+    let from = when(&asked.from)?.unwrap_or(usual);
+    if from >= to {
+        return Err(Problem::Wrong("The end is not after the beginning.".to_owned()));
+    }
+    let tests = archive.tests_between(id, from, to)?;
+    let by = period(to.min(end).saturating_sub(from.max(extent.0)), tests);
+    let pools = archive.course(id, by, from, to)?;
+    let verdicts = if tests <= MOST_VERDICTS { Some(archive.verdicts(id, from, to)?) } else { None };
+    let periods = figures(&pools, verdicts.as_ref(), to);
+    let mut all = Course { start_ns: from, end_ns: to, test: None, pool: Pool::default() };
+    pools.iter().for_each(|course| all.pool.merge(&course.pool));
+    let worst = periods.iter().filter_map(|p| p.worst).max();
+    let all = PeriodFigures::new(&all, to, worst);
+    let (last, bad_since) = newest_verdict(archive, id, extent.1)?;
+    let back = between(dst, src).is_ok_and(|streams| !streams.is_empty()) && src != dst;
+    let course = PathCourse {
+        id,
+        stream,
+        from_ns: from,
+        to_ns: to,
+        by: name(by),
+        all,
+        periods,
+        changes: verdicts.as_ref().map(|v| v.changes().map(change).collect()),
+        gaps: verdicts
+            .as_ref()
+            .map(|v| v.gaps().into_iter().map(|(from_ns, to_ns)| Gap { from_ns, to_ns }).collect()),
+    };
+    let streams = streams.into_iter().map(|(id, stream, _)| (id, stream)).collect();
+    Ok(View { course, streams, back, shown, pools, extent: (extent.0, end), last, bad_since })
+}
+
+/// The end of a stream's last test as it is drawn: as long after it as its tests are apart, in whole seconds.
+fn end_of(archive: &Archive, id: i64, (first, last): (i64, i64)) -> Result<i64, Problem> {
+    let from = first.max(last.saturating_sub(USUAL));
+    let tests = archive.tests_between(id, from, last.saturating_add(1))?;
+    let apart = last.saturating_sub(from) / i64::try_from(tests).unwrap_or(i64::MAX).saturating_sub(1).max(1);
+    let end = last.saturating_add(apart.min(DAY)).div_euclid(times::SECOND);
+    Ok(end.saturating_add(1).saturating_mul(times::SECOND))
+}
+
+fn change((at_ns, bad, test): (i64, bool, TestId)) -> Change {
+    Change { at_ns, bad, test: test.to_string() }
+}
+
+/// The length of what is pooled in a view.
+fn period(span: i64, tests: u64) -> Period {
+    match span {
+        _ if span <= HOUR || (tests <= MOST_TESTS && span <= 8 * DAY) => Period::Test,
+        _ if span <= 8 * DAY => Period::Hour,
+        _ if span <= 800 * DAY => Period::Day,
+        _ => Period::Month,
+    }
+}
+
+fn name(period: Period) -> &'static str {
+    Period::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
+}
+
+/// The verdict of the newest test, and since when tests in a row are bad, as far as a month before it tells.
+type NewestVerdict = (Option<(Verdict, i64, TestId)>, Option<i64>);
+
+fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict, Problem> {
+    let mut since = None;
+    let mut newest = None;
+    // Ever longer, so that a path that turned bad a minute ago is not read for a month.
+    for back in [HOUR, DAY, 7 * DAY, 31 * DAY] {
+        let from = last.saturating_sub(back);
+        let verdicts = archive.verdicts(id, from, last.saturating_add(1))?;
+        newest = verdicts.tests.last().map(|(at, severity, test)| (Verdict::named(severity), *at, *test));
+        let bad = |severity: &str| Verdict::named(severity).is_bad();
+        let row = verdicts.tests.iter().rev().take_while(|(_, severity, _)| bad(severity)).count();
+        since = row.checked_sub(1).and_then(|k| verdicts.tests.iter().rev().nth(k)).map(|(at, _, _)| *at);
+        if row < verdicts.tests.len() {
+            break;
+        }
+    }
+    Ok((newest, since))
+}
+
+/// Figures of each period, with the worst verdict of its tests.
+fn figures(pools: &[Course], verdicts: Option<&Verdicts>, end: i64) -> Vec<PeriodFigures> {
+    let worst = |from: i64, to: i64| {
+        let tests = &verdicts?.tests;
+        let first = tests.partition_point(|(at, _, _)| *at < from);
+        tests[first..].iter().take_while(|(at, _, _)| *at < to).map(|(_, s, _)| Verdict::named(s)).max()
+    };
+    let usual = verdicts.and_then(Verdicts::usual_distance);
+    let figures = pools.iter().enumerate().map(|(k, course)| {
+        let next = pools.get(k + 1).map_or(end, |next| next.start_ns);
+        let end = match course.test {
+            // A test is as wide as they usually are apart.
+            Some(_) => course.start_ns.saturating_add(usual.unwrap_or(i64::MAX)).min(next),
+            None => course.end_ns,
+        };
+        let verdict = match course.test {
+            Some(test) => verdicts.and_then(|v| {
+                let found = v.tests.binary_search_by_key(&(course.start_ns, test), |t| (t.0, t.2)).ok()?;
+                Some(Verdict::named(&v.tests[found].1))
+            }),
+            None => worst(course.start_ns, course.end_ns),
+        };
+        PeriodFigures::new(course, end.max(course.start_ns), verdict)
+    });
+    figures.collect()
+}
+
+/// The page.
+pub async fn page(
+    State(app): State<Arc<App>>,
+    Path((src, dst)): Path<(String, String)>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Html<String>, Problem> {
+    let Query(asked) = asked.map_err(|e| Problem::Wrong(format!("{}.", e.body_text())))?;
+    app.read(move |archive| Ok(write(&read(archive, &src, &dst, &asked, times::now())?))).await
+}
+
+impl View {
+    /// The address of another part of it.
+    fn address(&self, from: i64, to: i64) -> String {
+        self.with(self.course.id, self.shown, Some((from, to)))
+    }
+
+    fn with(&self, id: i64, shown: Shown, span: Option<(i64, i64)>) -> String {
+        let Stream { src, dst, .. } = &self.course.stream;
+        let mut text = format!("/path/{}/{}?stream={id}", encoded(src), encoded(dst));
+        if shown != Shown::Delay {
+            let _ = write!(text, "&show={}", shown.name());
+        }
+        if let Some((from, to)) = span {
+            let _ = write!(text, "&from={}&to={}", times::address(from), times::address_after(to));
+        }
+        text
+    }
+
+    fn here(&self) -> Option<(i64, i64)> {
+        Some((self.course.from_ns, self.course.to_ns))
+    }
+
+    /// Where a period leads: to its parts, or to the test.
+    fn into(&self, period: &PeriodFigures) -> String {
+        match &period.test {
+            Some(test) => format!("/test/{test}"),
+            None => self.address(period.start_ns, period.end_ns),
+        }
+    }
+
+    /// The name of a period, as exact as its length needs.
+    fn name(&self, period: &PeriodFigures) -> String {
+        let length = match self.course.by {
+            "test" => 19,
+            "hour" => 16,
+            "day" => 10,
+            _ => 7,
+        };
+        utc(period.start_ns).chars().take(length).collect()
+    }
+}
+
+fn write(view: &View) -> Html<String> {
+    let PathCourse { stream, .. } = &view.course;
+    let arrow = if stream.direction == "both" { "⇄" } else { "→" };
+    page::page(&format!("{} {arrow} {}", stream.src, stream.dst), Tab::None, |out| {
+        let _ = write!(
+            out,
+            "<p class=\"what\">{}</p></header>\n<main id=\"main\">\n",
+            escape(&described(stream))
+        );
+        others(out, view);
+        out.push_str("<div data-live=\"path\">");
+        state(out, view);
+        steps(out, view);
+        drawing(out, view);
+        summary(out, view);
+        changes(out, view);
+        table(out, view);
+        out.push_str("</div>");
+    })
+}
+
+/// Links to the other direction, and to other packets of the same.
+fn others(out: &mut String, view: &View) {
+    let Stream { src, dst, .. } = &view.course.stream;
+    out.push_str("<ul class=\"steps\" aria-label=\"Other views of this path\">");
+    if view.back {
+        let _ = write!(
+            out,
+            "<li><a href=\"/path/{}/{}\">The other direction</a></li>",
+            encoded(dst),
+            encoded(src)
+        );
+    }
+    for (id, stream) in view.streams.iter().filter(|_| view.streams.len() > 1) {
+        let current = if *id == view.course.id { " aria-current=\"true\"" } else { "" };
+        let address = escape(&view.with(*id, view.shown, None));
+        let _ = write!(out, "<li><a href=\"{address}\"{current}>{}</a></li>", escape(&described(stream)));
+    }
+    for (name, shown) in Shown::NAMES {
+        let current = if shown == view.shown { " aria-current=\"true\"" } else { "" };
+        let address = escape(&view.with(view.course.id, shown, view.here()));
+        let _ = write!(out, "<li><a href=\"{address}\"{current}>{name}</a></li>");
+    }
+    out.push_str("</ul>");
+}
+
+/// What it is like now.
+fn state(out: &mut String, view: &View) {
+    let Some((verdict, at, test)) = view.last else { return };
+    let class = if verdict.is_bad() {
+        verdict.word()
+    } else if verdict == Verdict::Good {
+        "good"
+    } else {
+        "note"
+    };
+    let since = view.bad_since.map_or(String::new(), |at| format!(" since {}", utc(at)));
+    let _ = write!(
+        out,
+        "<p class=\"headline {class}\">{} {}{since}. The last test began at <a href=\"/test/{test}\">{}</a>.</p>",
+        verdict.sign(),
+        sentence(verdict.word()),
+        utc(at)
+    );
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// Links to longer and shorter times, before and after.
+fn steps(out: &mut String, view: &View) {
+    let (from, to) = (view.course.from_ns, view.course.to_ns);
+    let (first, after_all) = view.extent;
+    let length = to.saturating_sub(from);
+    let mut links = vec![("all".to_owned(), first, after_all)];
+    let around = Unit::ALL.map(|unit| (unit, unit.around(from.max(first))));
+    let longer = around.into_iter().filter(|(_, (start, end))| end.saturating_sub(*start) >= length);
+    links.extend(longer.map(|(unit, (start, end))| (unit.name(start), start, end)));
+    links.push(("earlier".to_owned(), from.saturating_sub(length), from));
+    if to < after_all {
+        links.push(("later".to_owned(), to, to.saturating_add(length)));
+    }
+    links.push(("last day".to_owned(), after_all.saturating_sub(DAY), after_all));
+    links.push(("last week".to_owned(), after_all.saturating_sub(7 * DAY), after_all));
+    out.push_str("<nav aria-label=\"Time\"><ul class=\"steps\">");
+    for (text, start, end) in links {
+        let address = view.address(start, end);
+        let current = if address == view.address(from, to) { " aria-current=\"true\"" } else { "" };
+        let _ = write!(out, "<li><a href=\"{}\"{current}>{text}</a></li>", escape(&address));
+    }
+    out.push_str("</ul></nav>");
+}
+
+fn drawing(out: &mut String, view: &View) {
+    let course = &view.course;
+    if course.periods.is_empty() {
+        out.push_str("<p class=\"headline note\">There is no test in this time.</p>");
+        return;
+    }
+    let column = |(period, pool): (&PeriodFigures, &Course)| {
+        let delays = view.shown.of(&pool.pool);
+        Column {
+            span: (period.start_ns, period.end_ns),
+            delays: delays.counted().collect(),
+            percentiles: percentile(delays, 50_000).zip(percentile(delays, 99_000)),
+            loss: period.loss,
+            verdict: period.worst,
+            address: view.into(period),
+            about: about(view, period),
+        }
+    };
+    let columns: Vec<Column> = course.periods.iter().zip(&view.pools).map(column).collect();
+    let two_way = course.stream.direction == "both";
+    let quantity = match (view.shown, two_way) {
+        (Shown::Jitter, _) => "above the smallest of each test",
+        (Shown::Delay, true) => "round trip",
+        (Shown::Delay, false) => "one-way delay, as measured",
+    };
+    let gaps: Vec<_> = course.gaps.iter().flatten().map(|gap| (gap.from_ns, gap.to_ns)).collect();
+    let changes: Vec<_> = course.changes.iter().flatten().map(|change| (change.at_ns, change.bad)).collect();
+    let span = (course.from_ns, course.to_ns);
+    let drawn = Chart { span, quantity, columns: &columns, gaps: &gaps, changes: &changes };
+    let _ = write!(
+        out,
+        "<figure><div class=\"drawn\" tabindex=\"0\" role=\"group\" aria-label=\"Delay, loss and verdicts over time\">{}</div>\
+         <figcaption><ul class=\"key\"><li>solid line: median</li><li>dashed line: 99th percentile</li>\
+         <li>shades: how many packets had which delay, of each {}</li><li>orange: lost</li>\
+         <li>height of the verdict: low is good, high is bad</li></ul>{}{}</figcaption></figure>",
+        chart::svg(&drawn),
+        course.by,
+        if chart::is_logarithmic(&drawn) { "The scale of delays is logarithmic. " } else { "" },
+        if two_way || view.shown == Shown::Jitter {
+            "Choose a part to see it closer; the table below has the same links."
+        } else {
+            "Delays from one host to another contain the difference of their clocks: their changes are sure, their height may \
+             not be. Choose a part to see it closer; the table below has the same links."
+        }
+    );
+}
+
+fn about(view: &View, period: &PeriodFigures) -> String {
+    let (median, p99) = match view.shown {
+        Shown::Delay => (period.delay_median_ns, period.delay_p99_ns),
+        Shown::Jitter => (period.jitter_median_ns, period.jitter_p99_ns),
+    };
+    let verdict = period.worst.map_or("", Verdict::word);
+    let worst = if period.tests > 1 { "worst " } else { "" };
+    let (tests, loss) = (period.tests, share(period.loss));
+    let name = view.name(period);
+    format!(
+        "{name}: {tests} tests, median {}, 99 % below {}, loss {loss}, {worst}{verdict}",
+        time(median),
+        time(p99)
+    )
+}
+
+/// Figures of everything shown together.
+fn summary(out: &mut String, view: &View) {
+    let all = &view.course.all;
+    let rows = [
+        ("tests", all.tests.to_string()),
+        ("packets sent", all.sent.to_string()),
+        ("lost", format!("{} ({})", all.lost, share(all.loss))),
+        ("median delay", time(all.delay_median_ns)),
+        ("99 % of delays up to", time(all.delay_p99_ns)),
+        ("99 % of jitter up to", time(all.jitter_p99_ns)),
+    ];
+    let _ = write!(
+        out,
+        "<section class=\"view\"><h2>{} to {}</h2><dl class=\"counts\">",
+        utc(view.course.from_ns),
+        utc(view.course.to_ns)
+    );
+    for (name, value) in rows {
+        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    }
+    out.push_str("</dl></section>");
+}
+
+/// When it became bad or ceased to be, and when there were no tests.
+fn changes(out: &mut String, view: &View) {
+    let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
+        out.push_str("<p>These are too many tests to look at each verdict: choose a shorter time to see what changed when.</p>");
+        return;
+    };
+    if changes.is_empty() && gaps.is_empty() {
+        return;
+    }
+    out.push_str("<h2>What changed</h2><ul>");
+    let said = changes.iter().map(|c| {
+        let what = if c.bad { "turned bad" } else { "was good or fair again" };
+        let text = format!("{}: <a href=\"/test/{}\">{what}</a>", utc(c.at_ns), c.test);
+        (c.at_ns, text)
+    });
+    let silent = gaps.iter().map(|gap| {
+        let length = times::length(gap.to_ns.saturating_sub(gap.from_ns));
+        (gap.from_ns, format!("{}: no test for {length}", utc(gap.from_ns)))
+    });
+    let mut all: Vec<(i64, String)> = said.chain(silent).collect();
+    all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    for (_, text) in all.iter().take(MOST_SAID) {
+        let _ = write!(out, "<li>{text}</li>");
+    }
+    out.push_str("</ul>");
+    if all.len() > MOST_SAID {
+        let _ = write!(out, "<p>{} more before them.</p>", all.len() - MOST_SAID);
+    }
+}
+
+/// Every period with its figures and its link, newest first.
+fn table(out: &mut String, view: &View) {
+    let course = &view.course;
+    if course.periods.is_empty() {
+        return;
+    }
+    let open = if course.periods.len() <= 31 { " open" } else { "" };
+    let _ = write!(out, "<details class=\"fold\"{open}><summary><h2>By {}</h2></summary>", course.by);
+    scrolling(out, &format!("Figures by {}", course.by), |out| {
+        let _ = write!(
+            out,
+            "<thead><tr><th scope=\"col\">{}</th><th scope=\"col\">tests</th><th scope=\"col\">sent</th><th scope=\"col\">lost</th>\
+             <th scope=\"col\">median delay</th><th scope=\"col\">p99 delay</th><th scope=\"col\">p99 jitter</th>\
+             <th scope=\"col\">worst</th></tr></thead><tbody>",
+            course.by
+        );
+        for period in course.periods.iter().rev() {
+            let worst = period.worst.map_or_else(
+                || "<td>–</td>".to_owned(),
+                |v| format!("<td class=\"{}\">{}</td>", v.word(), badge(v.sign(), v.word())),
+            );
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\"><a href=\"{}\">{}</a></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{worst}</tr>",
+                escape(&view.into(period)),
+                view.name(period),
+                period.tests,
+                period.sent,
+                share(period.loss),
+                time(period.delay_median_ns),
+                time(period.delay_p99_ns),
+                time(period.jitter_p99_ns),
+            );
+        }
+        out.push_str("</tbody>");
+    });
+    out.push_str("</details>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pooled_depends_on_how_long_is_shown() {
+        for (span, tests, by) in [
+            (HOUR, 10_000, Period::Test),
+            (DAY, 288, Period::Test),
+            (DAY, 8640, Period::Hour),
+            (7 * DAY, 2016, Period::Hour),
+            (31 * DAY, 10, Period::Day),
+            (366 * DAY, 100_000, Period::Day),
+            (3000 * DAY, 100_000, Period::Month),
+        ] {
+            assert_eq!(period(span, tests), by, "{span}, {tests}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! [`Problem`]: why there is no answer, as a page or as JSON.
+
+use crate::page::{self, Tab};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use jitlat_archive::Error;
+use jitlat_report::escape;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Problem {
+    /// There is no such thing.
+    NotFound(String),
+    /// The address says something impossible.
+    Wrong(String),
+    /// The archive could not be read.
+    Failed(String),
+    /// Others are being answered.
+    Busy,
+    /// It took too long.
+    TooLong,
+}
+
+impl From<Error> for Problem {
+    fn from(e: Error) -> Problem {
+        match e {
+            Error::NoSuchTest { .. } => Problem::NotFound("The archive has no such test.".to_owned()),
+            Error::Ambiguous { count, .. } => Problem::Wrong(format!(
+                "{count} tests begin with these digits, or have this name: write more digits."
+            )),
+            Error::Usage(text) => Problem::Wrong(format!("{text}.")),
+            Error::Busy { .. } => Problem::Busy,
+            other => Problem::Failed(format!("{other}.")),
+        }
+    }
+}
+
+impl Problem {
+    /// Status, title and text.
+    fn said(&self) -> (StatusCode, &'static str, &str) {
+        match self {
+            Problem::NotFound(text) => (StatusCode::NOT_FOUND, "There is no such page", text),
+            Problem::Wrong(text) => (StatusCode::BAD_REQUEST, "The address cannot be understood", text),
+            Problem::Failed(text) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "The archive could not be read", text)
+            }
+            Problem::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Busy",
+                "Others are being answered. Load the page again in a moment.",
+            ),
+            Problem::TooLong => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "This takes too long",
+                "The archive did not answer in time. Ask for a shorter time.",
+            ),
+        }
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Response {
+        let (status, title, text) = self.said();
+        let body = serde_json::json!({ "error": title, "detail": text }).to_string();
+        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, title, text) = self.said();
+        if let Problem::Failed(text) = &self {
+            tracing::warn!("page: {text}");
+        }
+        let page = page::page(title, Tab::None, |out| {
+            out.push_str("</header>\n<main id=\"main\">\n<p>");
+            out.push_str(&escape(text));
+            out.push_str("</p><p><a href=\"/\">All paths</a></p>");
+        });
+        (status, page).into_response()
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Web`]: accepts connections, each within its limits.
+
+use crate::access::Access;
+use crate::app::{App, router};
+use crate::limits::{MOST_HEADER_BYTES, MOST_HEADERS, Patient, Slots};
+use crate::{Error, Settings, events};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+/// The server of the page.
+#[derive(Debug)]
+pub struct Web {
+    app: App,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// How often it is asked whether to stop.
+const STEP: Duration = Duration::from_millis(100);
+
+impl Web {
+    /// Opens the archive, and listens.
+    ///
+    /// # Errors
+    /// [`Error`], as where other hosts could connect and nothing says who may.
+    pub fn bind(settings: &Settings) -> Result<Web, Error> {
+        let address = settings.listen;
+        if !address.ip().is_loopback() && matches!(settings.access, Access::Local) {
+            return Err(Error::Open(address));
+        }
+        let app = App::new(settings)?;
+        let failed = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Web { app, listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests until `stop` says so.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`].
+    pub fn run(self, stop: impl Fn() -> bool) -> Result<(), Error> {
+        let Web { app, listener, .. } = self;
+        let app = Arc::new(app);
+        // One thread waits; those that read the archive are a few, and one more asks it what is new.
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(app.limits.readers + 1)
+            .thread_name("web")
+            .build()
+            .map_err(Error::Runtime)?;
+        let ended: Result<(), std::io::Error> = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let watching = tokio::spawn(events::watch(app.clone()));
+            let (router, slots) = (router(app.clone()), Slots::default());
+            while !stop() {
+                match timeout(STEP, listener.accept()).await {
+                    Err(_) => {}
+                    // Too many open files, for example: later there may be fewer.
+                    Ok(Err(e)) => {
+                        debug!("page: accepting a connection: {e}");
+                        sleep(STEP).await;
+                    }
+                    Ok(Ok((stream, peer))) => {
+                        let Some(slot) = slots.take(peer.ip(), &app.limits) else {
+                            debug!("page: {peer} has too many connections, or all have");
+                            continue;
+                        };
+                        let answering = answer(stream, router.clone(), app.clone());
+                        tokio::spawn(async move {
+                            answering.await;
+                            drop(slot);
+                        });
+                    }
+                }
+            }
+            watching.abort();
+            Ok(())
+        });
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        ended.map_err(Error::Runtime)
+    }
+}
+
+async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
+    let io = TokioIo::new(Patient::new(stream, app.limits.stalled));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(app.limits.headers)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(MOST_HEADER_BYTES)
+        .serve_connection(io, TowerToHyperService::new(router))
+        .await;
+    if let Err(e) = served {
+        debug!("page: a connection ended: {e}");
+    }
+}

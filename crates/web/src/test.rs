@@ -1,0 +1,95 @@
+//! `/test/ID`: the report of a test, from its packets.
+
+use crate::app::App;
+use crate::page::{self, PROGRAM, Tab, encoded};
+use crate::problem::Problem;
+use axum::extract::{Path, State};
+use axum::response::Html;
+use jitlat_archive::{Archive, Listed, TestId};
+use jitlat_core::{Analyzer, Options};
+use jitlat_report::escape;
+use jitlat_report::figure::Trace;
+use jitlat_report::html::{self, Frame, Part, Report};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// The page.
+pub async fn page(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Html<String>, Problem> {
+    let most = app.limits.packets;
+    app.read(move |archive| {
+        let id = archive.find(&id)?;
+        let listed = archive.listed(id)?;
+        if !listed.has_packets {
+            return Ok(without(&listed, "Its packets were removed to save space; its figures stay."));
+        }
+        if listed.packets > most {
+            let why = format!("It is too large to be analysed here: jitlat archive show DIR {id} does that.");
+            return Ok(without(&listed, &why));
+        }
+        report(archive, id, &listed)
+    })
+    .await
+}
+
+/// The report, within the links of this server.
+fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<Html<String>, Problem> {
+    let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
+    let mut reader = archive.reader(id, &listed.source)?;
+    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut failure = None;
+    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    if let Some(e) = failure.filter(|_| reader.reading().rows == 0) {
+        return Err(unreadable(&e));
+    }
+    let session = reader.session().clone();
+    let (mut summary, samples) = analyzer.finish_with_samples(&session);
+    reader.reading().add_to(&mut summary);
+    let trace = Trace::of(&session, &samples);
+    let part = Part { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) };
+    let report = Report {
+        section: None,
+        parts: &[part],
+        corrected: false,
+        command: None,
+        program: PROGRAM,
+        written: None,
+    };
+    let before = format!("{}{}", page::navigation(Tab::None), way_back(listed));
+    let frame = Frame { style: "/style.css", scripts: &["/report.js"], before: &before };
+    Ok(Html(html::page_in(&report, &frame)))
+}
+
+/// The link to the path at the time of the test.
+fn way_back(listed: &Listed) -> String {
+    let (from, to) = crate::times::Unit::Day.around(listed.started_ns);
+    let address = format!(
+        "/path/{}/{}?from={}&to={}",
+        encoded(&listed.src),
+        encoded(&listed.dst),
+        crate::times::address(from),
+        crate::times::address(to)
+    );
+    format!(
+        "<nav class=\"back\" aria-label=\"The path of this test\"><a href=\"{}\">{} → {} on that day</a></nav>\n",
+        escape(&address),
+        escape(&listed.src),
+        escape(&listed.dst)
+    )
+}
+
+/// A test without packets: what the catalogue has of it.
+fn without(listed: &Listed, why: &str) -> Html<String> {
+    let title = format!("{} to {}", listed.src, listed.dst);
+    page::page(&title, Tab::None, |out| {
+        let _ = write!(
+            out,
+            "<p class=\"what\">{}, {} packets</p></header>\n<main id=\"main\">\n{}<p class=\"headline note\">{}: {}</p><p>{}</p>",
+            jitlat_archive::utc(listed.started_ns),
+            listed.packets,
+            way_back(listed),
+            escape(&listed.severity),
+            escape(&listed.headline),
+            escape(why)
+        );
+    })
+}

@@ -1,0 +1,163 @@
+//! Times as people and addresses write them, and the periods of the calendar. All are of UTC.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use jitlat_archive::utc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub const SECOND: i64 = 1_000_000_000;
+pub const MINUTE: i64 = 60 * SECOND;
+pub const HOUR: i64 = 60 * MINUTE;
+pub const DAY: i64 = 24 * HOUR;
+
+/// Now, ns since 1970.
+pub fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+/// A time as in an address: `2026-11-23T10:00:00Z`. Parts of a second are left out.
+pub fn address(at: i64) -> String {
+    utc(at).replace(' ', "T") + "Z"
+}
+
+/// A time as in an address, none earlier: with a second more where there are parts of one.
+pub fn address_after(at: i64) -> String {
+    address(at.saturating_add(SECOND - 1))
+}
+
+/// A length of time, rounded down: `3 min`.
+pub fn length(ns: i64) -> String {
+    let ns = ns.max(0);
+    match ns {
+        ..MINUTE => format!("{} s", ns / SECOND),
+        MINUTE..HOUR => format!("{} min", ns / MINUTE),
+        HOUR..DAY => format!("{} h", ns / HOUR),
+        _ => format!("{} d", ns / DAY),
+    }
+}
+
+/// A part of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    Hour,
+    Day,
+    Month,
+    Year,
+}
+
+impl Unit {
+    /// Longest first.
+    pub const ALL: [Unit; 4] = [Unit::Year, Unit::Month, Unit::Day, Unit::Hour];
+
+    /// The one that `at` lies in: its beginning and its end.
+    pub fn around(self, at: i64) -> (i64, i64) {
+        let whole = |length: i64| {
+            let start = at.div_euclid(length).saturating_mul(length);
+            (start, start.saturating_add(length))
+        };
+        let date = Timestamp::from_nanosecond(at.into()).unwrap_or_default().to_zoned(TimeZone::UTC).date();
+        let between = |first: Date, next: Option<Date>| Some((start(first)?, start(next?)?));
+        match self {
+            Unit::Hour => whole(HOUR),
+            Unit::Day => whole(DAY),
+            Unit::Month => between(date.first_of_month(), date.first_of_month().checked_add(1.month()).ok())
+                .unwrap_or((at, i64::MAX)),
+            Unit::Year => between(date.first_of_year(), date.first_of_year().checked_add(1.year()).ok())
+                .unwrap_or((at, i64::MAX)),
+        }
+    }
+
+    /// The one that `at` lies in, as it is written: `2026`, `2026-11`, `2026-11-23`, `10:00`.
+    pub fn name(self, at: i64) -> String {
+        let text = utc(at);
+        match self {
+            Unit::Hour => text.chars().skip(11).take(5).collect(),
+            Unit::Day => text.chars().take(10).collect(),
+            Unit::Month => text.chars().take(7).collect(),
+            Unit::Year => text.chars().take(4).collect(),
+        }
+    }
+}
+
+fn start(date: Date) -> Option<i64> {
+    i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
+}
+
+/// At most about `most` ticks of an axis of time, with their labels.
+pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
+    let span = to.saturating_sub(from).max(1);
+    let steps = [
+        SECOND,
+        5 * SECOND,
+        15 * SECOND,
+        MINUTE,
+        2 * MINUTE,
+        5 * MINUTE,
+        10 * MINUTE,
+        30 * MINUTE,
+        HOUR,
+        3 * HOUR,
+        6 * HOUR,
+        12 * HOUR,
+        DAY,
+        2 * DAY,
+        7 * DAY,
+    ];
+    if let Some(step) = steps.into_iter().find(|step| span / step <= most) {
+        let mut at = from.div_euclid(step).saturating_add(1).saturating_mul(step);
+        let mut all = Vec::new();
+        while at < to && all.len() < 100 {
+            let text = utc(at);
+            let midnight = at.rem_euclid(DAY) == 0;
+            let (skip, take) = match step {
+                _ if midnight => (5, 5),
+                DAY.. => (5, 5),
+                MINUTE.. => (11, 5),
+                _ => (11, 8),
+            };
+            all.push((at, text.chars().skip(skip).take(take).collect()));
+            at = at.saturating_add(step);
+        }
+        return all;
+    }
+    let unit = if span / (30 * DAY) <= most { Unit::Month } else { Unit::Year };
+    let mut all = Vec::new();
+    let mut at = unit.around(from).1;
+    while at < to && all.len() < 1000 {
+        all.push((at, unit.name(at)));
+        at = unit.around(at).1;
+    }
+    let every = all.len().div_ceil(usize::try_from(most.max(1)).unwrap_or(1)).max(1);
+    all.into_iter().step_by(every).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2025-11-23 12:13:20 UTC.
+    const AT: i64 = 1_763_900_000 * SECOND;
+
+    #[test]
+    fn periods_are_those_of_the_calendar() {
+        let of = |unit: Unit| (address(unit.around(AT).0), unit.name(AT));
+        assert_eq!(of(Unit::Hour), ("2025-11-23T12:00:00Z".into(), "12:13".into()));
+        assert_eq!(of(Unit::Month), ("2025-11-01T00:00:00Z".into(), "2025-11".into()));
+        assert_eq!(Unit::Year.name(Unit::Year.around(AT).1), "2026");
+        assert_eq!(address_after(AT + 1), "2025-11-23T12:13:21Z");
+        assert_eq!(address_after(AT), address(AT));
+    }
+
+    #[test]
+    fn an_axis_has_few_ticks_at_round_times() {
+        for span in [10 * SECOND, HOUR, DAY, 30 * DAY, 365 * DAY, 9000 * DAY] {
+            let all = ticks(AT, AT + span, 8);
+            assert!((1..=10).contains(&all.len()), "{span}: {all:?}");
+            assert!(all.iter().all(|(at, _)| (AT..AT + span).contains(at)));
+        }
+        assert_eq!(ticks(AT, AT + HOUR, 8)[0].1, "12:20");
+        assert!(ticks(i64::MIN, i64::MAX, 8).len() < 20, "no limit is passed");
+    }
+}

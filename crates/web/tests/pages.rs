@@ -1,0 +1,282 @@
+//! The pages over a socket: what they say, who may read them, and what a client cannot do.
+
+#[path = "../examples/mesh.rs"]
+mod mesh;
+mod served;
+
+use jitlat_archive::Archive;
+use jitlat_web::{Access, Limits, Settings, Token, Web};
+use mesh::{HOUR, Went};
+use served::Served;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
+}
+
+/// Two hosts for six hours until now: there all is well, back the last two tests are bad.
+fn two_hosts(folder: &Path) -> Archive {
+    let archive = Archive::make(folder).unwrap();
+    for hour in (0..6).rev() {
+        let at = now() - hour * HOUR - HOUR / 6;
+        mesh::add(&archive, ("10.0.0.1", "10.0.0.2"), at, Went::Well).unwrap();
+        let went = if hour < 2 { Went::Badly } else { Went::Well };
+        mesh::add(&archive, ("10.0.0.2", "10.0.0.1"), at, went).unwrap();
+    }
+    archive
+}
+
+/// The addresses that a page leads to.
+fn links(page: &str) -> Vec<String> {
+    let after = page.split("href=\"").skip(1);
+    after.map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&")).collect()
+}
+
+#[test]
+fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let all = served.get("/").body;
+    assert!(all.contains("10.0.0.2 → 10.0.0.1 has been "), "{all}");
+    assert!(all.contains("(2 tests)"), "{all}");
+    let back = served.get("/path/10.0.0.2/10.0.0.1").body;
+    assert!(back.contains("since 2") && back.contains("turned bad"), "{back}");
+    assert!(!served.get("/path/10.0.0.1/10.0.0.2").body.contains("turned bad"));
+    // Every link, and those of the pages they lead to.
+    let mut known = std::collections::BTreeSet::from(["/".to_owned()]);
+    let mut left: Vec<String> = known.iter().cloned().collect();
+    while let Some(address) = left.pop() {
+        let answer = served.get(&address);
+        assert_eq!(answer.status, 200, "{address}");
+        assert!(!answer.head.contains("text/html") || answer.body.ends_with("</html>\n"), "{address}");
+        for link in links(&answer.body).into_iter().filter(|link| link.starts_with('/')) {
+            // From a part to the next there is no end.
+            if known.len() < 120 && known.insert(link.clone()) {
+                left.push(link);
+            }
+        }
+    }
+    assert!(known.iter().any(|k| k.starts_with("/test/")) && known.iter().any(|k| k.contains("show=jitter")));
+}
+
+#[test]
+fn figures_of_every_level_are_those_of_the_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let streams = served.json("/api/v1/now");
+    let streams = streams["streams"].as_array().unwrap();
+    let verdicts: Vec<_> = streams.iter().map(|s| s["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts[0], "good");
+    assert!(["poor", "bad"].contains(&verdicts[1]), "{verdicts:?}");
+    assert_eq!(streams[1]["bad_tests"], 2);
+    let filter = jitlat_archive::Filter {
+        path: Some("10.0.0.2:10.0.0.1".parse().unwrap()),
+        ..jitlat_archive::Filter::default()
+    };
+    let (_, pool) = archive.pools(&filter).unwrap().remove(0);
+    for (from, by) in [("1970-01-01", "test"), ("2d", "test")] {
+        let course = served.json(&format!("/api/v1/path/10.0.0.2/10.0.0.1?from={from}"));
+        assert_eq!(course["by"], by);
+        let all = &course["all"];
+        assert_eq!(
+            (&all["tests"], &all["sent"], &all["lost"]),
+            (&6.into(), &pool.sent.into(), &pool.lost.into())
+        );
+        let of = |key: &str| pool.figure(jitlat_core::figures::Figure::named(key).unwrap());
+        assert_eq!(all["delay_p99_ns"].as_f64(), of("latency-p99"));
+        assert_eq!(all["jitter_p99_ns"].as_f64(), of("pdv-p99"));
+        let periods = course["periods"].as_array().unwrap();
+        assert_eq!(periods.iter().map(|p| p["sent"].as_u64().unwrap()).sum::<u64>(), pool.sent);
+        assert_eq!(course["changes"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_test_is_shown_with_the_report_of_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let id = archive.list(&jitlat_archive::Filter::default(), &[]).unwrap()[0].id.clone();
+    let page = served.get(&format!("/test/{id}")).body;
+    assert!(page.contains("<section class=\"first\"") && page.contains("figure-jitter"), "{page}");
+    // Nothing within it would be refused by its own policy.
+    assert!(!page.contains("style=\"") && !page.contains("<style") && !page.contains("<script>"));
+    for (id, status) in [("0000", 404), ("zz", 404), ("..%2f..%2fetc%2fpasswd", 404)] {
+        assert_eq!(served.get(&format!("/test/{id}")).status, status, "{id}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    for (path, status) in [
+        ("/nowhere", 404),
+        ("/path/10.0.0.1/10.9.9.9", 404),
+        ("/path/10.0.0.1/%3Cscript%3E", 404),
+        ("/path/10.0.0.1/10.0.0.2?from=never", 400),
+        ("/path/10.0.0.1/10.0.0.2?from=1d&to=2d", 400),
+        ("/path/10.0.0.1/10.0.0.2?stream=x", 400),
+        ("/path/10.0.0.1/10.0.0.2?stream=77", 404),
+        ("/path/10.0.0.1/10.0.0.2?show=me", 400),
+        ("/api/v1/path/10.0.0.1/10.9.9.9", 404),
+    ] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(!answer.body.contains("<script>"), "{path}");
+        assert!(path.starts_with("/api") || answer.body.contains("<main"), "{path}");
+    }
+    // Any time may be asked for.
+    for span in
+        ["from=0001-01-01&to=9999-01-01", "from=1677-09-22&to=2262-04-11", "to=1980-01-01&from=1970-01-01"]
+    {
+        let status = served.get(&format!("/path/10.0.0.1/10.0.0.2?{span}")).status;
+        assert!([200, 400].contains(&status), "{span}: {status}");
+    }
+}
+
+#[test]
+fn nothing_can_be_changed_and_no_other_site_can_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
+        for path in ["/", "/login", "/api/v1/now"] {
+            assert_eq!(
+                served.ask(&format!("{method} {path}"), "Content-Length: 0\r\n", "").status,
+                405,
+                "{method}"
+            );
+        }
+    }
+    for (host, status) in [("evil.example", 421), ("localhost", 200), ("127.0.0.1.evil.example", 421)] {
+        assert_eq!(served.ask("GET /", &format!("Host: {host}\r\n"), "").status, status, "{host}");
+    }
+    let answer = served.get("/");
+    assert!(
+        answer
+            .head
+            .contains("content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'")
+    );
+    assert!(
+        answer.head.contains("x-content-type-options: nosniff") && !answer.head.contains("access-control")
+    );
+    assert_eq!(served.ask("HEAD /", "", "").body, "");
+}
+
+#[test]
+fn other_hosts_read_nothing_without_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let mut open = Settings::new(folder.path());
+    open.listen = "0.0.0.0:0".parse().unwrap();
+    assert!(matches!(Web::bind(&open), Err(jitlat_web::Error::Open(_))));
+
+    let served =
+        Served::start(folder.path(), |s| s.access = Access::Token(Token::new("correct-horse-battery")));
+    for path in ["/", "/api/v1/now", "/api/v1/events", "/live.js", "/test/0000", "/nowhere"] {
+        let answer = served.get(path);
+        assert_eq!(answer.status, 401, "{path}");
+        assert!(!answer.body.contains("10.0.0"), "{path}");
+    }
+    let right = "Authorization: Bearer correct-horse-battery\r\n";
+    assert_eq!(served.ask("GET /", right, "").status, 200);
+    let form = |token: &str| {
+        let body = format!("token={token}");
+        let headers =
+            format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n", body.len());
+        served.ask("POST /login", &headers, &body)
+    };
+    assert_eq!(form("wrong-horse-battery").status, 401);
+    let answer = form("correct-horse-battery");
+    assert_eq!(answer.status, 303);
+    let cookie = answer.head.lines().find_map(|l| l.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("httponly") && cookie.contains("samesite=strict") && !cookie.contains("correct"));
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(served.ask("GET /", &format!("Cookie: {cookie}\r\n"), "").status, 200);
+    assert_eq!(served.ask("GET /", "Cookie: jitlat=0\r\n", "").status, 401);
+    assert_eq!(served.ask("POST /", right, "").status, 405);
+}
+
+#[test]
+fn slow_and_greedy_clients_are_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let limits = Limits {
+        connections: 3,
+        connections_of_one: 3,
+        headers: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let served = Served::start(folder.path(), |s| s.limits = limits);
+    // Headers that never end, a connection that says nothing, and headers that are too long.
+    let ended = |mut stream: TcpStream| {
+        let mut rest = Vec::new();
+        // An end, or a reset because not all was read.
+        let _ = stream.read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
+    };
+    let mut slow = served.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ").unwrap();
+    let silent = served.connect();
+    assert!(!ended(slow).contains(" 200 "));
+    assert_eq!(ended(silent), "");
+    let mut long = served.connect();
+    let _ = long.write_all(
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000)).as_bytes(),
+    );
+    assert!(!ended(long).contains(" 200 "));
+    let mut many = served.connect();
+    let headers: String = (0..200).map(|k| format!("X{k}: 1\r\n")).collect();
+    let _ = many.write_all(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
+    assert!(!ended(many).contains(" 200 "));
+    // All of that is over: there is room again.
+    let mut tries = 0;
+    loop {
+        let mut stream = served.connect();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        if ended(stream).contains(" 200 ") {
+            break;
+        }
+        tries += 1;
+        assert!(tries < 300, "no room for a request");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_new_test_is_told_to_those_who_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |s| s.limits.watching = 1);
+    let mut stream = served.connect();
+    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    let mut bytes = [0; 4096];
+    let mut added = 0;
+    // A test is added until one is told: the first may come before the server has looked for the first time.
+    while !text.contains("event: tests") {
+        if added < 40 {
+            let at = now() + added * 1_000_000_000;
+            mesh::add(&archive, ("10.0.0.1", "10.0.0.2"), at, Went::Well).unwrap();
+            added += 1;
+        }
+        match stream.read(&mut bytes) {
+            Ok(n) => {
+                assert!(n > 0, "{text}");
+                text.push_str(&String::from_utf8_lossy(&bytes[..n]));
+            }
+            Err(e) => assert!(e.kind() == std::io::ErrorKind::WouldBlock && added < 40, "{e}: {text}"),
+        }
+    }
+    assert!(text.contains("text/event-stream") && text.contains("\"tests\":"), "{text}");
+    // There is room for one only.
+    assert_eq!(served.get("/api/v1/events").status, 503);
+}

@@ -1,0 +1,80 @@
+#![allow(dead_code, reason = "each test uses a part")]
+//! A server of a page in a thread of its own, and what a client reads from it.
+
+use jitlat_web::{Settings, Web};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A server, until it is dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    pub fn start(archive: &Path, change: impl FnOnce(&mut Settings)) -> Served {
+        let mut settings = Settings::new(archive);
+        settings.listen.set_port(0);
+        change(&mut settings);
+        let web = Web::bind(&settings).unwrap();
+        let (address, stop) = (web.address(), Arc::new(AtomicBool::new(false)));
+        let asked = stop.clone();
+        let thread = std::thread::spawn(move || web.run(|| asked.load(Ordering::Relaxed)).unwrap());
+        Served { address, stop, thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Sends a request with `headers` beside its host, and reads the answer until its end.
+    pub fn ask(&self, request: &str, headers: &str, body: &str) -> Answer {
+        let mut stream = self.connect();
+        let host =
+            if headers.contains("Host:") { String::new() } else { format!("Host: {}\r\n", self.address) };
+        let text = format!("{request} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n{body}");
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask(&format!("GET {path}"), "", "")
+    }
+
+    /// An answer that is JSON.
+    pub fn json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the server ended by itself");
+    }
+}
+
+/// An answer.
+pub struct Answer {
+    pub status: u16,
+    /// In small letters.
+    pub head: String,
+    pub body: String,
+}
