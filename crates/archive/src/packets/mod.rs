@@ -6,6 +6,7 @@
 
 mod columns;
 mod file;
+mod pages;
 mod read;
 
 pub(crate) use columns::Block;

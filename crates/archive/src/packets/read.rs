@@ -1,7 +1,7 @@
 //! [`StoredFile`]: a file of packets, whose bytes are compared with their checksums before they are decoded.
 
 use super::columns::{COLUMNS, Width};
-use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY};
+use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY, pages};
 use crate::error::Error;
 use crate::packed::decompress;
 use crate::text::Rest;
@@ -320,12 +320,15 @@ impl Rows {
             let loaded = Arc::new(Loaded { start: piece.start, bytes });
             let properties = Arc::new(ReaderProperties::builder().build());
             let reader = SerializedRowGroupReader::new(
-                loaded,
+                Arc::clone(&loaded),
                 group,
                 metadata.page_index_for_row_group(number),
                 properties,
             )?;
             let open = |k: usize| {
+                let (start, length) = group.column(k).byte_range();
+                let column = usize::try_from(length).map_err(|e| ParquetError::General(e.to_string()))?;
+                pages::check(&loaded.get_bytes(start, column)?).map_err(ParquetError::General)?;
                 let mut column = reader.get_column_reader(k)?;
                 let skipped = if before > 0 { skip(&mut column, before)? } else { 0 };
                 if skipped != before {
