@@ -145,7 +145,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         for datagram in heard {
             let stamp = Stamp { at: world.now.wall, source: Source::User };
             let length = datagram.len();
-            let meta = Reception { stamp, read: world.now.wall, length, ttl: None, traffic_class: None };
+            let meta = Reception { stamp, read: world.now.wall, length, ttl: None, traffic_class: None, other_port: false };
             pinger.handle(&datagram, &meta, world.now);
         }
     }

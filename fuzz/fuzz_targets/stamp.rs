@@ -46,7 +46,7 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
         for datagram in heard {
             let stamp = Stamp { at: now.wall, source: Source::User };
             let meta =
-                Reception { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None };
+                Reception { stamp, read: now.wall, length: datagram.len(), ttl: None, traffic_class: None, other_port: false };
             pinger.handle(&datagram, &meta, now);
         }
     }

@@ -183,6 +183,76 @@ fn answers_from_another_port_are_taken_where_that_is_asked_for() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("leave out --raw"), "{refused:?}");
 }
 
+fn lines(csv: &std::path::Path) -> usize {
+    std::fs::read_to_string(csv).unwrap().lines().count()
+}
+
+#[test]
+fn a_listener_of_samples_that_is_not_there_stops_no_test() {
+    let (_server, [_, lamp, _]) = serve();
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("late.csv");
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let output = Command::new(JITLAT)
+        .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-", "--no-log", "--proto", "lamp"])
+        .args(["--lamp-port", &lamp, "--late-stream", &gone, "--late-csv"])
+        .arg(&csv)
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["counts"]["received"], 20);
+    assert_eq!(lines(&csv), 2, "names and values");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("--late-stream: the test goes on without"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "what was asked for was not delivered");
+}
+
+#[test]
+fn a_test_that_no_server_accepts_is_a_row() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("late.csv");
+    for rows in 1..3 {
+        let output = Command::new(JITLAT)
+            .args([
+                "ping",
+                "127.0.0.1",
+                "-n",
+                "3",
+                "-p",
+                "2ms",
+                "--no-log",
+                "--proto",
+                "lamp",
+                "--lamp-port",
+                &port,
+            ])
+            .arg("--late-csv")
+            .arg(&csv)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(lines(&csv), 1 + rows);
+    }
+}
+
+#[test]
+fn a_plain_echo_server_is_told_from_our_own() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let echo = std::thread::spawn(move || {
+        let (mut from, _) = listener.accept().unwrap();
+        let mut to = from.try_clone().unwrap();
+        let _ = std::io::copy(&mut from, &mut to);
+    });
+    let json = ping(&["--proto", "tcp", "--tcp-port", &port, "--no-log"]);
+    echo.join().unwrap();
+    assert_eq!(json["counts"]["received"], 20);
+    assert!(json["two_way"]["remarks"].to_string().contains("a plain echo server"), "{:#}", json["two_way"]);
+    assert!(json["two_way"]["up"].is_null(), "it reports no times");
+}
+
 /// The full report of such a test.
 fn full_report(arguments: &[&str]) -> String {
     let output = Command::new(JITLAT)

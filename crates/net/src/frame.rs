@@ -1,8 +1,8 @@
-//! Ethernet frames with UDP over IPv4: built and parsed here, and BPF filters for them.
+//! Ethernet frames with UDP over IPv4 or IPv6: built and parsed here, and BPF filters for them.
 
 use jitlat_proto::wire::Field;
 use socket2::SockFilter;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// An Ethernet address.
 pub(crate) type Mac = [u8; 6];
@@ -36,6 +36,20 @@ pub(crate) mod ipv4 {
     pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 }
 
+/// Fields of the IPv6 header.
+pub(crate) mod ipv6 {
+    use super::Field;
+    /// Version in the upper four bits, then the traffic class, then the flow label.
+    pub(crate) const VERSION_CLASS_FLOW: Field<u32> = Field::at(0);
+    pub const PAYLOAD_LENGTH: Field<u16> = VERSION_CLASS_FLOW.then();
+    pub const NEXT_HEADER: Field<u8> = PAYLOAD_LENGTH.then();
+    pub const HOP_LIMIT: Field<u8> = NEXT_HEADER.then();
+    pub const SOURCE: Field<[u8; 16]> = HOP_LIMIT.then();
+    pub const DESTINATION: Field<[u8; 16]> = SOURCE.then();
+    pub const LENGTH: usize = DESTINATION.end();
+    pub(crate) const CLASS_SHIFT: u32 = 20;
+}
+
 /// Fields of the UDP header.
 pub(crate) mod udp {
     use super::Field;
@@ -49,8 +63,14 @@ pub(crate) mod udp {
 }
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
-/// Bytes of all headers before the payload.
-pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// The most bytes that all headers before the payload have.
+pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv6::LENGTH + udp::LENGTH;
+
+/// Bytes of the headers of IP and UDP of packets to `ip`.
+pub(crate) fn beneath(ip: IpAddr) -> usize {
+    udp::LENGTH + if ip.is_ipv4() { ipv4::LENGTH } else { ipv6::LENGTH }
+}
 
 /// The datagram in a frame.
 #[derive(Clone, Copy, Debug)]
@@ -58,83 +78,131 @@ pub(crate) struct UdpFrame<'a> {
     /// The Ethernet addresses.
     pub source: Mac,
     pub destination: Mac,
-    pub from: SocketAddrV4,
-    pub to: SocketAddrV4,
+    pub from: SocketAddr,
+    pub to: SocketAddr,
     /// The datagram's payload.
     pub payload: &'a [u8],
-    /// Time to live.
+    /// Time to live, or hop limit.
     pub ttl: u8,
-    /// The TOS octet.
+    /// The TOS or traffic class octet.
     pub traffic_class: u8,
 }
 
-/// The datagram in `frame`, if it is a whole one of UDP over IPv4. Its checksum is not verified: between virtual
-/// interfaces it is often left for an adapter to compute, and there is none.
+/// The datagram in `frame`, if it is a whole one of UDP over IPv4, or over IPv6 without extension headers. Its checksum is
+/// not verified: between virtual interfaces it is often left for an adapter to compute, and there is none.
 pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     let packet = frame.get(ethernet::LENGTH..)?;
     let version_length = ipv4::VERSION_LENGTH.read(packet)?;
-    let (version, header) = (version_length >> 4, usize::from(version_length & 0x0f) * 4);
-    let fragment = ipv4::FRAGMENT.read(packet)? & (ipv4::FRAGMENT_OFFSET | ipv4::MORE_FRAGMENTS);
-    let is_udp = ipv4::PROTOCOL.read(packet)? == udp::PROTOCOL;
-    if version != 4 || !is_udp || fragment != 0 || header < ipv4::LENGTH {
-        return None;
-    }
-    let datagram = packet.get(header..ipv4::TOTAL_LENGTH.read(packet)?.into())?;
-    let end = |address: Field<[u8; 4]>, port: Field<u16>| {
-        Some(SocketAddrV4::new(Ipv4Addr::from(address.read(packet)?), port.read(datagram)?))
+    let (ttl, traffic_class, datagram, [from, to]) = match version_length >> 4 {
+        4 => {
+            let header = usize::from(version_length & 0x0f) * 4;
+            let fragment = ipv4::FRAGMENT.read(packet)? & (ipv4::FRAGMENT_OFFSET | ipv4::MORE_FRAGMENTS);
+            let is_udp = ipv4::PROTOCOL.read(packet)? == udp::PROTOCOL;
+            if !is_udp || fragment != 0 || header < ipv4::LENGTH {
+                return None;
+            }
+            let ip = |address: Field<[u8; 4]>| Some(IpAddr::from(address.read(packet)?));
+            (
+                ipv4::TTL.read(packet)?,
+                ipv4::TOS.read(packet)?,
+                packet.get(header..ipv4::TOTAL_LENGTH.read(packet)?.into())?,
+                [ip(ipv4::SOURCE)?, ip(ipv4::DESTINATION)?],
+            )
+        }
+        6 if ipv6::NEXT_HEADER.read(packet)? == udp::PROTOCOL => {
+            let end = ipv6::LENGTH + usize::from(ipv6::PAYLOAD_LENGTH.read(packet)?);
+            let ip = |address: Field<[u8; 16]>| Some(IpAddr::from(address.read(packet)?));
+            (
+                ipv6::HOP_LIMIT.read(packet)?,
+                (ipv6::VERSION_CLASS_FLOW.read(packet)? >> ipv6::CLASS_SHIFT) as u8,
+                packet.get(ipv6::LENGTH..end)?,
+                [ip(ipv6::SOURCE)?, ip(ipv6::DESTINATION)?],
+            )
+        }
+        _ => return None,
     };
     Some(UdpFrame {
         source: ethernet::SOURCE.read(frame)?,
         destination: ethernet::DESTINATION.read(frame)?,
-        from: end(ipv4::SOURCE, udp::SOURCE)?,
-        to: end(ipv4::DESTINATION, udp::DESTINATION)?,
+        from: SocketAddr::new(from, udp::SOURCE.read(datagram)?),
+        to: SocketAddr::new(to, udp::DESTINATION.read(datagram)?),
         payload: datagram.get(udp::LENGTH..udp::TOTAL_LENGTH.read(datagram)?.into())?,
-        ttl: ipv4::TTL.read(packet)?,
-        traffic_class: ipv4::TOS.read(packet)?,
+        ttl,
+        traffic_class,
     })
 }
 
-/// The two ends of a frame, and the next hop.
+/// The two ends of a frame, of one family, and the next hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub from_mac: Mac,
     /// Of the next hop.
     pub to_mac: Mac,
-    pub from: SocketAddrV4,
-    pub to: SocketAddrV4,
+    pub from: SocketAddr,
+    pub to: SocketAddr,
 }
 
-/// The headers of frames between these ends; lengths and checksums are not filled in.
-pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> [u8; HEADERS] {
-    let mut headers = [0; HEADERS];
-    ethernet::DESTINATION.write(&mut headers, ends.to_mac);
-    ethernet::SOURCE.write(&mut headers, ends.from_mac);
-    ethernet::ETHERTYPE.write(&mut headers, ETHERTYPE_IPV4);
-    let packet = &mut headers[ethernet::LENGTH..];
-    ipv4::VERSION_LENGTH.write(packet, 0x40 | (ipv4::LENGTH / 4) as u8);
-    ipv4::TOS.write(packet, traffic_class);
-    ipv4::FRAGMENT.write(packet, ipv4::DONT_FRAGMENT);
-    ipv4::TTL.write(packet, ttl);
-    ipv4::PROTOCOL.write(packet, udp::PROTOCOL);
-    ipv4::SOURCE.write(packet, ends.from.ip().octets());
-    ipv4::DESTINATION.write(packet, ends.to.ip().octets());
-    let datagram = &mut packet[ipv4::LENGTH..];
+/// The headers of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Headers {
+    bytes: [u8; HEADERS],
+    length: usize,
+}
+
+/// The headers of frames between these ends; lengths and checksums are not filled in. IPv6's flow label is zero.
+pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> Headers {
+    let mut bytes = [0; HEADERS];
+    ethernet::DESTINATION.write(&mut bytes, ends.to_mac);
+    ethernet::SOURCE.write(&mut bytes, ends.from_mac);
+    let packet = &mut bytes[ethernet::LENGTH..];
+    let (ethertype, ip) = match (ends.from.ip(), ends.to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            ipv4::VERSION_LENGTH.write(packet, 0x40 | (ipv4::LENGTH / 4) as u8);
+            ipv4::TOS.write(packet, traffic_class);
+            ipv4::FRAGMENT.write(packet, ipv4::DONT_FRAGMENT);
+            ipv4::TTL.write(packet, ttl);
+            ipv4::PROTOCOL.write(packet, udp::PROTOCOL);
+            ipv4::SOURCE.write(packet, from.octets());
+            ipv4::DESTINATION.write(packet, to.octets());
+            (ETHERTYPE_IPV4, ipv4::LENGTH)
+        }
+        (from, to) => {
+            let octets = |ip: IpAddr| match ip {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                IpAddr::V6(ip) => ip.octets(),
+            };
+            let class = u32::from(traffic_class) << ipv6::CLASS_SHIFT;
+            ipv6::VERSION_CLASS_FLOW.write(packet, 6 << 28 | class);
+            ipv6::NEXT_HEADER.write(packet, udp::PROTOCOL);
+            ipv6::HOP_LIMIT.write(packet, ttl);
+            ipv6::SOURCE.write(packet, octets(from));
+            ipv6::DESTINATION.write(packet, octets(to));
+            (ETHERTYPE_IPV6, ipv6::LENGTH)
+        }
+    };
+    let datagram = &mut packet[ip..];
     udp::SOURCE.write(datagram, ends.from.port());
     udp::DESTINATION.write(datagram, ends.to.port());
-    headers
+    ethernet::ETHERTYPE.write(&mut bytes, ethertype);
+    Headers { bytes, length: ethernet::LENGTH + ip + udp::LENGTH }
 }
 
 /// Builds `frame` from headers and payload, and fills in lengths and checksums.
-pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8]) {
+pub(crate) fn fill(frame: &mut Vec<u8>, headers: &Headers, payload: &[u8]) {
     frame.clear();
-    frame.extend_from_slice(headers);
+    frame.extend_from_slice(&headers.bytes[..headers.length]);
     frame.extend_from_slice(payload);
     let packet = &mut frame[ethernet::LENGTH..];
+    let ip = headers.length - ethernet::LENGTH - udp::LENGTH;
     let length = packet.len() as u16;
-    ipv4::TOTAL_LENGTH.write(packet, length);
-    let sum = checksum(sum_of(&packet[..ipv4::LENGTH]));
-    ipv4::CHECKSUM.write(packet, sum);
-    let (header, datagram) = packet.split_at_mut(ipv4::LENGTH);
+    if ip == ipv4::LENGTH {
+        ipv4::TOTAL_LENGTH.write(packet, length);
+        let sum = checksum(sum_of(&packet[..ipv4::LENGTH]));
+        ipv4::CHECKSUM.write(packet, sum);
+    } else {
+        ipv6::PAYLOAD_LENGTH.write(packet, length - ipv6::LENGTH as u16);
+    }
+    let (header, datagram) = packet.split_at_mut(ip);
     let length = datagram.len() as u16;
     udp::TOTAL_LENGTH.write(datagram, length);
     // Zero would mean "no checksum".
@@ -147,8 +215,11 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &[u8; HEADERS], payload: &[u8])
 
 /// The sum of the UDP pseudo header for a datagram of `length` bytes: addresses, protocol, length.
 pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
-    let addresses = packet.get(ipv4::SOURCE.start()..ipv4::DESTINATION.end()).unwrap_or_default();
-    sum_of(addresses) + u64::from(udp::PROTOCOL) + u64::from(length)
+    let addresses = match packet.first().map(|first| first >> 4) {
+        Some(6) => packet.get(ipv6::SOURCE.start()..ipv6::DESTINATION.end()),
+        _ => packet.get(ipv4::SOURCE.start()..ipv4::DESTINATION.end()),
+    };
+    sum_of(addresses.unwrap_or_default()) + u64::from(udp::PROTOCOL) + u64::from(length)
 }
 
 /// The sum of the 16-bit words of `bytes`.
@@ -232,6 +303,15 @@ mod bpf {
         program
     }
 
+    /// A filter that passes frames which meet all of `one` or all of `other`.
+    pub(crate) fn any_of(one: &[Test], other: &[Test]) -> Vec<Instruction> {
+        let mut program = all_of(one, super::ethernet::LENGTH);
+        // What fails goes on with the other instead.
+        program.pop();
+        program.extend(all_of(other, super::ethernet::LENGTH));
+        program
+    }
+
     /// Passes nothing.
     pub const NOTHING: Instruction = (RETURN, 0, 0, 0);
 }
@@ -241,21 +321,28 @@ pub(crate) fn nothing() -> Vec<SockFilter> {
     assemble(&[bpf::NOTHING])
 }
 
-/// A BPF filter: UDP over IPv4 to `port`, unfragmented.
+/// A BPF filter: UDP over IPv4 or IPv6 to `port`, unfragmented.
 pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
-    assemble(&filter(None, &[(udp::DESTINATION, port)]))
+    assemble(&bpf::any_of(
+        &of_v4(None, &[(udp::DESTINATION, port)]),
+        &of_v6(None, &[(udp::DESTINATION, port)]),
+    ))
 }
 
-/// A BPF filter: UDP over IPv4 from `from` to `port`, unfragmented.
-pub(crate) fn only_between(from: SocketAddrV4, port: u16) -> Vec<SockFilter> {
-    assemble(&filter(Some(*from.ip()), &[(udp::SOURCE, from.port()), (udp::DESTINATION, port)]))
+/// A BPF filter: UDP from `from` to `port`, unfragmented.
+pub(crate) fn only_between(from: SocketAddr, port: u16) -> Vec<SockFilter> {
+    let ports = [(udp::SOURCE, from.port()), (udp::DESTINATION, port)];
+    assemble(&match from.ip() {
+        IpAddr::V4(ip) => bpf::all_of(&of_v4(Some(ip), &ports), ethernet::LENGTH),
+        IpAddr::V6(ip) => bpf::all_of(&of_v6(Some(ip), &ports), ethernet::LENGTH),
+    })
 }
 
 fn assemble(program: &[bpf::Instruction]) -> Vec<SockFilter> {
     program.iter().map(|&(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)).collect()
 }
 
-fn filter(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Instruction> {
+fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Test> {
     use bpf::{Expected, Load, test};
     let ip = |start: usize| ethernet::LENGTH + start;
     let mut tests = vec![
@@ -270,7 +357,29 @@ fn filter(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Instr
         let at = ethernet::LENGTH + field.start();
         tests.push(test(Load::HalfBehindIp(at), Expected::Equal((*port).into())));
     }
-    bpf::all_of(&tests, ethernet::LENGTH)
+    tests
+}
+
+/// Fragments and packets with other extension headers have another next header.
+fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::Test> {
+    use bpf::{Expected, Load, test};
+    let ip = |start: usize| ethernet::LENGTH + start;
+    let mut tests = vec![
+        test(Load::Half(ethernet::ETHERTYPE.start()), Expected::Equal(ETHERTYPE_IPV6.into())),
+        test(Load::Byte(ip(ipv6::NEXT_HEADER.start())), Expected::Equal(udp::PROTOCOL.into())),
+    ];
+    for (k, word) in from
+        .iter()
+        .flat_map(|from| from.octets().chunks(4).map(<[u8]>::to_vec).collect::<Vec<_>>())
+        .enumerate()
+    {
+        let word = word.iter().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        tests.push(test(Load::Word(ip(ipv6::SOURCE.start()) + 4 * k), Expected::Equal(word)));
+    }
+    for (field, port) in ports {
+        tests.push(test(Load::Half(ip(ipv6::LENGTH) + field.start()), Expected::Equal((*port).into())));
+    }
+    tests
 }
 
 #[cfg(test)]
@@ -287,11 +396,23 @@ mod tests {
 
     #[test]
     fn frames_are_whole_and_their_sums_right() {
-        for payload in [&b""[..], b"odd", b"even"] {
-            let mut frame = frame("10.9.0.1:4000", "10.9.0.2:46000", payload);
+        let ends = [("10.9.0.1:4000", "10.9.0.2:46000"), ("[fd09::1]:4000", "[fd09::2]:46000")];
+        for (payload, (from, to)) in
+            [&b""[..], b"odd", b"even"].into_iter().flat_map(|p| ends.map(|e| (p, e)))
+        {
+            let mut frame = frame(from, to, payload);
             let packet = &frame[ethernet::LENGTH..];
-            assert_eq!(checksum(sum_of(&packet[..ipv4::LENGTH])), 0, "IPv4");
-            let datagram = &packet[ipv4::LENGTH..];
+            let ip = beneath(from.parse::<SocketAddr>().unwrap().ip()) - udp::LENGTH;
+            if ip == ipv4::LENGTH {
+                assert_eq!(checksum(sum_of(&packet[..ipv4::LENGTH])), 0, "IPv4");
+            } else {
+                assert_eq!(
+                    ipv6::VERSION_CLASS_FLOW.read(packet),
+                    Some(0x6b80_0000),
+                    "the flow label is left alone"
+                );
+            }
+            let datagram = &packet[ip..];
             let pseudo = pseudo_header(packet, (8 + payload.len()) as u16);
             assert_eq!(checksum(pseudo + sum_of(datagram)), 0, "UDP");
             // Short frames are padded.
@@ -301,10 +422,10 @@ mod tests {
                 (datagram.source, datagram.traffic_class, datagram.ttl),
                 ([2, 0, 0, 0, 0, 1], 184, 64)
             );
-            assert_eq!(datagram.from, "10.9.0.1:4000".parse().unwrap());
-            assert_eq!(datagram.to, "10.9.0.2:46000".parse().unwrap());
+            assert_eq!(datagram.from, from.parse().unwrap());
+            assert_eq!(datagram.to, to.parse().unwrap());
             assert_eq!(datagram.payload, payload);
-            for cut in 0..HEADERS + payload.len() {
+            for cut in 0..ethernet::LENGTH + ip + udp::LENGTH + payload.len() {
                 assert!(parse(&frame[..cut]).is_none());
             }
         }
@@ -355,11 +476,39 @@ mod tests {
     }
 
     #[test]
+    fn filters_pass_ipv6_and_no_extension_headers() {
+        let ours = frame("[fd09::2]:46000", "[fd09::1]:4000", b"x");
+        let ports = [(udp::SOURCE, 46_000), (udp::DESTINATION, 4000)];
+        let between = bpf::all_of(&of_v6(Some("fd09::2".parse().unwrap()), &ports), ethernet::LENGTH);
+        let to = [(udp::DESTINATION, 4000)];
+        let either = bpf::any_of(&of_v4(None, &to), &of_v6(None, &to));
+        assert!(passes(&between, &ours) && passes(&either, &ours));
+        assert!(passes(&either, &frame("10.9.0.2:46000", "10.9.0.1:4000", b"x")));
+        assert!(!passes(&either, &frame("10.9.0.2:46000", "10.9.0.1:4001", b"x")));
+        for (from, dst, near) in [
+            ("[fd09::3]:46000", "[fd09::1]:4000", true),
+            ("[fd09:0:1::2]:46000", "[fd09::1]:4000", true),
+            ("[fd09::2]:46001", "[fd09::1]:4000", true),
+            ("[fd09::2]:46000", "[fd09::1]:4001", false),
+        ] {
+            let other = frame(from, dst, b"x");
+            assert_eq!((passes(&between, &other), passes(&either, &other)), (false, near), "{from} {dst}");
+        }
+        // Behind a fragment header, over TCP, of IPv4.
+        for (at, value) in [(20, 44), (20, 6), (13, 0)] {
+            let mut other = ours.clone();
+            other[at] = value;
+            assert!(!passes(&either, &other) && !passes(&between, &other), "{at}");
+        }
+    }
+
+    #[test]
     fn filters_pass_what_they_name() {
         let ours = frame("10.9.0.2:46000", "10.9.0.1:4000", b"x");
-        let to = filter(None, &[(udp::DESTINATION, 4000)]);
+        let to = bpf::all_of(&of_v4(None, &[(udp::DESTINATION, 4000)]), ethernet::LENGTH);
         let from = Some([10, 9, 0, 2].into());
-        let between = filter(from, &[(udp::SOURCE, 46_000), (udp::DESTINATION, 4000)]);
+        let ports = [(udp::SOURCE, 46_000), (udp::DESTINATION, 4000)];
+        let between = bpf::all_of(&of_v4(from, &ports), ethernet::LENGTH);
         assert!(passes(&between, &ours) && passes(&to, &ours) && !passes(&[bpf::NOTHING], &ours));
         for (from, dst, near) in [
             ("10.9.0.3:46000", "10.9.0.1:4000", true),

@@ -420,6 +420,29 @@ mod tests {
     }
 
     #[test]
+    fn as_many_duplicates_as_packets_are_missing_deserve_a_hint() {
+        let spec = crate::TestSpec::new(
+            crate::Direction::Up,
+            crate::Transport::Udp,
+            100,
+            80,
+            crate::Span::millis(10),
+            crate::Schedule::Periodic,
+        );
+        let hint = |received: u64, duplicates: Option<u64>| {
+            let mut session = Session::new(spec.clone().unwrap());
+            session.sent = Some(100);
+            session.ending = crate::session::Ending::Complete;
+            let far_report = Some(crate::twoway::FarReport { received, duplicates, ..Default::default() });
+            session.two_way = Some(Box::new(TwoWay { far_report, ..TwoWay::default() }));
+            let summary = crate::analysis::analyze(&session, [], &crate::analysis::Options::default());
+            summary.warnings.iter().any(|w| w.code == "duplicates_are_the_missing")
+        };
+        assert!(hint(60, Some(40)) && hint(0, Some(100)), "LaTe's server took first arrivals for duplicates");
+        assert!(!hint(60, Some(39)) && !hint(100, Some(0)) && !hint(60, None));
+    }
+
+    #[test]
     fn losses_cluster_on_the_way_they_were_lost() {
         use LostOn::{Down, Either, Up};
         let spec = crate::TestSpec::new(

@@ -266,6 +266,70 @@ fn a_server_of_raw_frames_answers_datagrams_and_frames() {
     });
 }
 
+/// Packets that a counter of the firewall on `host` has seen.
+fn counted(host: &Namespace, counter: &str) -> u64 {
+    let output = host.command("nft").args(["list", "counter", "inet", "labels", counter]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn ipv6_has_its_raw_frames_and_flow_labels_are_left_alone() {
+    undisturbed(|| {
+        let Some(lab) = lab("ipv6_has_its_raw_frames_and_flow_labels_are_left_alone") else { return };
+        lab.cable().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = lab.server.v6;
+        let rules = "table inet labels { counter datagrams {}\n counter labelled {}\n chain in { type filter hook input priority 0;\n \
+                     meta nfproto ipv6 meta l4proto udp counter name datagrams\n \
+                     meta nfproto ipv6 meta l4proto udp ip6 flowlabel != 0 counter name labelled\n }\n }\n";
+        std::fs::write(folder.path().join("rules"), rules).unwrap();
+        for end in [&lab.client, &lab.server] {
+            // Else the kernel makes labels of its own.
+            let set = end.command("sysctl").args(["-qw", "net.ipv6.auto_flowlabels=0"]).output().unwrap();
+            assert!(set.status.success(), "{set:?}");
+            let done = end.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
+            assert!(done.status.success(), "{done:?}");
+        }
+        let run = |line: &str| {
+            let line = format!("ping {host} --json - -n 50 -p 5ms --no-log {line}");
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+        };
+        for server in ["", "--lamp-raw path"] {
+            let _server = Server::start(Place::In(&lab.server), folder.path(), host, server);
+            let tests: &[&str] = match server {
+                "" => &[
+                    "--proto stamp",
+                    "--proto twamp",
+                    "--proto twamp --light -l 14",
+                    "--proto lamp --raw -D EF",
+                ],
+                _ => &[
+                    "--proto lamp",
+                    "--proto lamp --raw --follow-up=krt",
+                    "--proto lamp --raw --mode unidir",
+                ],
+            };
+            for test in tests {
+                let report = run(test).report();
+                let place =
+                    if test.contains("unidir") { "/two_way/far_report/received" } else { "/counts/received" };
+                let received = report.count(place);
+                assert_eq!((report.count("/counts/lost"), received), (0, 50), "{test}, serve {server}");
+            }
+            if server.is_empty() {
+                run("--proto lamp --raw -l 1429").refused(&["1453 bytes do not fit"]);
+            }
+        }
+        let seen = counted(&lab.server, "datagrams");
+        assert!(seen >= 200, "{seen}");
+        assert_eq!((counted(&lab.client, "labelled"), counted(&lab.server, "labelled")), (0, 0));
+        let nobody = "ping fd09::77 --proto lamp --raw -n 1";
+        let nobody = Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT);
+        nobody.refused(&["neighbour discovery"]);
+    });
+}
+
 #[test]
 fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
     undisturbed(|| {

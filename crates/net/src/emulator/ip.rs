@@ -1,16 +1,7 @@
 //! The parts of IP packets that the TUN emulator reads and changes.
 
-use crate::frame::{checksum, ipv4, udp};
+use crate::frame::{checksum, ipv4, ipv6, udp};
 use jitlat_proto::wire::Field;
-
-mod ipv6 {
-    use super::Field;
-    /// Version in the upper four bits, then the traffic class, then the flow label.
-    pub(crate) const VERSION_CLASS_FLOW: Field<u32> = Field::at(0);
-    pub const NEXT_HEADER: Field<u8> = Field::at(6);
-    pub const LENGTH: usize = 40;
-    pub(crate) const CLASS_SHIFT: u32 = 20;
-}
 
 fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|b| b >> 4)

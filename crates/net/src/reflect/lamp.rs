@@ -18,15 +18,13 @@ use std::net::{IpAddr, SocketAddr};
 pub struct LampReflector {
     /// Its UDP port.
     pub port: u16,
-    /// Answer only over IPv6, because IPv4 is answered in whole frames ([`super::LampFrameReflector`]).
-    pub only_ipv6: bool,
     /// Networks whose addresses nobody can forge: their clients need no proof of theirs.
     pub trusted: Vec<Prefix>,
 }
 
 impl Default for LampReflector {
     fn default() -> LampReflector {
-        LampReflector { port: lamp::PORT, only_ipv6: false, trusted: Vec::new() }
+        LampReflector { port: lamp::PORT, trusted: Vec::new() }
     }
 }
 
@@ -40,9 +38,7 @@ impl Reflector for LampReflector {
     }
 
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr> {
-        let mut addresses = at_port(ips, self.port);
-        addresses.retain(|a| a.is_ipv6() || !self.only_ipv6);
-        addresses
+        at_port(ips, self.port)
     }
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {

@@ -1,4 +1,4 @@
-//! LaMP in whole Ethernet frames: over IPv4 and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
+//! LaMP in whole Ethernet frames: over IP and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
 //! its own.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
@@ -21,10 +21,10 @@ use jitlat_proto::policy::{self, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Answers LaMP over IPv4 in whole frames at one interface.
+/// Answers LaMP over IPv4 and IPv6 in whole frames at one interface.
 #[derive(Clone, Debug)]
 pub struct LampFrameReflector {
     /// Its UDP port.
@@ -94,7 +94,7 @@ impl Reflector for LampEthernetReflector {
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
-        let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
         Ok(Opened {
@@ -125,10 +125,10 @@ trait Beneath: Send + 'static {
     fn fill(&self, frame: &mut Vec<u8>, way: &Self::Way, payload: &[u8]);
 }
 
-/// UDP and IPv4.
+/// UDP and IP.
 struct Datagrams {
     mac: Mac,
-    addresses: Vec<Ipv4Addr>,
+    addresses: Vec<IpAddr>,
     /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
     _owner: UdpSocket,
 }
@@ -137,8 +137,8 @@ struct Datagrams {
 #[derive(Clone, Copy)]
 struct Route {
     mac: Mac,
-    from: SocketAddrV4,
-    to: SocketAddrV4,
+    from: SocketAddr,
+    to: SocketAddr,
     dscp: Dscp,
 }
 
@@ -147,7 +147,7 @@ impl Beneath for Datagrams {
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<Request<'a, Route>> {
         let datagram = frame::parse(frame)
-            .filter(|d| self.addresses.contains(d.to.ip()))
+            .filter(|d| self.addresses.contains(&d.to.ip()))
             .filter(|d| d.destination == self.mac && lamp_frame::is_unicast(d.source))?;
         let class = datagram.traffic_class;
         let way = Route {
@@ -157,7 +157,7 @@ impl Beneath for Datagrams {
             dscp: Dscp::new(u32::from(class >> 2)).unwrap_or_default(),
         };
         Some(Request {
-            from: SocketAddr::V4(datagram.from),
+            from: datagram.from,
             way,
             payload: datagram.payload,
             ttl: Some(datagram.ttl),
@@ -206,15 +206,13 @@ impl Frames<Datagrams> {
     fn open(interface: &str, port: u16, shared: &Shared) -> io::Result<(Frames<Datagrams>, SocketAddr)> {
         let (mac, addresses) = raw::addresses(interface)?;
         let Some(first) = addresses.first() else {
-            let why = format!("{interface} is no interface with an IPv4 address");
+            let why = format!("{interface} is no interface with an address");
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
         if first.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, raw::LOOPBACK));
         }
-        let owner = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-        owner.attach_filter(&frame::nothing())?;
-        owner.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+        let owner = owner(port)?;
         let port = owner.local_addr()?.as_socket().map_or(port, |a| a.port());
         let socket = raw::packet_socket(interface, &frame::only_to(port))?;
         let address = (*first, port).into();
@@ -223,13 +221,30 @@ impl Frames<Datagrams> {
     }
 }
 
+/// A socket that has `port` of both families, or of IPv4 where there is no IPv6, and accepts nothing.
+fn owner(port: u16) -> io::Result<Socket> {
+    let of = |domain, any: IpAddr| {
+        let owner = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        if any.is_ipv6() {
+            owner.set_only_v6(false)?;
+        }
+        owner.attach_filter(&frame::nothing())?;
+        owner.bind(&SocketAddr::new(any, port).into())?;
+        Ok(owner)
+    };
+    of(Domain::IPV6, Ipv6Addr::UNSPECIFIED.into()).or_else(|error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => Err(error),
+        _ => of(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into()),
+    })
+}
+
 impl<B: Beneath> Frames<B> {
     /// Answers at `socket`, of an interface with the address `ip`.
-    fn new(socket: Socket, ip: Ipv4Addr, beneath: B, shared: &Shared) -> io::Result<Frames<B>> {
+    fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &Shared) -> io::Result<Frames<B>> {
         socket.set_read_timeout(Some(LOOK_AROUND))?;
         enlarge(&socket);
         shared.prefer(&socket);
-        socket::stamp(&socket, IpAddr::V4(ip), Stamps::KernelReceive, &mut Vec::new())?;
+        socket::stamp(&socket, ip, Stamps::KernelReceive, &mut Vec::new())?;
         Ok(Frames { socket, beneath, frame: Vec::with_capacity(2048), shared: shared.clone() })
     }
 
@@ -326,9 +341,9 @@ mod tests {
     #[test]
     fn frames_to_or_from_groups_are_no_requests() {
         let (here, there) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-        let at = |host: u8, port: u16| SocketAddrV4::new([10, 9, 0, host].into(), port);
+        let at = |host: u8, port: u16| SocketAddr::from(([10, 9, 0, host], port));
         let owner = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let datagrams = Datagrams { mac: here, addresses: vec![*at(2, 0).ip()], _owner: owner };
+        let datagrams = Datagrams { mac: here, addresses: vec![at(2, 0).ip()], _owner: owner };
         let request = |from_mac: Mac, to_mac: Mac, to: u8| {
             let ends = Ends { from_mac, to_mac, from: at(1, 46_772), to: at(to, lamp::PORT) };
             let mut frame = Vec::new();

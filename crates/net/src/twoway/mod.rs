@@ -9,6 +9,7 @@
 //! something arrives. With kernel stamps it does not matter how soon it wakes up.
 
 pub mod client;
+mod next_hop;
 pub mod raw;
 pub mod request_response;
 pub mod socket;

@@ -51,12 +51,12 @@ pub static PROTOCOL: Protocol = Protocol {
         ),
         Argument::switch(
             "raw",
-            "Whole Ethernet frames through a packet socket, past this host's own IP and UDP (IPv4)",
+            "Whole Ethernet frames through a packet socket, past this host's own IP and UDP",
         ),
         Argument::switch(
             "ethernet",
             "LaMP in Ethernet frames of its own (type 0x88B5), without IP and UDP, to a host on the same link (serve \
-             --lamp-ethernet); its IPv4 address is used to find it only",
+             --lamp-ethernet); its IP address is used to find it only",
         ),
         Argument::switch(
             "broadcast",
@@ -71,8 +71,8 @@ pub static PROTOCOL: Protocol = Protocol {
             Argument::value(
                 "lamp-raw",
                 "IFACE",
-                "Answer LaMP over IPv4 in whole Ethernet frames at this interface only, bypassing this \
-                 host's own IP and UDP (needs CAP_NET_RAW)",
+                "Answer LaMP in whole Ethernet frames at this interface only, bypassing this host's own IP and UDP \
+                 (needs CAP_NET_RAW)",
                 |_| Ok(()),
             ),
             Argument::value(
@@ -103,10 +103,11 @@ pub static PROTOCOL: Protocol = Protocol {
                 let (interface, trusted) = (interface.to_owned(), trusted.clone());
                 Box::new(LampEthernetReflector { interface, trusted }) as Box<dyn Reflector>
             });
-            let datagrams = LampReflector { port, only_ipv6: frames.is_some(), trusted: trusted.clone() };
-            let frames = frames.map(|f| Box::new(f) as Box<dyn Reflector>);
-            let datagrams = Box::new(datagrams) as Box<dyn Reflector>;
-            Ok(frames.into_iter().chain([datagrams]).chain(ethernet).collect())
+            let ip: Box<dyn Reflector> = match frames {
+                Some(frames) => Box::new(frames),
+                None => Box::new(LampReflector { port, trusted }),
+            };
+            Ok([ip].into_iter().chain(ethernet).collect())
         },
     }),
 };
