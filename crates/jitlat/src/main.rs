@@ -57,7 +57,7 @@ use tracing::error;
 
 fn main() -> ExitCode {
     let cli = root::parse();
-    console::log::start(cli.log_level, cli.log_format, matches!(&cli.command, Some(Command::Serve(_))));
+    console::log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
     let ended = match cli.command {
         None => test::run(&cli.test),
         Some(Command::Test(args)) => test::run(&args),

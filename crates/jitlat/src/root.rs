@@ -141,6 +141,17 @@ pub enum Command {
     Man(manual::ManArgs),
 }
 
+impl Command {
+    /// Whether it runs until it is stopped, so that lines of its log have dates.
+    pub fn runs_long(&self) -> bool {
+        match self {
+            Command::Serve(_) => true,
+            Command::Monitor(args) => args.runs_long(),
+            _ => false,
+        }
+    }
+}
+
 /// What `ping` is for, with every protocol there is.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();

@@ -5,7 +5,7 @@ use crate::exit::Status;
 use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
-use crate::policy::{AccessArgs, service, services};
+use crate::policy::{Access, AccessArgs, service, services};
 use crate::{console, interrupt};
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
@@ -248,6 +248,36 @@ pub struct LimitArgs {
 }
 
 impl ServeArgs {
+    /// The policy with the keys of its services.
+    pub fn access(&self) -> Result<Access> {
+        self.access.access(|policy| self.apply_to(policy))
+    }
+
+    /// What is served with `access`.
+    pub fn settings(&self, access: Access) -> Result<Serve> {
+        let one_way = OneWayService {
+            control_port: self.control_port,
+            test_port: self.test_port,
+            limits: Limits::from(&self.limits),
+            keys: access.keys,
+            pacing: Pacing {
+                realtime: self.realtime,
+                lock_memory: self.realtime.is_some(),
+                ..Pacing::default()
+            },
+        };
+        let protocols = &self.reflect.protocols;
+        Ok(Serve {
+            ips: if self.bind.is_empty() { every_address() } else { self.bind.clone() },
+            one_way: Some(one_way).filter(|_| protocols.wants(ONE_WAY)),
+            reflectors: protocols.reflectors(&access.key_files)?,
+            digests: self.digests.settings(access.digest_keys, access.policy.is_open(DIGESTS))?,
+            policy: access.policy,
+            priority: self.priority.priority(),
+            one_way_packets: None,
+        })
+    }
+
     /// Makes the options that were given rules of `policy`.
     fn apply_to(&self, policy: &mut Policy) {
         fn set<T>(rule: &mut Option<T>, given: Option<T>) {
@@ -292,8 +322,7 @@ impl From<&LimitArgs> for Limits {
 
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<Status> {
-    let limits = Limits::from(&args.limits);
-    let access = args.access.access(|policy| args.apply_to(policy))?;
+    let access = args.access()?;
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
@@ -305,25 +334,9 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         console::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
         return Ok(Status::Measured);
     }
-    let one_way = OneWayService {
-        control_port: args.control_port,
-        test_port: args.test_port,
-        limits,
-        keys: access.keys,
-        pacing: Pacing { realtime: args.realtime, lock_memory: args.realtime.is_some(), ..Pacing::default() },
-    };
     let reflect = &args.reflect;
-    let digests = args.digests.settings(access.digest_keys, access.policy.is_open(DIGESTS))?;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
-    let mut serve = Serve {
-        ips: if args.bind.is_empty() { every_address() } else { args.bind.clone() },
-        one_way: Some(one_way).filter(|_| reflect.protocols.wants(ONE_WAY)),
-        reflectors: reflect.protocols.reflectors(&access.key_files)?,
-        policy: access.policy,
-        priority: args.priority.priority(),
-        one_way_packets: None,
-        digests,
-    };
+    let mut serve = args.settings(access)?;
     let stop = interrupt::stop()?;
     let folders = reflect.late_packets.iter().cloned().collect();
     let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;

@@ -143,6 +143,11 @@ impl Counts {
         self.0.get(&ending).copied().unwrap_or(0)
     }
 
+    /// All, with their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (Ending, u64)> {
+        self.0.iter().map(|(ending, n)| (*ending, *n))
+    }
+
     /// How many there were.
     pub fn total(&self) -> u64 {
         self.0.values().sum()

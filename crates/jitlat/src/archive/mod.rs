@@ -293,13 +293,19 @@ fn add(args: &AddArgs) -> Result<Status> {
     Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
 }
 
+/// Puts the log of a test into the archive at `root`, which is made if there is none.
+pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Error> {
+    let (Added::New(id) | Added::Known(id)) = Archive::make(root)?.add(log, &[])?;
+    Ok(id)
+}
+
 /// Puts the logs of a test that has just ended into `archive`. A failure is reported, and costs nothing else.
 pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
     let Some(root) = archive else { return true };
     let mut whole = true;
     for log in logs {
-        match Archive::make(root).and_then(|archive| archive.add(log, &[])) {
-            Ok(Added::New(id) | Added::Known(id)) => {
+        match add_log(root, log) {
+            Ok(id) => {
                 info!("archived as {}", root.join(id.to_string()).display());
             }
             Err(e) => {

@@ -1,7 +1,9 @@
 //! What a monitor can measure with: the tests of the command, with the same options.
 
 use super::given::{OptionSet, ids};
+use super::job::Task;
 use crate::exit::explain;
+use crate::journal::Journals;
 use crate::options::late::LateArgs;
 use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
@@ -15,9 +17,17 @@ use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction as Way, Transport};
-use jitlat_instruments::{Instrument, OneWay, Ping};
+use jitlat_instruments::{Error, Instrument, OneWay, Ping, Stop};
+use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{Asked, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
+use jitlat_net::client::ClientError;
+use jitlat_proto::jitlat::Failure as Conversation;
+use jitlat_store::log::{LogFile, Naming, Version};
+use std::path::{Path, PathBuf};
+
+/// The logs of a test, or why there is none, in words.
+pub type Logs = Result<Vec<PathBuf>, (Failure, String)>;
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
@@ -27,12 +37,29 @@ pub struct Monitored {
     options: fn() -> OptionSet,
     /// What a test of it sends.
     traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
+    /// Makes a test, and leaves its logs in a folder.
+    measure: fn(&OptionSet, &Asked<'_>, &Task, &Path, &Stop) -> Logs,
+}
+
+impl Monitored {
+    /// Makes a test, and leaves its logs in `folder`; none if nothing was answered.
+    ///
+    /// # Errors
+    /// Why nothing was measured, in words.
+    pub fn measure(&self, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
+        (self.measure)(&(self.options)(), asked, task, folder, stop)
+    }
 }
 
 /// Every instrument of a monitor; the first is that of a test that names none.
 pub const MONITORED: [Monitored; 2] = [
-    Monitored { name: "one-way", options: one_way_options, traffic: one_way_traffic },
-    Monitored { name: "ping", options: ping_options, traffic: ping_traffic },
+    Monitored {
+        name: "one-way",
+        options: one_way_options,
+        traffic: one_way_traffic,
+        measure: measure_one_way,
+    },
+    Monitored { name: "ping", options: ping_options, traffic: ping_traffic, measure: measure_ping },
 ];
 
 /// The instruments of this program, for the reader of the file.
@@ -195,4 +222,69 @@ fn flow_of(spec: &TestSpec) -> Flow {
         rate = rate.max(u64::from(size) * length * 8 * SECOND as u64 / Span::millis(100).0 as u64);
     }
     Flow { packets, bytes: packets * length, rate }
+}
+
+fn measure_one_way(options: &OptionSet, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
+    let way = match (asked.direction, task.job.pair.first_is_client) {
+        (Direction::Both, _) => Some("--both"),
+        (Direction::Forward, true) | (Direction::Backward, false) => None,
+        (Direction::Forward, false) | (Direction::Backward, true) => Some("--reverse"),
+    };
+    let given = [asked.options, &task.options_of_server()].concat();
+    let asked = Asked { options: &given, ..asked.clone() };
+    let mut test = one_way(options, &asked, task.address(), way).map_err(|w| (Failure::Other, w.message))?;
+    test.key = task.key.clone();
+    test.annotations.name = Some(task.job.name.clone());
+    test.annotations.tags.extend(task.tags());
+    let naming = Naming::Given(folder.join("test.log"));
+    let logs = match test.streams.len() {
+        2 => LogFile::create_pair(&naming, Version::V3).map(Vec::from),
+        _ => LogFile::create(&naming, Version::V3).map(|log| vec![log]),
+    };
+    let mut journals = Journals::new(logs.map_err(|e| (Failure::NotKept, e.to_string()))?);
+    let run = test.run(stop, &mut journals).map(drop).map_err(|e| (kind(&e), e.to_string()));
+    close(run, journals)
+}
+
+fn measure_ping(options: &OptionSet, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
+    let mut test = ping(options, asked, task.address()).map_err(|w| (Failure::Other, w.message))?;
+    test.annotations.name = Some(task.job.name.clone());
+    test.annotations.tags.extend(task.tags());
+    let naming = Naming::Given(folder.join("test.log"));
+    let log = match test.client.protocol().transport {
+        Transport::Tcp => LogFile::create_two_way_tcp(&naming),
+        Transport::Udp => LogFile::create_two_way(&naming),
+    };
+    let mut journals = Journals::new([log.map_err(|e| (Failure::NotKept, e.to_string()))?]);
+    let run = test.run(stop, &mut journals).map(drop).map_err(|e| (kind(&e), e.to_string()));
+    close(run, journals)
+}
+
+/// The logs of a test that has ended.
+fn close(run: Result<(), (Failure, String)>, journals: Journals) -> Logs {
+    let closed = journals.close();
+    run?;
+    match closed.iter().flat_map(|log| &log.troubles).next() {
+        Some(trouble) => Err((Failure::NotKept, trouble.clone())),
+        None => Ok(closed.into_iter().filter_map(|log| log.log).collect()),
+    }
+}
+
+/// What kind of failure an error is.
+fn kind(error: &Error) -> Failure {
+    match error {
+        Error::OneWay(ClientError::Failed { failure, .. }) => match failure {
+            Conversation::Refused(_) | Conversation::Authentication(_) => Failure::Refused,
+            Conversation::Closed { .. } | Conversation::Timeout { .. } => Failure::Unreachable,
+            _ => Failure::Other,
+        },
+        Error::OneWay(ClientError::Start(_)) => Failure::Other,
+        Error::OneWay(_)
+        | Error::Lookup { .. }
+        | Error::Address { .. }
+        | Error::Ping(_)
+        | Error::TwampControl(_) => Failure::Unreachable,
+        Error::While { source, .. } => kind(source),
+        _ => Failure::Other,
+    }
 }

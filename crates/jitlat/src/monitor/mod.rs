@@ -1,10 +1,15 @@
 //! `jitlat monitor`: many paths, all the time, from one file that all hosts have.
 //!
 //! * [`instruments`] – what tests can measure with; [`given`] – options in the file
-//! * [`show`] – the plan, for people
+//! * [`run`] – the monitor at work; [`job`] – one test; [`access`] – keys and the server; [`own`] – which host this is
+//! * [`show`] – the plan and the counts, for people
 
+mod access;
 mod given;
 mod instruments;
+mod job;
+mod own;
+mod run;
 mod show;
 
 use crate::console;
@@ -12,6 +17,7 @@ use crate::exit::Status;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instruments::Known;
+use jitlat_core::{Span, quantity};
 use jitlat_monitor::file::{keys, read};
 use jitlat_monitor::{Model, Plan, Timetable};
 use jitlat_net::clock;
@@ -25,7 +31,7 @@ pub struct MonitorArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Say what is wrong with the file, each with line and column, or that nothing is, and end
-    #[arg(long, required_unless_present_any = ["plan"])]
+    #[arg(long)]
     check: bool,
     /// Print the timetable, and what it means for each host: tests, traffic, disk, load; and end
     #[arg(long, conflicts_with = "check")]
@@ -33,12 +39,26 @@ pub struct MonitorArgs {
     /// Print the plan as one JSON object
     #[arg(long, requires = "plan")]
     json: bool,
-    /// The host of the file that is meant: with --plan its next tests are listed, too
+    /// The host of the file that this one is (default: that with its name, or with an address of its interfaces); with
+    /// --plan its next tests are listed
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// Keep results in this archive instead of that of the file
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "plan"])]
+    archive: Option<PathBuf>,
+    /// End after this time (30s, 10m; a bare number is seconds) instead of running until it is stopped
+    #[arg(long = "for", value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["check", "plan"])]
+    duration: Option<Span>,
 }
 
-/// Checks the file, or prints its plan.
+impl MonitorArgs {
+    /// Whether it measures.
+    pub fn runs_long(&self) -> bool {
+        !self.check && !self.plan
+    }
+}
+
+/// Measures, or checks the file, or prints its plan.
 pub fn run(args: &MonitorArgs) -> Result<Status> {
     let Some(model) = load(&args.file)? else { return Ok(Status::NotMeasured) };
     let timetable = Timetable::new(&model);
@@ -55,7 +75,11 @@ pub fn run(args: &MonitorArgs) -> Result<Status> {
     for shortfall in timetable.shortfalls(&model) {
         warn!("{}: {shortfall}", args.file.display());
     }
-    console::print(&show::checked(&args.file, &model))?;
+    if args.check {
+        console::print(&show::checked(&args.file, &model))?;
+        return Ok(Status::Measured);
+    }
+    run::run(args, model, timetable)?;
     Ok(Status::Measured)
 }
 

@@ -1,10 +1,12 @@
-//! The plan, for people.
+//! The plan and what became of it, for people.
 
 use jitlat_core::WallTime;
 use jitlat_core::units::utc_date;
+use jitlat_monitor::agenda::{Counts, Ending, Failure, Missed};
 use jitlat_monitor::file::text_of;
 use jitlat_monitor::plan::HostPlan;
 use jitlat_monitor::{Model, Plan, Timetable};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -125,6 +127,58 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
         format!("{at}  {role:<7}  {with:<far$}  {test}\n")
     });
     format!("\nnext tests of {} (UTC)\n{}", model.hosts[host].name, rows.collect::<String>())
+}
+
+/// How the slots of each test with each far host ended.
+pub fn counts(counts: &BTreeMap<(String, String), Counts>) -> String {
+    if counts.is_empty() {
+        return "no test that this host starts was due\n".to_owned();
+    }
+    let (tests, fars) = (
+        width(counts.keys().map(|(test, _)| test.as_str()), 4),
+        width(counts.keys().map(|(_, far)| far.as_str()), 4),
+    );
+    let mut out = format!("{:<tests$}  {:<fars$} {:>9}  lost\n", "test", "with", "measured");
+    for ((test, far), counts) in counts {
+        let lost: Vec<String> = counts
+            .all()
+            .filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }))
+            .map(|(e, n)| format!("{n} {}", ending(e)))
+            .collect();
+        let lost = if lost.is_empty() { "-".to_owned() } else { lost.join(", ") };
+        let _ = writeln!(out, "{test:<tests$}  {far:<fars$} {:>9}  {lost}", counts.measured());
+    }
+    out
+}
+
+/// How a slot ended.
+pub fn ending(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Measured { cut: false } => "measured",
+        Ending::Measured { cut: true } => "cut short",
+        Ending::Failed(kind) => failure(kind),
+        Ending::Missed(reason) => missed(reason),
+    }
+}
+
+/// How a test failed.
+pub fn failure(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Unreachable => "unreachable",
+        Failure::Refused => "refused",
+        Failure::NotKept => "not kept",
+        Failure::Other => "failed",
+    }
+}
+
+/// Why a test was not started.
+pub fn missed(missed: Missed) -> &'static str {
+    match missed {
+        Missed::Late => "this host was late",
+        Missed::Busy => "an earlier test was still under way",
+        Missed::BackOff => "left out after failures",
+        Missed::ClockStep => "the clock was set past it",
+    }
 }
 
 fn width<'a>(names: impl Iterator<Item = &'a str>, least: usize) -> usize {

@@ -18,6 +18,7 @@ mod failures;
 mod harness;
 mod live;
 mod loopback;
+mod monitor;
 mod owamp;
 mod path;
 mod paths;

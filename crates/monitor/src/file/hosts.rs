@@ -13,6 +13,9 @@ const GUARD: Span = Span::seconds(1);
 /// Time for what is around the packets unless the file says otherwise.
 const SETUP: Span = Span::seconds(4);
 
+/// Most tests that a host takes part in at a time.
+const MOST_AT_ONCE: u32 = 64;
+
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     for table in file.tables(&HOST) {
@@ -20,6 +23,9 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let address = table.needed("address", "address = \"192.0.2.7\"");
         let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(At::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
+        if concurrent > MOST_AT_ONCE {
+            table.fault("concurrent", format!("each test takes threads: {MOST_AT_ONCE} at most"));
+        }
         let key = key_source(&table);
         // What has no name stays in the list, so that nothing else that names it is called wrong.
         let name = name.map(At::into_inner).unwrap_or_default();

@@ -89,11 +89,20 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
     let file = Sections { root, faults: &faults };
     let hosts = hosts::hosts(&file);
     let (guard, setup) = hosts::timetable(&file);
+    let serve = hosts::serve(&file, instruments);
+    let keyless: Vec<&str> = hosts.iter().filter(|h| h.key.is_none()).map(|h| h.name.as_str()).collect();
+    if serve.key.is_none() && !keyless.is_empty() && keyless.len() < hosts.len() {
+        let message = format!(
+            "the others have keys, and refuse {}: give each a key, or [serve] one for all",
+            keyless.join(", ")
+        );
+        faults.add(&(0..0), message);
+    }
     let model = Model {
         tests: tests::tests(&file, &hosts, instruments, guard + setup),
         hosts,
         archive: hosts::archive(&file),
-        serve: hosts::serve(&file, instruments),
+        serve,
         guard,
         setup,
     };

@@ -1,0 +1,108 @@
+//! The keys of the hosts, and the server of this one.
+
+use super::instruments::serve_args;
+use crate::options;
+use anyhow::{Context, Result, anyhow, ensure};
+use jitlat_instruments::Stop;
+use jitlat_instruments::serve::{Serve, Serving};
+use jitlat_monitor::Model;
+use jitlat_monitor::model::KeySource;
+use jitlat_proto::jitlat::{Key, Keys};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread::JoinHandle;
+use tracing::{error, info, warn};
+
+/// The key that `host` proves at others; `None` if it has none.
+pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<Key>> {
+    let source = model.hosts[host].key.as_ref().or(model.serve.key.as_ref());
+    source.map(|source| key(source, folder)).transpose()
+}
+
+/// Refuses a file with keys that others can read.
+pub fn check_file(path: &Path, model: &Model) -> Result<()> {
+    let sources = model.hosts.iter().filter_map(|h| h.key.as_ref()).chain(&model.serve.key);
+    if !sources.into_iter().any(|source| matches!(source, KeySource::Text(_))) {
+        return Ok(());
+    }
+    let name = path.display();
+    let mode =
+        std::fs::metadata(path).with_context(|| format!("reading {name}"))?.permissions().mode() & 0o777;
+    ensure!(
+        mode & 0o077 == 0,
+        "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
+    );
+    Ok(())
+}
+
+fn key(source: &KeySource, folder: &Path) -> Result<Key> {
+    match source {
+        KeySource::File(name) => options::key(&folder.join(name)),
+        KeySource::Text(text) => Key::from_file_contents(text.as_bytes()).context("the key in the file"),
+    }
+}
+
+/// A server that answers the other hosts until it is dropped.
+pub struct RunningServer {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningServer {
+    /// Starts the server of `host`; `None` if the file does not want one.
+    pub fn start(model: &Model, host: usize, folder: &Path) -> Result<Option<RunningServer>> {
+        if !model.serve.on {
+            return Ok(None);
+        }
+        let serve = settings(model, host, folder).context("[serve]")?;
+        let serving = serve.start().context("[serve]")?;
+        serving.failures().iter().for_each(|failure| warn!("{failure}"));
+        for address in serving.one_way() {
+            info!("listening on TCP {address}");
+        }
+        if !serving.withheld().is_empty() {
+            let list = serving.withheld().join(", ");
+            info!(
+                "withheld, as a key is configured and they need none: {list} ([serve] options = {{ open = … }} serves them)"
+            );
+        }
+        let stop = Stop::new();
+        let thread = std::thread::Builder::new().name("server".to_owned());
+        let run = run(serving, stop.clone());
+        let thread = thread.spawn(run).context("starting the thread of the server")?;
+        Ok(Some(RunningServer { stop, thread: Some(thread) }))
+    }
+}
+
+fn run(serving: Serving, stop: Stop) -> impl FnOnce() + Send + 'static {
+    move || serving.run(&stop)
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.stop.request();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("the thread of the server failed");
+        }
+    }
+}
+
+/// What is served: as `jitlat serve` with the options of the file, and to the keys of its hosts.
+fn settings(model: &Model, host: usize, folder: &Path) -> Result<Serve> {
+    let args = serve_args(&model.serve.options).map_err(|wrong| anyhow!(wrong.message))?;
+    let mut access = args.access()?;
+    let keyed = model.hosts.iter().enumerate().filter(|(k, _)| *k != host);
+    for (_, other) in keyed {
+        if let Some(source) = &other.key {
+            add(&mut access.keys, &other.name, key(source, folder)?);
+        }
+    }
+    if let Some(source) = &model.serve.key {
+        add(&mut access.keys, Keys::ANY, key(source, folder)?);
+    }
+    args.settings(access)
+}
+
+fn add(keys: &mut Keys, name: &str, key: Key) {
+    keys.add(name, key);
+}

@@ -1,0 +1,90 @@
+//! One test of the timetable: measured, and put into the archive.
+
+use super::instruments::{MONITORED, Monitored};
+use crate::archive;
+use jitlat_instruments::Stop;
+use jitlat_monitor::Model;
+use jitlat_monitor::agenda::{Failure, Job};
+use jitlat_monitor::file::{Asked, Value};
+use jitlat_monitor::model::Test;
+use jitlat_proto::jitlat::Key;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a thread needs to measure.
+pub struct Task {
+    /// The file as it was when the test was due.
+    pub model: Arc<Model>,
+    /// The test.
+    pub job: Job,
+    /// What this host proves at others.
+    pub key: Option<Key>,
+    /// Where the result goes; `None`: nowhere.
+    pub archive: Option<PathBuf>,
+}
+
+impl Task {
+    /// The test in the file.
+    pub fn test(&self) -> &Test {
+        &self.model.tests[self.job.test]
+    }
+
+    /// Where the far end is.
+    pub fn address(&self) -> &str {
+        let far = self.job.pair.server() as usize;
+        self.model.hosts.get(far).map_or(self.job.far.as_str(), |host| &host.address)
+    }
+
+    /// Options of the server of all hosts that their clients have to know.
+    pub fn options_of_server(&self) -> Vec<(String, Value)> {
+        let given = &self.test().work.options;
+        let is_host = (self.job.pair.server() as usize) < self.model.hosts.len();
+        let port = self.model.serve.options.iter().filter(|(name, _)| is_host && name == "control-port");
+        port.filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).cloned().collect()
+    }
+
+    /// What the result is found by.
+    pub fn tags(&self) -> Vec<(String, String)> {
+        let host = |k: u32| self.model.end(self.test(), k).to_owned();
+        let tags = [
+            ("test", self.job.name.clone()),
+            ("client", host(self.job.pair.client())),
+            ("server", host(self.job.pair.server())),
+            ("slot", self.job.place.to_string()),
+        ];
+        tags.map(|(key, value)| (key.to_owned(), value)).to_vec()
+    }
+
+    /// Measures until the end or `stop`, and puts what was found into the archive.
+    ///
+    /// # Errors
+    /// Why there is no result, in words.
+    pub fn measure(&self, stop: &Stop) -> Result<(), (Failure, String)> {
+        let other = |e: &dyn std::fmt::Display| (Failure::Other, e.to_string());
+        let work = &self.test().work;
+        let instrument: &Monitored = MONITORED
+            .iter()
+            .find(|i| i.name == work.instrument)
+            .ok_or((Failure::Other, "no such instrument".to_owned()))?;
+        // An archive takes logs.
+        let folder = tempfile::tempdir().map_err(|e| other(&e))?;
+        let asked = Asked {
+            instrument: &work.instrument,
+            profiles: &work.profiles,
+            options: &work.options,
+            duration: work.duration,
+            direction: work.direction,
+        };
+        let logs = instrument.measure(&asked, self, folder.path(), stop)?;
+        if logs.is_empty() {
+            return Err((Failure::Unreachable, "nothing was answered".to_owned()));
+        }
+        let Some(root) = &self.archive else { return Ok(()) };
+        logs.iter().try_for_each(|log| keep(root, log))
+    }
+}
+
+fn keep(root: &Path, log: &Path) -> Result<(), (Failure, String)> {
+    let kept = archive::add_log(root, log);
+    kept.map(drop).map_err(|e| (Failure::NotKept, format!("archive {}: {e}", root.display())))
+}

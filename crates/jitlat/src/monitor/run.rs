@@ -1,0 +1,379 @@
+//! The monitor at work: what is due is started in threads, ends in the archive, and troubles are said.
+
+use super::access::{RunningServer, check_file, own_key};
+use super::job::Task;
+use super::{MonitorArgs, load, own, show};
+use crate::{archive, console, interrupt};
+use anyhow::{Context, Result, bail};
+use jitlat_archive::{Archive, Keep};
+use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_instruments::Stop;
+use jitlat_monitor::agenda::{Failure, Missed, Notice, Order};
+use jitlat_monitor::file::text_of;
+use jitlat_monitor::model::ArchiveRules;
+use jitlat_monitor::{Agenda, Model, Timetable};
+use jitlat_net::clock;
+use jitlat_proto::jitlat::Key;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+use tracing::{debug, error, info, warn};
+
+/// Time between two looks at signals and threads.
+const LOOK_AROUND: Duration = Duration::from_millis(20);
+/// Time between two looks at the file.
+const LOOK_AT_FILE: Span = Span::seconds(1);
+/// Time between two looks at what is too old.
+const PRUNE_EVERY: Span = Span::seconds(3600);
+/// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
+const TO_END: Span = Span::seconds(10);
+
+type Measured = Result<(), (Failure, String)>;
+
+/// A test under way.
+struct Thread {
+    id: u64,
+    stop: Stop,
+    /// When it was asked to end; `None`: it was not.
+    asked: Option<SteadyTime>,
+    handle: JoinHandle<Measured>,
+}
+
+/// This host at work.
+struct Monitor<'a> {
+    args: &'a MonitorArgs,
+    folder: PathBuf,
+    host: usize,
+    agenda: Agenda,
+    key: Option<Key>,
+    server: Option<RunningServer>,
+    threads: Vec<Thread>,
+    pruning: Option<JoinHandle<()>>,
+}
+
+/// Measures until a signal, or as long as `--for` says.
+pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()> {
+    let host = match &args.host {
+        Some(name) => super::named(&model, name)?,
+        None => own::find(&model)?,
+    };
+    // Key files and the archive are looked for beside the file.
+    let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
+    check_file(&args.file, &model)?;
+    let key = own_key(&model, host, &folder)?;
+    let (stop, reload) = interrupt::stop_and_reload()?;
+    let (model, timetable) = (Arc::new(model), Arc::new(timetable));
+    archive::check(archive_of(args, &model, &folder).as_deref(), false)?;
+    let server = RunningServer::start(&model, host, &folder)?;
+    let name = model.hosts[host].name.clone();
+    let agenda =
+        Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
+    info!("monitoring as {name}{}", next_line(&agenda));
+    let mut monitor = Monitor { args, folder, host, agenda, key, server, threads: Vec::new(), pruning: None };
+    let begun = clock::steady();
+    let mut seen = version(&args.file);
+    let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
+    while !stop.is_requested() {
+        let now = clock::steady();
+        if args.duration.is_some_and(|duration| now - begun >= duration) {
+            break;
+        }
+        let asked = reload.swap(false, Ordering::SeqCst);
+        if asked || now - looked >= LOOK_AT_FILE {
+            looked = now;
+            let current = version(&args.file);
+            if asked || current != seen {
+                seen = current;
+                monitor.take_up();
+            }
+        }
+        if pruned.is_none_or(|at| now - at >= PRUNE_EVERY) {
+            pruned = Some(now);
+            monitor.prune();
+        }
+        monitor.step();
+        std::thread::sleep(monitor.pause());
+    }
+    monitor.finish();
+    console::print(&show::counts(monitor.agenda.counts()))
+}
+
+/// When the file was changed, and its length; `None` if it is not there.
+fn version(path: &Path) -> Option<(SystemTime, u64)> {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.modified().ok()?, about.len()))
+}
+
+fn archive_of(args: &MonitorArgs, model: &Model, folder: &Path) -> Option<PathBuf> {
+    let named = model.archive.folder.as_ref().map(|name| folder.join(name));
+    args.archive.clone().or(named)
+}
+
+fn next_line(agenda: &Agenda) -> String {
+    match agenda.wake() {
+        Some(at) => format!(
+            "; the first test in {}",
+            text_of(((at - clock::wall()).0 / 1_000_000).max(0) * 1_000_000)
+        ),
+        None => "; it starts no test, and answers others".to_owned(),
+    }
+}
+
+impl Monitor<'_> {
+    /// Starts what is due, collects what has ended, and says what is to be said.
+    fn step(&mut self) {
+        let (wall, now) = (clock::wall(), clock::steady());
+        for order in self.agenda.poll(wall, now) {
+            match order {
+                Order::Start(job) => self.start(Task {
+                    model: self.agenda.model().clone(),
+                    job,
+                    key: self.key.clone(),
+                    archive: archive_of(self.args, self.agenda.model(), &self.folder),
+                }),
+                Order::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+            }
+        }
+        self.collect();
+        // Who is still busy with the far host's results long after the end of its slot drops them.
+        for thread in &mut self.threads {
+            if thread.asked.is_some_and(|at| now - at >= TO_END) {
+                thread.stop.request();
+                thread.asked = Some(now);
+            }
+        }
+        self.say();
+    }
+
+    fn pause(&self) -> Duration {
+        let due = self
+            .agenda
+            .wake()
+            .map_or(LOOK_AROUND, |at| Duration::from_nanos((at - clock::wall()).0.max(0) as u64));
+        due.min(LOOK_AROUND)
+    }
+
+    fn start(&mut self, task: Task) {
+        let (id, name, far) = (task.job.id, task.job.name.clone(), task.job.far.clone());
+        debug!("{name} with {far} starts");
+        let stop = Stop::new();
+        let own = stop.clone();
+        let thread = std::thread::Builder::new().name(format!("test {id}"));
+        match thread.spawn(move || task.measure(&own)) {
+            Ok(handle) => self.threads.push(Thread { id, stop, asked: None, handle }),
+            Err(e) => {
+                let why = format!("no thread for it can be started: {e}");
+                self.agenda.ended(id, clock::wall(), Err((Failure::Other, why)));
+            }
+        }
+    }
+
+    fn ask_to_end(&mut self, now: SteadyTime, which: impl Fn(&Thread) -> bool) {
+        for thread in self.threads.iter_mut().filter(|thread| which(thread)) {
+            thread.stop.request();
+            thread.asked = Some(now);
+        }
+    }
+
+    /// Takes the results of threads that have ended.
+    fn collect(&mut self) {
+        let (ended, running): (Vec<Thread>, Vec<Thread>) =
+            std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.handle.is_finished());
+        self.threads = running;
+        for thread in ended {
+            let failed = |_| Err((Failure::Other, "its thread failed: a fault of this program".to_owned()));
+            let result = thread.handle.join().unwrap_or_else(failed);
+            self.agenda.ended(thread.id, clock::wall(), result);
+        }
+    }
+
+    fn say(&mut self) {
+        for outcome in self.agenda.outcomes() {
+            debug!(
+                "{} with {}, slot {}: {}",
+                outcome.test,
+                outcome.far,
+                outcome.place,
+                show::ending(outcome.ending)
+            );
+        }
+        for notice in self.agenda.notices() {
+            match notice {
+                Notice::Failing { far, failure, why } => {
+                    warn!(
+                        "{far}: tests fail ({}): {why}; tried again less and less often",
+                        show::failure(failure)
+                    );
+                }
+                Notice::Recovered { far, since, lost } => {
+                    let long = text_of(((clock::wall() - since).0 / 1_000_000_000).max(0) * 1_000_000_000);
+                    info!("{far}: measured again, after {long} and {lost} lost tests");
+                }
+                Notice::Missing(missed) => warn!("tests are missed: {}", show::missed(missed)),
+                Notice::InTime { missed: Missed::Late | Missed::Busy, lost } => {
+                    info!("tests are in time again; {lost} were missed");
+                }
+                Notice::InTime { .. } => {}
+                Notice::ClockStep(step) => warn!("the clock was set by {:.3} s", step.as_seconds()),
+            }
+        }
+    }
+
+    /// Reads the file again, and follows it if nothing is wrong with it.
+    fn take_up(&mut self) {
+        let file = self.args.file.display();
+        let new = match load(&self.args.file) {
+            Ok(Some(model)) => model,
+            Ok(None) => return warn!("{file}: the file as it was before stays in force"),
+            Err(e) => return warn!("{e:#}; the file as it was before stays in force"),
+        };
+        if let Err(e) = self.follow(new) {
+            warn!("{file}: {e:#}; the file as it was before stays in force");
+        }
+    }
+
+    fn follow(&mut self, new: Model) -> Result<()> {
+        let name = self.agenda.model().hosts[self.host].name.clone();
+        let Some(host) = new.host(&name) else { bail!("it does not have this host, '{name}'") };
+        check_file(&self.args.file, &new)?;
+        let key = own_key(&new, host, &self.folder)?;
+        archive::check(archive_of(self.args, &new, &self.folder).as_deref(), false)?;
+        let old = self.agenda.model().clone();
+        let keys =
+            |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
+        if new.serve != old.serve || keys(&new) != keys(&old) {
+            // Its ports are needed by the next one.
+            self.server = None;
+            match RunningServer::start(&new, host, &self.folder) {
+                Ok(server) => self.server = server,
+                Err(e) => {
+                    self.server =
+                        RunningServer::start(&old, self.host, &self.folder).unwrap_or_else(|again| {
+                            error!("{again:#}");
+                            None
+                        });
+                    return Err(e);
+                }
+            }
+        }
+        let timetable = Timetable::new(&new);
+        let new = Arc::new(new);
+        for shortfall in timetable.shortfalls(&new) {
+            warn!("{shortfall}");
+        }
+        let changes =
+            self.agenda.take_up(new, Arc::new(timetable), clock::wall()).context("it lost this host")?;
+        (self.host, self.key) = (host, key);
+        let list = |what: &str, names: &[String]| match names {
+            [] => String::new(),
+            names => format!("; {what} {}", names.join(", ")),
+        };
+        info!(
+            "the new file is in force{}{}{}",
+            list("added", &changes.added),
+            list("changed", &changes.changed),
+            list("removed", &changes.removed)
+        );
+        Ok(())
+    }
+
+    /// Removes what the file does not want to keep any longer, beside the tests.
+    fn prune(&mut self) {
+        if self.pruning.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let rules = self.agenda.model().archive.clone();
+        let Some(root) = archive_of(self.args, self.agenda.model(), &self.folder) else { return };
+        let thread = std::thread::Builder::new().name("retention".to_owned());
+        let run = move || {
+            if let Err(e) = prune(&root, &rules) {
+                warn!("removing what is old from the archive {}: {e:#}", root.display());
+            }
+        };
+        match thread.spawn(run) {
+            Ok(thread) => self.pruning = Some(thread),
+            Err(e) => warn!("starting the thread that removes what is old: {e}"),
+        }
+    }
+
+    /// Ends what is under way, keeping what it has.
+    fn finish(&mut self) {
+        let begun = clock::steady();
+        self.ask_to_end(begun, |_| true);
+        let mut asked = begun;
+        while !self.threads.is_empty() {
+            let now = clock::steady();
+            if now - asked >= TO_END {
+                asked = now;
+                self.ask_to_end(now, |_| true);
+            }
+            if now - begun >= TO_END.times(3) {
+                warn!("{} tests did not end, and are left", self.threads.len());
+                break;
+            }
+            self.collect();
+            self.say();
+            std::thread::sleep(LOOK_AROUND);
+        }
+        self.collect();
+        self.say();
+        if let Some(thread) = self.pruning.take()
+            && thread.join().is_err()
+        {
+            error!("the thread that removes what is old failed");
+        }
+        self.server = None;
+    }
+}
+
+/// Applies the rules of the file to an archive.
+fn prune(root: &Path, rules: &ArchiveRules) -> Result<()> {
+    let by_age = rules.tests.map(|days| Keep::Tests { days }).into_iter();
+    let by_age = rules.packets.map(|days| Keep::Packets { days }).into_iter().chain(by_age);
+    let now = clock::wall();
+    let by_size = match rules.size {
+        Some(size) => days_within(root, size, now)?.map(|days| Keep::Packets { days }),
+        None => None,
+    };
+    for keep in by_age.chain(by_size) {
+        let archive = Archive::open_to_write(root)?;
+        let done = archive.prune(keep, now)?;
+        if done.packets_of + done.tests > 0 {
+            info!(
+                "{keep:?}: removed packets of {} tests, {} tests, {} bytes",
+                done.packets_of, done.tests, done.bytes
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How many days of packets take at most `size` bytes; `None` if all do.
+fn days_within(root: &Path, size: u64, now: WallTime) -> Result<Option<u32>> {
+    let packets = root.join("packets");
+    let mut days: Vec<(String, u64)> = Vec::new();
+    for day in std::fs::read_dir(&packets).with_context(|| format!("reading {}", packets.display()))? {
+        let day = day?;
+        let mut bytes = 0;
+        for file in std::fs::read_dir(day.path())? {
+            bytes += file?.metadata()?.len();
+        }
+        let name = day.file_name().to_string_lossy().into_owned();
+        days.extend(name.strip_prefix("day=").map(|date| (date.to_owned(), bytes)));
+    }
+    days.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    for (date, bytes) in &days {
+        sum += bytes;
+        if sum > size {
+            // This day goes, and those before; today stays whatever it takes.
+            let jitlat_archive::When(day) = jitlat_archive::When::parse(date, now)?;
+            const DAY: i64 = 86_400_000_000_000;
+            let age = (now.0.div_euclid(DAY) - day.0.div_euclid(DAY)).max(1);
+            return Ok(u32::try_from(age - 1).ok());
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,185 @@
+//! `jitlat monitor` on two and three hosts with one file: tests of all pairs are in the archives, none overlap, and troubles
+//! are said once.
+
+use crate::harness::*;
+use jitlat_net::emulator::lab::Namespace;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Time for a monitor to end once it is asked to.
+const TO_END: Duration = Duration::from_secs(60);
+
+const HOSTS: &str = "host = [\n  { name = \"a\", address = \"10.9.0.1\" },\n  { name = \"b\", address = \"10.9.0.2\" },\n  \
+                     { name = \"c\", address = \"10.9.0.254\" },\n]\n";
+const TESTS: &str = "[[test]]\nname = \"delay\"\nevery = \"12s\"\nfor = \"1s\"\noptions = { period = \"10ms\" }\n\
+                     [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n[archive]\nfolder = \"archive\"\n";
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+/// A monitor of `file` in a namespace, with an archive of its own.
+fn monitor(place: &Namespace, folder: &Path, file: &str, archive: &str, options: &str) -> Running {
+    let line = format!("monitor {file} --archive {archive} {options} --log-level debug");
+    Running::start(Place::In(place).jitlat(folder, &line))
+}
+
+/// The tests in an archive, as `archive ls --json` lists them.
+fn tests(folder: &Path, archive: &str, tag: &str) -> Vec<Value> {
+    if !folder.join(archive).join("catalogue.sqlite").exists() {
+        return Vec::new();
+    }
+    let line = format!("archive ls {archive} --json {tag}");
+    let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    if listed.code() != 0 {
+        // Its first test is being added.
+        return Vec::new();
+    }
+    let list: Value = serde_json::from_str(&listed.stdout).unwrap();
+    list["tests"].as_array().unwrap().clone()
+}
+
+/// Waits until `enough`, with a limit.
+fn wait_until(what: &str, enough: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !enough() {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn end(monitor: Running) -> Finished {
+    monitor.signal(Signal::SIGTERM);
+    let finished = monitor.finish(TO_END);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished
+}
+
+#[test]
+fn three_hosts_with_one_file_test_each_other_in_turn() {
+    let Some(lab) = lab("three_hosts_with_one_file_test_each_other_in_turn") else { return };
+    let switch = lab.switch().unwrap();
+    switch.run("ip addr add 10.9.0.254/24 dev bridge").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(
+        &folder.join("mesh.toml"),
+        &format!("{HOSTS}{TESTS}[serve]\nkey = \"correct horse battery staple\"\n"),
+    );
+    let places = [(&lab.client, "a"), (&lab.server, "b"), (&switch, "c")];
+    // Each finds itself by its address.
+    let monitors = places.map(|(place, name)| monitor(place, folder, "mesh.toml", name, ""));
+    let all = || -> Vec<Value> { ["a", "b", "c"].iter().flat_map(|host| tests(folder, host, "")).collect() };
+    // Three pairs in both directions, twice.
+    wait_until("every pair twice", || all().len() >= 12);
+    let ended = monitors.map(end);
+    let list = all();
+    let mut slots = Vec::new();
+    for pair in [("10.9.0.1", "10.9.0.2"), ("10.9.0.1", "10.9.0.254"), ("10.9.0.2", "10.9.0.254")] {
+        for (src, dst) in [pair, (pair.1, pair.0)] {
+            let own: Vec<&Value> = list.iter().filter(|t| t["src"] == src && t["dst"] == dst).collect();
+            assert!(own.len() >= 2, "{src} to {dst}: {list:#?}");
+            slots.extend(own.iter().map(|t| t["started_ns"].as_i64().unwrap()));
+        }
+    }
+    // Each pair has a slot of its own: packets of two pairs are never sent within the same second.
+    slots.sort_unstable();
+    for pair in slots.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(!(500_000_000..=1_500_000_000).contains(&apart), "{apart} ns between two tests: {slots:?}");
+    }
+    // Two hosts start the tests of a pair never both.
+    let said: Vec<&str> = ended.iter().map(|e| e.stdout.as_str()).collect();
+    let rows = said.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("delay"));
+    assert_eq!(rows.count(), 3, "{said:#?}");
+    for finished in &ended {
+        assert!(finished.stderr.contains("monitoring as "), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("refused"), "{}", finished.stderr);
+    }
+    // Every test has the tags it is found by.
+    let tagged: usize = ["a", "b", "c"].iter().map(|h| tests(folder, h, "--tag test=delay").len()).sum();
+    assert_eq!(tagged, list.len());
+}
+
+#[test]
+fn a_far_host_that_goes_comes_and_has_a_wrong_key_is_said_once() {
+    let Some(lab) = lab("a_far_host_that_goes_comes_and_has_a_wrong_key_is_said_once") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let hosts = "host = [\n  { name = \"a\", address = \"10.9.0.1\", key-file = \"a.key\" },\n  \
+                 { name = \"b\", address = \"10.9.0.2\", key-file = \"b.key\" },\n]\n";
+    let test = "[[test]]\nname = \"delay\"\nevery = \"5s\"\nfor = \"1s\"\nclient = \"first\"\n\
+                [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n";
+    write(&folder.join("mesh.toml"), &format!("{hosts}{test}"));
+    write(&folder.join("a.key"), "correct horse battery staple");
+    write(&folder.join("b.key"), "another correct horse battery");
+    // To b, the key of a is another one.
+    fs::create_dir(folder.join("wrong")).unwrap();
+    write(&folder.join("wrong/mesh.toml"), &format!("{hosts}{test}"));
+    write(&folder.join("wrong/a.key"), "incorrect horse battery staple");
+    write(&folder.join("wrong/b.key"), "another correct horse battery");
+
+    let count = || tests(folder, "a", "").len();
+    let begin = |file: &str| monitor(&lab.server, folder, file, "b", "--host b");
+    let a = monitor(&lab.client, folder, "mesh.toml", "a", "");
+    let b = begin("mesh.toml");
+    wait_until("a first test", || count() >= 2);
+    end(b);
+    // Gone for two slots at least.
+    std::thread::sleep(Duration::from_secs(11));
+    let before = count();
+    let b = begin("mesh.toml");
+    wait_until("a test after the return", || count() > before);
+    end(b);
+    let b = begin("wrong/mesh.toml");
+    std::thread::sleep(Duration::from_secs(25));
+    let ended = end(a);
+    end(b);
+    let said = |text: &str| ended.stderr.lines().filter(|line| line.contains(text)).count();
+    assert!((1..=2).contains(&said("b: tests fail (unreachable)")), "{}", ended.stderr);
+    assert_eq!(said("b: tests fail (refused)"), 1, "{}", ended.stderr);
+    assert_eq!(said("b: measured again"), 1, "{}", ended.stderr);
+    let row = ended.stdout.lines().find(|line| line.starts_with("delay")).unwrap();
+    assert!(row.contains("unreachable") && row.contains("refused") && row.contains("left out"), "{row}");
+}
+
+#[test]
+fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
+    let Some(lab) = lab("a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let hosts = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
+                 [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n";
+    let test = |name: &str| {
+        format!("[[test]]\nname = \"{name}\"\nevery = \"5s\"\nfor = \"1s\"\nclient = \"first\"\n")
+    };
+    let file = folder.join("mesh.toml");
+    write(&file, &format!("{hosts}{}", test("one")));
+    let a = monitor(&lab.client, folder, "mesh.toml", "a", "");
+    let b = monitor(&lab.server, folder, "mesh.toml", "b", "");
+    let count = |name: &str| tests(folder, "a", &format!("--tag test={name}")).len();
+    wait_until("a test of the first file", || count("one") >= 2);
+    write(&file, &format!("{hosts}{}", test("one").replace("every", "evry")));
+    std::thread::sleep(Duration::from_secs(3));
+    let ping = "[[ping]]\nname = \"two\"\ntargets = [\"10.9.0.2\"]\nevery = \"5s\"\nfor = \"1s\"\n\
+                options = { proto = \"tcp\", timeout = \"500ms\" }\n";
+    write(&file, &format!("{hosts}{}{}", test("one").replace("5s", "10s"), ping.replace("5s", "10s")));
+    a.signal(Signal::SIGHUP);
+    wait_until("a test of the new file", || count("two") >= 1);
+    let ended = end(a);
+    end(b);
+    for phrase in [
+        "has no key 'evry': did you mean 'every'?",
+        "stays in force",
+        "the new file is in force; added two; changed one",
+    ] {
+        assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);
+    }
+}
