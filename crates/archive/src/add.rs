@@ -268,7 +268,7 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
             answer.map_or("", |a| a.headline.as_str()),
             entry.rest.to_bytes(),
             pack(&entry.session),
-            pack(&entry.pool),
+            rollup::pack_pool(&entry.pool),
         ],
     )?;
     for (key, value) in &entry.tags {
@@ -285,5 +285,5 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
     let insert =
         format!("INSERT INTO figures(test{names}) VALUES ({}{})", entry.id, ", ?".repeat(known.len()));
     all.execute(&insert, params_from_iter(known.iter().map(|(_, x)| x)))?;
-    rollup::forget(all, stream, entry.started_ns)
+    rollup::add(all, stream, entry.started_ns, &entry.pool)
 }

@@ -19,7 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_BYTES: i32 = 1 << 28;
 
 /// What makes version k + 1 of version k. Released steps stay as they are.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -100,7 +101,15 @@ CREATE TABLE gone(
     id INTEGER PRIMARY KEY,
     hash TEXT NOT NULL
 );
-"];
+",
+    "
+DELETE FROM rollups;
+ALTER TABLE rollups ADD COLUMN pooled INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX rollups_open ON rollups(stream, unit, start_ns) WHERE pooled = 0;
+DROP INDEX tests_of_stream;
+CREATE INDEX tests_of_stream ON tests(stream, started_ns, id, severity);
+",
+];
 
 /// The newest version.
 pub const VERSION: i64 = STEPS.len() as i64;

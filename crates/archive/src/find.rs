@@ -111,6 +111,17 @@ pub struct Listed {
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
+impl Listed {
+    /// Its number.
+    ///
+    /// # Errors
+    /// [`Error::Impossible`] if `id` is none.
+    pub fn test_id(&self) -> Result<TestId, Error> {
+        let number = i64::from_str_radix(&self.id, 16).map(TestId);
+        number.map_err(|_| Error::Impossible(format!("{} is the number of no test", self.id)))
+    }
+}
+
 impl Filter {
     /// As a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
     fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), Error> {

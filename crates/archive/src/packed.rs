@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Most bytes of a value that was packed, before it was.
-const MOST_UNPACKED: usize = 1 << 27;
+pub(crate) const MOST_UNPACKED: usize = 1 << 27;
 
 /// A value as bytes: MessagePack, compressed.
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {

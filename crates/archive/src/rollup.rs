@@ -1,11 +1,17 @@
 //! Roll-ups: the pool of all tests of a stream within an hour, a day, a month.
 //!
 //! An hour is pooled from its tests, a day from its hours, a month from its days; a pool depends on neither order nor groups, so each equals
-//! that of the packets themselves. Adding a test forgets the three that it belongs to; the next query makes them again.
+//! that of the packets themselves.
+//!
+//! Stored pools are kept up to date as tests are added. A test goes into its hour. An hour goes into its day when a test of another hour is
+//! added, and a day into its month with the next day, so that the large pools are seldom written. What has gone into the next longer
+//! period is marked `pooled`. So a stored pool is that of its row with those of the shorter periods in it that are not pooled. A late
+//! test of a pooled period goes into all that its period went into. What is not stored is made, and stored, by the first query for it.
 
+use crate::catalogue::figure_columns;
 use crate::error::Error;
 use crate::find::{Filter, When};
-use crate::packed::{pack, unpack};
+use crate::packed::{MOST_UNPACKED, decompress, unpack};
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jiff::civil::Date;
@@ -14,7 +20,7 @@ use jiff::{Timestamp, ToSpan};
 use jitlat_core::figures::Figure;
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::{Direction, Session, Transport};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::net::IpAddr;
 
@@ -81,6 +87,15 @@ impl Period {
             Period::Day => Period::Hour,
             Period::Month => Period::Day,
             Period::Year | Period::All => Period::Month,
+        }
+    }
+
+    /// The stored period that its pool goes into.
+    fn longer(self) -> Option<Period> {
+        match self {
+            Period::Hour => Some(Period::Day),
+            Period::Day => Some(Period::Month),
+            _ => None,
         }
     }
 
@@ -184,14 +199,133 @@ pub struct Point {
     pub value: Option<f64>,
 }
 
+/// Adds a test that has just been entered to the roll-ups that it belongs to.
+pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
+    let run = || {
+        let (start, end) = Period::Hour.around(at);
+        if !raise(all, stream, Period::Hour, start, pool)? {
+            pool_of(all, stream, Period::Hour, start, end, true)?;
+            close(all, stream, Period::Hour, start)?;
+        }
+        Ok(())
+    };
+    match run() {
+        Err(Failure::Sql(e)) => Err(e),
+        // One of them cannot be read: the next query makes them again.
+        Err(Failure::Other(_)) => forget(all, stream, at),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Forgets the roll-ups that a test belongs to.
-pub(crate) fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
+fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     for period in [Period::Hour, Period::Day, Period::Month] {
         let (start, _) = period.around(at);
         let delete = "DELETE FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
         all.execute(delete, params![stream, period.name(), start])?;
     }
     Ok(())
+}
+
+/// Adds `pool` to the roll-up of the period that begins at `start`, if it is stored, and to those that it went into. Whether it is stored.
+fn raise(db: &Connection, stream: i64, period: Period, start: i64, pool: &Pool) -> Result<bool, Failure> {
+    let query = "SELECT pool, pooled FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
+    let mut stored = db.prepare_cached(query)?;
+    let take = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, bool>(1)?));
+    let found = stored.query_row(params![stream, period.name(), start], take).optional()?;
+    let Some((bytes, pooled)) = found else { return Ok(false) };
+    let mut both = read_pool(&bytes).map_err(Failure::Other)?;
+    both.merge(pool);
+    let update = "UPDATE rollups SET tests = ?, pool = ? WHERE (stream, unit, start_ns) = (?, ?, ?)";
+    db.prepare_cached(update)?.execute(params![
+        both.tests as i64,
+        pack_pool(&both),
+        stream,
+        period.name(),
+        start
+    ])?;
+    if let Some(longer) = period.longer().filter(|_| pooled) {
+        raise(db, stream, longer, longer.around(start).0, pool)?;
+    }
+    Ok(true)
+}
+
+/// Adds the roll-ups of `period` to those of the next longer one, but for the one that begins at `current`.
+fn close(db: &Connection, stream: i64, period: Period, current: i64) -> Result<(), Failure> {
+    let Some(longer) = period.longer() else { return Ok(()) };
+    for start in open(db, stream, period, i64::MIN, i64::MAX)?.into_iter().filter(|start| *start != current) {
+        let (from, to) = longer.around(start);
+        if !fold(db, stream, period, start, longer, from)? {
+            pool_of(db, stream, longer, from, to, true)?;
+            close(db, stream, longer, from)?;
+        }
+    }
+    Ok(())
+}
+
+/// When the roll-ups of `period` from `start` up to `end` begin that did not go into the next longer one.
+fn open(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> rusqlite::Result<Vec<i64>> {
+    let query = "SELECT start_ns FROM rollups WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
+    let mut open = db.prepare_cached(query)?;
+    open.query_map(params![stream, period.name(), start, end], |row| row.get(0))?.collect()
+}
+
+/// Adds the roll-up of `period` that begins at `start` to the `longer` one that begins at `from`. Whether that is stored.
+fn fold(
+    db: &Connection,
+    stream: i64,
+    period: Period,
+    start: i64,
+    longer: Period,
+    from: i64,
+) -> Result<bool, Failure> {
+    let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns, pooled) = (?, ?, ?, 0)";
+    let mut found = db.prepare_cached(query)?;
+    let found = found.query_row(params![stream, period.name(), start], |row| row.get::<_, Vec<u8>>(0));
+    // It may have become part of a longer one that was made on the way.
+    let Some(bytes) = found.optional()? else { return Ok(true) };
+    let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(Failure::Other)?)?;
+    if there {
+        mark(db, stream, period, start, start.saturating_add(1))?;
+    }
+    Ok(there)
+}
+
+/// Marks the roll-ups of `period` that begin from `start` up to `end` as part of the next longer one.
+fn mark(db: &Connection, stream: i64, period: Period, start: i64, end: i64) -> rusqlite::Result<()> {
+    let update = "UPDATE rollups SET pooled = 1 WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
+    db.prepare_cached(update)?.execute(params![stream, period.name(), start, end]).map(drop)
+}
+
+/// The stored pool of a period; `None` if there is none. In one statement, so that no writer can move a part of it meanwhile.
+fn stored(
+    db: &Connection,
+    stream: i64,
+    period: Period,
+    start: i64,
+    end: i64,
+) -> Result<Option<Pool>, Failure> {
+    let query = "SELECT unit, pool FROM rollups WHERE (stream, unit, start_ns) = (?1, ?2, ?3) UNION ALL \
+                 SELECT unit, pool FROM rollups WHERE (stream, unit, pooled) = (?1, ?5, 0) AND start_ns >= ?3 AND start_ns < ?4 \
+                 UNION ALL \
+                 SELECT unit, pool FROM rollups WHERE (stream, unit, pooled) = (?1, ?6, 0) AND start_ns >= ?3 AND start_ns < ?4";
+    let shorter = |period: Period| Some(period.part()).filter(|p| p.is_stored());
+    let name = |period: Option<Period>| period.map_or("", Period::name);
+    let part = shorter(period);
+    let units = (name(part), name(part.and_then(shorter)));
+    let mut rows = db.prepare_cached(query)?;
+    let mut rows = rows.query(params![stream, period.name(), start, end, units.0, units.1])?;
+    let (mut pool, mut whole) = (None::<Pool>, false);
+    while let Some(row) = rows.next()? {
+        whole |= row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)? == period.name();
+        let found = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        let found = read_pool(found).map_err(Failure::Other)?;
+        match &mut pool {
+            Some(pool) => pool.merge(&found),
+            None => pool = Some(found),
+        }
+    }
+    Ok(pool.filter(|_| whole))
 }
 
 /// An error of the catalogue, or of a pool in it.
@@ -206,7 +340,20 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+/// A pool as it is stored: its bytes, compressed where that saves a tenth or more.
+pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
+    let plain = pool.to_bytes();
+    let packed = zstd::bulk::compress(&plain, 3).unwrap_or_default();
+    if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
+}
+
+/// A pool as it is stored, also by version 1.
 pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
+    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let unpacked = bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten();
+    if let Some(pool) = Pool::from_bytes(unpacked.as_deref().unwrap_or(bytes)) {
+        return Ok(pool);
+    }
     let pool: Pool = unpack(bytes, "a pool")?;
     if pool.is_possible() {
         Ok(pool)
@@ -225,14 +372,10 @@ fn pool_of(
     store: bool,
 ) -> Result<Pool, Failure> {
     let read = |bytes: &[u8]| read_pool(bytes).map_err(Failure::Other);
-    if period.is_stored() {
-        let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns) = (?, ?, ?)";
-        let mut stored = db.prepare_cached(query)?;
-        let found: Option<Vec<u8>> =
-            stored.query_row(params![stream, period.name(), start], |row| row.get(0)).optional()?;
-        if let Some(bytes) = found {
-            return read(&bytes);
-        }
+    if period.is_stored()
+        && let Some(pool) = stored(db, stream, period, start, end)?
+    {
+        return Ok(pool);
     }
     let mut pool = Pool::default();
     if period.part() == Period::Test {
@@ -246,6 +389,13 @@ fn pool_of(
     } else {
         for (from, to) in parts(db, stream, period.part(), start, end)? {
             pool.merge(&pool_of(db, stream, period.part(), from, to, store)?);
+            // What its row lacks goes into it, so that it is not counted again beside this one.
+            let (part, shorter) = (period.part(), period.part().part());
+            if store && part.is_stored() && shorter.is_stored() {
+                for start in open(db, stream, shorter, from, to)? {
+                    fold(db, stream, shorter, start, part, from)?;
+                }
+            }
         }
     }
     if store && period.is_stored() && pool.tests > 0 {
@@ -256,8 +406,9 @@ fn pool_of(
             period.name(),
             start,
             pool.tests as i64,
-            pack(&pool)
+            pack_pool(&pool)
         ])?;
+        mark(db, stream, period.part(), start, end)?;
     }
     Ok(pool)
 }
@@ -356,21 +507,34 @@ impl Archive {
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
+    /// Each test's own figure, as [`Archive::list`] has it; of tests from before the figure was known, that of their pool.
     fn tests_of(&self, stream: i64, figure: &Figure, from: i64, to: i64) -> Result<Vec<Point>, Error> {
         let run = || -> Result<Vec<Point>, Failure> {
-            let query = "SELECT id, started_ns, pool FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 2, 1";
-            let mut tests = self.db.prepare_cached(query)?;
+            let there = figure_columns(&self.db)?;
+            let column =
+                |key: &str| if there.contains(key) { format!("f.\"{key}\"") } else { "NULL".to_owned() };
+            let (value, sent) = (column(figure.key), column("sent"));
+            let query = format!(
+                "SELECT t.id, t.started_ns, {sent}, {value}, CASE WHEN {sent} IS NULL OR {value} IS NULL THEN t.pool END \
+                 FROM tests t JOIN figures f ON f.test = t.id \
+                 WHERE t.stream = ? AND t.started_ns >= ? AND t.started_ns < ? ORDER BY t.started_ns, t.id"
+            );
+            let mut tests = self.db.prepare_cached(&query)?;
             let mut rows = tests.query(params![stream, from, to])?;
             let mut points = Vec::new();
             while let Some(row) = rows.next()? {
-                let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
-                let pool = read_pool(bytes).map_err(Failure::Other)?;
+                let mut sent = row.get::<_, Option<f64>>(2)?.unwrap_or(0.0) as u64;
+                let mut value: Option<f64> = row.get(3)?;
+                if let Some(bytes) = row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
+                    let pool = read_pool(bytes).map_err(Failure::Other)?;
+                    (sent, value) = (pool.sent, value.or(pool.figure(figure)));
+                }
                 points.push(Point {
                     start_ns: row.get(1)?,
                     test: Some(TestId(row.get(0)?).to_string()),
-                    tests: pool.tests,
-                    sent: pool.sent,
-                    value: pool.figure(figure),
+                    tests: 1,
+                    sent,
+                    value,
                 });
             }
             Ok(points)
@@ -393,7 +557,12 @@ impl Archive {
         while let Some((period, start, end)) = spans.pop() {
             let whole = period.is_stored() && period.around(start) == (start, end);
             if whole || period == Period::Test {
-                pool.merge(&self.stored_pool(stream, period, start, end)?);
+                let found = self.stored_pool(stream, period, start, end)?;
+                if pool.tests == 0 {
+                    pool = found;
+                } else {
+                    pool.merge(&found);
+                }
                 continue;
             }
             if period == Period::Hour {

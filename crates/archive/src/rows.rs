@@ -25,16 +25,16 @@ fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
 }
 
 /// Where the packets of a test are.
-struct Place {
-    file: Option<i64>,
-    row_group: u64,
-    first_row: u64,
-    rows: u64,
+pub(crate) struct Place {
+    pub file: Option<i64>,
+    pub row_group: u64,
+    pub first_row: u64,
+    pub rows: u64,
 }
 
 /// The packets of a test, in order of arrival.
 pub struct Packets {
-    rows: Rows,
+    pub(crate) rows: Rows,
 }
 
 impl Packets {
@@ -86,7 +86,7 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    fn place(&self, id: TestId) -> Result<Place, Error> {
+    pub(crate) fn place(&self, id: TestId) -> Result<Place, Error> {
         let query = "SELECT file, row_group, first_row, packets FROM tests WHERE id = ?";
         let take = |row: &SqlRow<'_>| {
             Ok(Place {
@@ -96,7 +96,8 @@ impl Archive {
                 rows: unsigned(row, 3)?,
             })
         };
-        let place = self.db.query_row(query, [id.0], take).optional().map_err(self.sql("reading"))?;
+        let mut found = self.db.prepare_cached(query).map_err(self.sql("reading"))?;
+        let place = found.query_row([id.0], take).optional().map_err(self.sql("reading"))?;
         place.ok_or_else(|| Error::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
     }
 
@@ -212,9 +213,11 @@ impl Archive {
     /// # Errors
     /// [`Error`].
     pub fn session(&self, id: TestId) -> Result<Session, Error> {
-        let query = "SELECT session FROM tests WHERE id = ?";
-        let bytes: Vec<u8> =
-            self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
+        let run = || {
+            let mut found = self.db.prepare_cached("SELECT session FROM tests WHERE id = ?")?;
+            found.query_row([id.0], |row| row.get::<_, Vec<u8>>(0))
+        };
+        let bytes = run().map_err(self.sql("reading"))?;
         unpack(&bytes, "the session of a test")
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::add;
 use crate::error::Error;
-use crate::packed::pack;
 use crate::packets::{Block, StoredTest, Tests, Writer};
-use crate::rollup::read_pool;
+use crate::rollup::{pack_pool, read_pool};
 use crate::text::Rest;
 use crate::{Archive, TestId};
 use core::str::FromStr;
@@ -246,7 +245,7 @@ impl Archive {
                     match both {
                         Ok(both) => all.execute(
                             "INSERT OR REPLACE INTO kept(stream, hour_ns, pool) VALUES (?, ?, ?)",
-                            params![stream, hour, pack(&both)],
+                            params![stream, hour, pack_pool(&both)],
                         )?,
                         Err(e) => {
                             failed = Some(e);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{NEW_YEAR, write_log};
-use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period};
+use jitlat_archive::{Added, Archive, CATALOGUE, Error, Filter, Period, VERSION};
 use jitlat_core::figures::Figure;
 use proptest::prelude::*;
 use std::fs;
@@ -109,7 +109,9 @@ fn an_archive_of_version_1_is_read() {
         files += 1;
     }
     assert_eq!(files, 1);
-    Archive::migrate(&root).unwrap();
+    assert!(matches!(Archive::open(&root), Err(Error::TooOld { found: 1, .. })));
+    assert_eq!(Archive::migrate(&root).unwrap(), 1);
+    assert_eq!(Archive::migrate(&root).unwrap(), VERSION);
     let archive = Archive::make(&root).unwrap();
     let checked = archive.check(true).unwrap();
     assert_eq!((checked.tests, checked.damaged.len()), (1, 0), "{checked:?}");

@@ -221,6 +221,112 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     assert!(matches!(archive.query(&Filter::default(), mos, Period::Day), Err(Error::Usage(_))));
 }
 
+/// Roll-ups are kept as tests come, in whatever order, with pruning and queries between: those made anew are the same.
+#[test]
+fn stored_rollups_are_those_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    // Three tests in each of three hours of two days of two months.
+    let start =
+        |k: i64| NEW_YEAR + (k / 18) * 31 * DAY + (k / 9 % 2) * DAY + (k / 3 % 3) * HOUR + (k % 3) * HOUR / 3;
+    let asked = ["pdv-p99.9", "latency-mean", "sent"];
+    let figures = asked.map(|key| Figure::named(key).unwrap());
+    let periods = [Period::Hour, Period::Day, Period::Month, Period::Year, Period::All];
+    let everything = || -> Vec<_> {
+        let each = |period| figures.map(|f| archive.query(&Filter::default(), f, period).unwrap());
+        periods.into_iter().map(each).collect()
+    };
+    let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
+    let stored = || -> i64 { db.query_row("SELECT count(*) FROM rollups", [], |row| row.get(0)).unwrap() };
+    let same_anew = |n: i64| {
+        let kept = everything();
+        db.execute("DELETE FROM rollups", []).unwrap();
+        assert!(kept == everything(), "after {n} tests");
+    };
+    // In order, then the second month backwards, with a query after some, and all roll-ups lost once.
+    let order = (0..18).chain((18..36).rev());
+    for (n, k) in (0..).zip(order) {
+        added(&archive, &write_log(folder.path(), k, start(k), 200 + 100 * k));
+        assert!(stored() > 0);
+        if n % 7 == 3 {
+            archive.query(&Filter::default(), figures[0], periods[n as usize % 5]).unwrap();
+        }
+        if [1, 5, 17, 22, 35].contains(&n) {
+            same_anew(n);
+        }
+        if n == 19 {
+            archive.prune(Keep::Tests { days: 40 }, WallTime(start(18) + 9 * DAY)).unwrap();
+            same_anew(n);
+        }
+        if n == 27 {
+            db.execute("DELETE FROM rollups WHERE unit = 'month'", []).unwrap();
+        }
+        if n == 30 {
+            db.execute("UPDATE rollups SET pool = x'00' WHERE unit = 'day'", []).unwrap();
+            db.execute("DELETE FROM rollups WHERE unit = 'month' OR pool = x'00'", []).unwrap();
+        }
+    }
+    // Without a query, hours are in days, and days in months, as later ones begin.
+    let open = |unit: &str| -> i64 {
+        let query = "SELECT count(*) FROM rollups WHERE unit = ? AND pooled = 0";
+        db.query_row(query, [unit], |row| row.get(0)).unwrap()
+    };
+    let last = NEW_YEAR + 70 * DAY;
+    for k in 0..30 {
+        added(&archive, &write_log(folder.path(), 100 + k, last + k * HOUR, 50));
+        assert!(open("hour") <= 1 && open("day") <= 2, "{} hours, {} days", open("hour"), open("day"));
+    }
+    same_anew(66);
+}
+
+#[test]
+fn a_rollup_that_cannot_be_read_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    added(&archive, &write_log(folder.path(), 1, NEW_YEAR, 300));
+    let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
+    db.execute("UPDATE rollups SET pool = x'00'", []).unwrap();
+    added(&archive, &write_log(folder.path(), 2, NEW_YEAR + 1, 300));
+    let sent = Figure::named("sent").unwrap();
+    let found = archive.query(&Filter::default(), sent, Period::Day).unwrap();
+    assert_eq!(found[0].1[0].value, Some(600.0));
+}
+
+/// Tests that share row groups, read one after another on several threads, and one that cannot be read.
+#[test]
+fn packets_analysed_again_give_the_pools_of_their_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let logs: Vec<_> =
+        (0..12).map(|k| write_log(folder.path(), k, NEW_YEAR + k / 6 * DAY + k, 100 + 50 * k)).collect();
+    let tests: Vec<(TestId, usize)> =
+        logs.iter().enumerate().map(|(k, log)| (added(&archive, log), k % 2)).collect();
+    let parts = |odd: usize| pool_of(&logs.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>());
+    let options = Options::default();
+    let figures = |pool: &Pool| FIGURES.iter().map(|f| pool.figure(f)).collect::<Vec<_>>();
+    let whole = |tests: &[(TestId, usize)]| {
+        for jobs in [1, 3] {
+            let found = jitlat_archive::analyse(archive.root(), tests, jobs, &options).unwrap();
+            assert!(found.failed.is_empty() && found.groups.len() == 2, "{:?}", found.failed);
+            (0..2).for_each(|odd| {
+                assert_eq!(figures(&found.groups[&odd]), figures(&parts(odd)), "{jobs} jobs");
+            });
+        }
+    };
+    whole(&tests);
+    let one = |k: usize| archive.analyse(tests[k].0, &options).unwrap().0;
+    let before = one(7);
+    archive.compact().unwrap();
+    whole(&tests);
+    assert!(one(7) == before);
+    // Some of those in a row group, in another order.
+    let some: Vec<_> = [8, 1, 5].into_iter().map(|k| tests[k]).chain([(TestId(1), 0)]).collect();
+    let found = jitlat_archive::analyse(archive.root(), &some, 1, &options).unwrap();
+    assert_eq!(found.groups[&0].tests, 1);
+    assert_eq!(figures(&found.groups[&1]), figures(&pool_of(&[logs[1].clone(), logs[5].clone()])));
+    assert!(matches!(found.failed[..], [(TestId(1), Error::NoSuchTest { .. })]));
+}
+
 #[test]
 fn what_is_pruned_stays_in_the_figures() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,6 +23,8 @@
 //! assert_eq!(pool.figure(Figure::named("mos").unwrap()), None);
 //! ```
 
+mod bytes;
+
 use crate::analysis::Samples;
 use crate::distribution::log_histogram::{LogHistogram, Precision};
 use crate::distribution::percentile::{Method, Percent};
@@ -286,6 +288,37 @@ mod tests {
             let grouped = all(&mut [all(&mut second.iter().rev()), all(&mut first.iter())].iter());
             prop_assert_eq!(figures(&one_by_one), figures(&grouped));
             prop_assert!(grouped.is_possible());
+            for pool in pools.iter().chain([&grouped, &Pool::default()]) {
+                let bytes = pool.to_bytes();
+                let read = Pool::from_bytes(&bytes).unwrap();
+                prop_assert_eq!(figures(&read), figures(pool));
+                prop_assert_eq!(read.to_bytes(), bytes);
+                // What a merge makes of them is the same too.
+                let mut twice = (read.clone(), pool.clone());
+                twice.0.merge(&grouped);
+                twice.1.merge(&grouped);
+                prop_assert_eq!(figures(&twice.0), figures(&twice.1));
+            }
+        }
+    }
+    #[test]
+    fn bytes_of_a_pool_may_be_anything() {
+        let delays: Vec<i64> = (0..3000).map(|k| 1_000_000 + (k * 7919) % 400_001).collect();
+        for n in [0, 5, 900, 3000] {
+            let (summary, samples) = analysed(&delays[..n]);
+            let bytes = Pool::of(&summary, &samples).to_bytes();
+            let p99 = Figure::named("pdv-p99").unwrap();
+            for at in (0..60.min(bytes.len())).chain((60..bytes.len()).step_by(1 + bytes.len() / 40)) {
+                assert!(Pool::from_bytes(&bytes[..at]).is_none(), "{n} packets, cut at {at}");
+                for value in [0, 1, 0x80, 0xff] {
+                    let mut changed = bytes.clone();
+                    changed[at] = value;
+                    if let Some(mut pool) = Pool::from_bytes(&changed) {
+                        pool.merge(&pool.clone());
+                        pool.figure(p99);
+                    }
+                }
+            }
         }
     }
 }

@@ -260,6 +260,10 @@ pub(crate) struct Rows {
 
 /// The columns of a row group that are being read.
 struct OpenGroup {
+    number: usize,
+    /// The next row.
+    position: u64,
+    /// Rows of the test that were not read yet.
     rows: u64,
     ids: ColumnReader,
     /// `None` where the row group has no value of a column.
@@ -343,7 +347,15 @@ impl Rows {
             };
             let columns = (0..COLUMNS.len()).map(|k| (!empty(k + 1)).then(|| open(k + 1)).transpose());
             let columns = columns.collect::<ParquetResult<Vec<_>>>()?;
-            Ok(OpenGroup { rows: 0, ids: open(0)?, columns, values: Values::default() })
+            let ids = open(0)?;
+            Ok(OpenGroup {
+                number,
+                position: before as u64,
+                rows: 0,
+                ids,
+                columns,
+                values: Values::default(),
+            })
         })?;
         let rows = piece.rows.saturating_sub(self.skip).min(self.left);
         if rows == 0 {
@@ -398,8 +410,40 @@ impl Rows {
         })
         .inspect_err(|_| batch.clear())?;
         open.rows -= n as u64;
+        open.position += n as u64;
         self.left -= n as u64;
         Ok(true)
+    }
+
+    /// The rows of another test of the file: without reading anything again, if it comes later in the row group that is open.
+    pub fn go_to(mut self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<Rows, Error> {
+        self.batch.clear();
+        (self.id, self.at, self.left) = (id, 0, rows);
+        let number = usize::try_from(row_group).unwrap_or(usize::MAX);
+        (self.group, self.skip) = (number, first_row);
+        let Some(mut open) = self.open.take().filter(|o| o.number == number && o.position <= first_row)
+        else {
+            return Ok(self);
+        };
+        let piece = self.stored.row_groups.get(number).map_or(0, |piece| piece.rows);
+        let before = (first_row - open.position) as usize;
+        open.rows = piece.saturating_sub(first_row).min(rows);
+        if open.rows == 0 {
+            return Err(self.damaged("a row group has no packets of the test"));
+        }
+        if before > 0 {
+            guarded(&self.stored.path, || {
+                for column in std::iter::once(&mut open.ids).chain(open.columns.iter_mut().flatten()) {
+                    if skip(column, before)? != before {
+                        return Err(ParquetError::EOF("fewer rows than the catalogue says".to_owned()));
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        open.position = first_row;
+        (self.group, self.skip, self.open) = (number + 1, 0, Some(open));
+        Ok(self)
     }
 
     /// Rows that were not read from the file yet.

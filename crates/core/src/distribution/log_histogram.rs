@@ -1,5 +1,7 @@
 //! [`LogHistogram`]: a distribution in bounded memory (metrics §23).
 
+pub(crate) mod bytes;
+
 use super::percentile::{Method, Percent, rank};
 use super::sample::Sample;
 use serde::{Deserialize, Serialize};

@@ -2,18 +2,14 @@
 
 use super::{FilterArgs, show};
 use crate::exit::Status;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use core::str::FromStr;
-use jitlat_archive::{Archive, Listed, Period, TestId};
+use jitlat_archive::{Archive, Listed, Period, TestId, analyse};
 use jitlat_core::figures::{FIGURES, Figure};
-use jitlat_core::pool::{self, Pool};
-use jitlat_core::{Analyzer, Options, quantity};
-use std::collections::BTreeMap;
+use jitlat_core::{Options, pool, quantity};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tracing::{error, warn};
 
@@ -63,8 +59,6 @@ impl GroupKey {
     }
 }
 
-type Groups = BTreeMap<Vec<String>, Pool>;
-
 /// Analyses the packets of all tests that were asked for, and prints a line for each group.
 pub fn run(root: &Path, args: &DatasetArgs, options: &Options) -> Result<Status> {
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
@@ -72,47 +66,21 @@ pub fn run(root: &Path, args: &DatasetArgs, options: &Options) -> Result<Status>
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
     }
-    let tests: Vec<Listed> = tests.into_iter().filter(|t| t.has_packets).collect();
+    let group = |test: &Listed| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
+    let tests: Vec<(TestId, Vec<String>)> = tests
+        .iter()
+        .filter(|t| t.has_packets)
+        .map(|t| Ok((t.test_id()?, group(t))))
+        .collect::<Result<_>>()?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let all: Mutex<Groups> = Mutex::default();
-    let work = || -> Result<()> {
-        let archive = Archive::open(root)?;
-        // Its own groups first, so that nobody waits for anybody: a pool takes some hundred kilobytes.
-        let mut mine = Groups::new();
-        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let key: Vec<String> = args.by.iter().map(|key| key.of(test)).collect();
-            match pool_of(&archive, test, options) {
-                Ok(pool) => mine.entry(key).or_default().merge(&pool),
-                Err(e) => {
-                    error!("{}: left out: {}", test.id, crate::exit::explain(&e));
-                    failed.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        let mut all = all.lock().ok().context("another thread failed")?;
-        mine.iter().for_each(|(key, pool)| all.entry(key.clone()).or_default().merge(pool));
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.min(tests.len().max(1))).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|w| w.join().ok().context("a thread failed")?)
-    })?;
-    let groups = all.into_inner().ok().context("a thread failed")?;
+    let found = analyse(root, &tests, jobs, options)?;
+    let failed = found.failed.len();
+    for (id, e) in found.failed {
+        error!("{id}: left out: {}", crate::exit::explain(&e.into()));
+    }
     let figures: Vec<&Figure> =
         FIGURES.iter().filter(|f| pool::has(f) && (f.headline || f.key == "sent")).collect();
-    show::groups(&groups, &figures)?;
-    let whole = failed.load(Ordering::Relaxed) == 0 && !groups.is_empty();
+    show::groups(&found.groups, &figures)?;
+    let whole = failed == 0 && !found.groups.is_empty();
     Ok(if whole { Status::Measured } else { Status::NotMeasured })
-}
-
-/// One test, from its packets.
-fn pool_of(archive: &Archive, test: &Listed, options: &Options) -> Result<Pool> {
-    let id: TestId = archive.find(&test.id)?;
-    let session = archive.session(id)?;
-    let mut packets = archive.packets(id)?;
-    let mut analyzer = Analyzer::new(&session, options);
-    while packets.next(|record| analyzer.push(record))? {}
-    let (summary, samples) = analyzer.finish_with_samples(&session);
-    Ok(Pool::of(&summary, &samples))
 }

@@ -1,0 +1,160 @@
+//! [`analyse`]: the packets of many tests analysed again, on several processors.
+//!
+//! Tests that share a row group are read in its order, so that it is opened once; what is left to do is handed out by size, the largest first,
+//! so that no thread begins a long one when the others are done.
+
+use crate::error::Error;
+use crate::packets::Rows;
+use crate::rows::{Packets, Place};
+use crate::{Archive, TestId};
+use jitlat_core::analysis::Samples;
+use jitlat_core::pool::Pool;
+use jitlat_core::summary::Summary;
+use jitlat_core::{Analyzer, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// What [`analyse`] found.
+#[derive(Debug)]
+pub struct Analysed<K> {
+    /// All packets of the tests of each key.
+    pub groups: BTreeMap<K, Pool>,
+    /// Tests that could not be read, which are in no group.
+    pub failed: Vec<(TestId, Error)>,
+}
+
+impl<K: Ord> Analysed<K> {
+    fn merge(&mut self, other: Analysed<K>) {
+        for (key, pool) in other.groups {
+            match self.groups.entry(key) {
+                std::collections::btree_map::Entry::Occupied(mut mine) => mine.get_mut().merge(&pool),
+                std::collections::btree_map::Entry::Vacant(none) => drop(none.insert(pool)),
+            }
+        }
+        self.failed.extend(other.failed);
+    }
+}
+
+/// Tests that begin in the same row group, by their rows there.
+struct Unit<'a, K> {
+    tests: Vec<(TestId, Place, &'a K)>,
+}
+
+impl<K> Unit<'_, K> {
+    fn packets(&self) -> u64 {
+        self.tests.iter().map(|(_, place, _)| place.rows).sum()
+    }
+}
+
+/// Analyses the packets of `tests` in the archive in the folder `root` again, on `jobs` threads, and pools those of the same key.
+///
+/// # Errors
+/// [`Error`] if the archive cannot be read; of a test that cannot be read, it is in the result.
+pub fn analyse<K>(
+    root: &Path,
+    tests: &[(TestId, K)],
+    jobs: usize,
+    options: &Options,
+) -> Result<Analysed<K>, Error>
+where
+    K: Ord + Clone + Send + Sync,
+{
+    let archive = Archive::open(root)?;
+    let (units, failed) = units(&archive, tests);
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(Analysed { groups: BTreeMap::new(), failed }));
+    let work = || -> Result<(), Error> {
+        let archive = Archive::open(root)?;
+        // Its own groups first, so that nobody waits for anybody: a pool takes some hundred kilobytes.
+        let mut mine = Analysed { groups: BTreeMap::new(), failed: Vec::new() };
+        while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            archive.analyse_unit(unit, options, &mut mine);
+        }
+        all.lock().unwrap_or_else(PoisonError::into_inner).merge(mine);
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.clamp(1, units.len().max(1))).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| match worker.join() {
+            Ok(ended) => ended,
+            Err(_) => Err(Error::Impossible("a thread ended early".to_owned())),
+        });
+        ended.collect::<Result<(), Error>>()
+    })?;
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.failed.sort_by_key(|(id, _)| *id);
+    Ok(all)
+}
+
+/// What there is to do, the largest first, and what cannot be done.
+fn units<'a, K>(archive: &Archive, tests: &'a [(TestId, K)]) -> (Vec<Unit<'a, K>>, Vec<(TestId, Error)>) {
+    let (mut places, mut failed) = (Vec::new(), Vec::new());
+    for (id, key) in tests {
+        match archive.place(*id) {
+            Ok(place) => places.push((*id, place, key)),
+            Err(e) => failed.push((*id, e)),
+        }
+    }
+    places.sort_by_key(|(_, place, _)| (place.file, place.row_group, place.first_row));
+    let mut units: Vec<Unit<'a, K>> = Vec::new();
+    for test in places {
+        let begins = |place: &Place| (place.file, place.row_group);
+        match units.last_mut().filter(|unit| begins(&unit.tests[0].1) == begins(&test.1)) {
+            Some(unit) => unit.tests.push(test),
+            None => units.push(Unit { tests: vec![test] }),
+        }
+    }
+    units.sort_by_key(|unit| std::cmp::Reverse(unit.packets()));
+    (units, failed)
+}
+
+impl Archive {
+    /// Analyses the packets of a test again: as its log would be, but for what lines other than packets say.
+    ///
+    /// # Errors
+    /// As [`Archive::packets`].
+    pub fn analyse(&self, id: TestId, options: &Options) -> Result<(Summary, Samples), Error> {
+        let mut packets = self.packets(id)?;
+        self.analysed(id, &mut packets, options)
+    }
+
+    fn analysed(
+        &self,
+        id: TestId,
+        packets: &mut Packets,
+        options: &Options,
+    ) -> Result<(Summary, Samples), Error> {
+        let session = self.session(id)?;
+        let mut analyzer = Analyzer::new(&session, options);
+        while packets.next(|record| analyzer.push(record))? {}
+        Ok(analyzer.finish_with_samples(&session))
+    }
+
+    fn analyse_unit<K: Ord + Clone>(&self, unit: &Unit<'_, K>, options: &Options, found: &mut Analysed<K>) {
+        let mut rows: Option<Rows> = None;
+        for (id, place, key) in &unit.tests {
+            let moved = rows
+                .take()
+                .and_then(|rows| rows.go_to(id.0, place.row_group, place.first_row, place.rows).ok());
+            // The first of a file; also after an error, and where its packets were put into another file.
+            let packets = match moved {
+                Some(rows) => Ok(Packets { rows }),
+                None => self.packets(*id),
+            };
+            let analysed = packets.and_then(|mut packets| {
+                let (summary, samples) = self.analysed(*id, &mut packets, options)?;
+                rows = Some(packets.rows);
+                Ok(Pool::of(&summary, &samples))
+            });
+            match analysed {
+                Ok(pool) => match found.groups.get_mut(*key) {
+                    Some(group) => group.merge(&pool),
+                    None => drop(found.groups.insert((*key).clone(), pool)),
+                },
+                Err(e) => found.failed.push((*id, e)),
+            }
+        }
+    }
+}
