@@ -71,6 +71,10 @@ mutants FILE='':
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
 
+# Archives: rates from Parquet, and a simulated year of a mesh for MINUTES; DuckDB beside it where $PYTHON (python3) has it
+scale MINUTES='1':
+    cargo build --release -p jitlat-benches --bin scale && ./target/release/scale {{MINUTES}}
+
 # How large pages of 1000 and of ten million packets are, and when Chromium first draws them
 pages:
     cargo test --release -p jitlat-report --test html -- sizes_and_times --ignored --nocapture
