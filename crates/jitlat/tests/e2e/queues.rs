@@ -267,12 +267,13 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
             let lost = report.count("/counts/lost");
             assert!((98..=102).contains(&lost), "{line}: {lost} lost");
             let causes = report.at("/answer/causes").as_array().unwrap();
-            let ids: Vec<&str> = causes.iter().filter_map(|c| c["id"].as_str()).collect();
-            assert_eq!(ids, ["send-failure"], "{line}: {causes:#?}");
             assert_eq!(
-                (causes[0]["fault"].as_str(), causes[0]["magnitude"].as_f64()),
-                (Some("sender"), Some(lost as f64 / 500.0))
+                (causes[0]["id"].as_str(), causes[0]["magnitude"].as_f64()),
+                (Some("send-failure"), Some(lost as f64 / 500.0)),
+                "{line}: {causes:#?}"
             );
+            // A busy host may stand still as well; nothing is the path's.
+            assert!(causes.iter().all(|c| c["fault"] == "sender"), "{line}: {causes:#?}");
         });
         // All of them: nothing is measured, and it is said whose fault that is.
         refuse("");
