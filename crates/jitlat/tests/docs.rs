@@ -14,9 +14,12 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Seconds that a block may take; then its output so far is compared.
 const LIMIT: &str = "120";
+/// How long the processes of a block may take to be gone.
+const GONE: Duration = Duration::from_secs(20);
 
 #[test]
 fn shown_sessions_are_true() {
@@ -40,8 +43,12 @@ struct Group(Pid);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // None is left if the block started nothing.
-        let _ = killpg(self.0, Signal::SIGKILL);
+        // None is left if the block started nothing. A server that is still being ended has its ports, which that of the
+        // next block wants.
+        let ended = Instant::now();
+        while killpg(self.0, Signal::SIGKILL).is_ok() && ended.elapsed() < GONE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
