@@ -106,7 +106,7 @@ pub fn svg(chart: &Chart<'_>) -> String {
         let class = if *bad { "turned bad" } else { "turned good" };
         let at = x(*at);
         let _ = write!(out, "<path class=\"{class}\" d=\"M{at:.1} {TOP}V{:.0}\"/>", VERDICT.1);
-        let sign = if *bad { "▼ bad" } else { "▲ ok" };
+        let sign = if *bad { "▼ worse" } else { "▲ better" };
         if chart.changes.len() <= 8 {
             let _ = write!(
                 out,

@@ -122,7 +122,7 @@ pub struct PeriodFigures {
     pub worst: Option<Verdict>,
 }
 
-/// A test with which a path turned bad, or ceased to be.
+/// A test with which a path turned poor or bad, or ceased to be.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
@@ -571,7 +571,7 @@ fn changes(out: &mut String, view: &View) {
     }
     out.push_str("<h2>What changed</h2><ul>");
     let said = changes.iter().map(|c| {
-        let what = if c.bad { "turned bad" } else { "was good or fair again" };
+        let what = if c.bad { "turned poor or bad" } else { "was good or fair again" };
         let text = format!("{}: <a href=\"/test/{}\">{what}</a>", utc(c.at_ns), c.test);
         (c.at_ns, text)
     });
