@@ -1,5 +1,5 @@
-//! irtt's own client and server, and flent's reader of irtt's results. They are skipped where these programs are not
-//! installed (Debian: irtt, flent), unless `JITLAT_REQUIRE_PEERS` is set.
+//! irtt's own client and server, flent's reader of irtt's results, and stamp-suite in both roles. They are skipped where these
+//! programs are not installed (Debian: irtt, flent; `packaging/tools stamp-suite`), unless `JITLAT_REQUIRE_PEERS` is set.
 
 #[path = "network/mod.rs"]
 mod network;
@@ -50,31 +50,37 @@ fn number(value: &Value, pointer: &str) -> f64 {
     value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer}"))
 }
 
-/// `irtt server` at a port of its own; it ends with the test.
-struct IrttServer {
+/// Somebody's server at a port of its own; it ends with the test.
+struct Background {
     child: Child,
     port: u16,
 }
 
-impl IrttServer {
-    fn start(ip: Ipv4Addr, arguments: &str) -> IrttServer {
+impl Background {
+    /// Starts `program` with the arguments that `line` makes of the port.
+    fn start(program: &str, ip: Ipv4Addr, folder: &Path, line: impl Fn(u16) -> String) -> Background {
         let port = UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port();
-        let bind = format!("{ip}:{port}");
-        let mut command = Command::new("irtt");
-        // It drops what a client sends at once after a stall, unless such a burst is allowed.
-        command.args(["server", "-b", &bind, "--pburst=1000"]).args(arguments.split_whitespace());
+        let mut command = Command::new(program);
+        command.args(line(port).split_whitespace()).current_dir(folder);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(20);
         // Once the port is taken, it listens.
         while UdpSocket::bind((ip, port)).is_ok() {
-            assert!(Instant::now() < until, "irtt server does not listen");
+            assert!(Instant::now() < until, "{program} does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
-        IrttServer { child, port }
+        Background { child, port }
+    }
+
+    /// `irtt server`. It drops what a client sends at once after a stall, unless such a burst is allowed.
+    fn irtt(ip: Ipv4Addr, folder: &Path, arguments: &str) -> Background {
+        Background::start("irtt", ip, folder, |port| {
+            format!("server -b {ip}:{port} --pburst=1000 {arguments}")
+        })
     }
 }
 
-impl Drop for IrttServer {
+impl Drop for Background {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -140,10 +146,10 @@ fn we_measure_against_irtts_server() {
     }
     let (ip, dir) = (network::own_address(), tempfile::tempdir().unwrap());
     key_file(dir.path(), "secret");
-    let open = IrttServer::start(ip, "");
-    let keyed = IrttServer::start(ip, "--hmac=secret");
-    let narrow = IrttServer::start(ip, "--tstamp=single --no-dscp -l 100 -d 300ms");
-    let jitlat = |server: &IrttServer, options: &str| {
+    let open = Background::irtt(ip, dir.path(), "");
+    let keyed = Background::irtt(ip, dir.path(), "--hmac=secret");
+    let narrow = Background::irtt(ip, dir.path(), "--tstamp=single --no-dscp -l 100 -d 300ms");
+    let jitlat = |server: &Background, options: &str| {
         let (port, json) = (server.port, "--json out.json");
         let line = format!("ping {ip} --proto irtt --irtt-port {port} -n 30 -p 20ms {json} {options}");
         let output = run(JITLAT, &line, dir.path());
@@ -180,6 +186,83 @@ fn we_measure_against_irtts_server() {
     );
     let (status, log) = jitlat(&keyed, "--timeout 1s");
     assert!(status == Some(2) && log.contains("no irtt server answered"), "{log}");
+}
+
+/// 32 bytes, as `--stamp-key-file` and stamp-suite's `--hmac-key-file` read them.
+const STAMP_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+#[test]
+fn stamp_suite_measures_against_us() {
+    if !installed(&["stamp-suite"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), STAMP_KEY);
+    let key = dir.path().join("key").display().to_string();
+    let open = Server::start(&ip, "stamp", &[]);
+    let keyed = Server::start(&ip, "stamp", &["--stamp-key-file", &key]);
+    let measured = |server: &Server, options: &str| {
+        let line = format!("-r {ip} -p {} -S {ip} -c 50 -d 5 -L 2 {options}", server.port(0));
+        let output = run("stamp-suite", &line, dir.path());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let received = text.lines().find_map(|line| line.strip_prefix("Packets received: ")?.parse().ok());
+        (received.unwrap_or(0u32), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    for (server, options) in [
+        (&open, ""),
+        (&open, "-K PTP"),
+        (&open, "--ssid 7"),
+        (&open, "--timestamp-info"),
+        (&open, "--cos --dscp 46"),
+        (&keyed, "-A A --hmac-key-file key"),
+    ] {
+        undisturbed(|| {
+            let (received, text) = measured(server, options);
+            assert_eq!(received, 50, "{options}: {text}");
+            assert!(text.contains("Replies: 50 unique, 0 additional"), "{options}: {text}");
+        });
+    }
+    assert_eq!(measured(&keyed, "-c 5").0, 0, "without the key there is no answer");
+}
+
+#[test]
+fn we_measure_against_stamp_suites_reflector() {
+    if !installed(&["stamp-suite"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), STAMP_KEY);
+    let reflector = |options: &str| {
+        Background::start("stamp-suite", ip, dir.path(), |port| format!("-i -S {ip} -o {port} {options}"))
+    };
+    let open = reflector("");
+    let counting = reflector("--stateful-reflector");
+    let keyed = reflector("-A A --hmac-key-file key --require-hmac");
+    let jitlat = |server: &Background, options: &str| {
+        let port = server.port;
+        let line =
+            format!("ping {ip} --proto stamp --stamp-port {port} -n 50 -p 5ms --json out.json {options}");
+        let output = run(JITLAT, &line, dir.path());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (server, options) in [
+        (&open, ""),
+        (&open, "--ptp"),
+        (&open, "-l 200"),
+        (&open, "--cos EF"),
+        (&open, "--telemetry"),
+        (&counting, ""),
+        (&keyed, "--stamp-key-file key"),
+    ] {
+        undisturbed(|| {
+            assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
+            let summary = json(&dir.path().join("out.json"));
+            let count = |name: &str| number(&summary, &format!("/counts/{name}"));
+            assert_eq!((count("sent"), count("received"), count("invalid")), (50.0, 50.0, 0.0), "{options}");
+            assert!(number(&summary, "/two_way/down/latency/max") > 0.0, "{options}: delays one way");
+        });
+    }
+    assert_eq!(jitlat(&keyed, "-n 5 --timeout 1s").0, Some(2), "without the key there is no answer");
 }
 
 #[test]
