@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for rate in RATES {
         let dumps = ["client", "server"].map(|interface| {
             let mut c = switch.command("tcpdump");
-            c.args(["-i", interface, "-s", "256", "-B", "16384", "-w", "/dev/null", "udp"]);
+            c.args(["-i", interface, "-s", "256", "-B", "16384", "-Z", "root", "-w", "/dev/null", "udp"]);
             c
         });
         let dumps =

@@ -46,7 +46,7 @@ fn run(packets: usize, dir: &Path) -> io::Result<()> {
         let [r, m] = write(dir, name, packets, tcp)?;
         let small = write(dir, "small", FOR_TSHARK, tcp)?;
         let one = packets as f64 / 2.0;
-        let bare = measure(Command::new("tcpdump").arg("-r").arg(&r).args(["-w", "/dev/null"]));
+        let bare = measure(Command::new("tcpdump").arg("-r").arg(&r).args(["-Z", "root", "-w", "/dev/null"]));
         let floor = bare.as_ref().map(|u| u.processor.as_secs_f64() / one);
         let show = |what: &str, n: f64, used: Option<Used>| match used {
             None => println!("{what:44} not installed, or failed"),
