@@ -126,6 +126,15 @@ impl Running {
     }
 }
 
+/// How much later than it left a packet may claim to have left: a sender adds what the last packets took to leave, at most
+/// this long (`net/lead`), and one that leaves at once then seems to have come sooner than the path lets it.
+const LEAD_MS: f64 = 0.1;
+
+/// Whether a smallest delay of `ms` fits a path of `path` ms, where times of departure are those in packets.
+pub fn fits(ms: f64, path: f64) -> bool {
+    (path - LEAD_MS..path + 10.0).contains(&ms)
+}
+
 /// tcpdump at a device, into a file.
 pub fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Running {
     let mut command = place.command("tcpdump");

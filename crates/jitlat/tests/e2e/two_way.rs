@@ -29,11 +29,6 @@ duplicate = at 75 copies 1
 
 const REQUESTS: u64 = 100;
 
-/// Whether a smallest delay of `ms` fits a path of `path` ms.
-fn fits(ms: f64, path: f64) -> bool {
-    (path..path + 10.0).contains(&ms)
-}
-
 /// Runs each of `tests` over a path of its own.
 fn across(lab: &Lab, host: IpAddr, tests: &[&str], look: impl Fn(&str, &Report)) {
     let folder = tempfile::tempdir().unwrap();
