@@ -6,7 +6,7 @@ use crate::packed::pack;
 use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, StoredTest, Tests, Writer};
 use crate::parts::take_apart;
 use crate::text::Rest;
-use crate::{Archive, Stream, TestId, rollup};
+use crate::{Archive, Stream, TestId, alerts, rollup, totals};
 use jitlat_core::figures::selectors;
 use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, Direction, Options, Session, Summary};
@@ -250,7 +250,7 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
     let severity = answer.and_then(|a| serde_json::to_value(a.severity).ok());
     all.execute(
         "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row, \
-         severity, headline, rest, session, pool) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         severity, headline, rest, session, pool, entered) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             entry.id,
             entry.hash,
@@ -269,6 +269,7 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
             entry.rest.to_bytes(),
             pack(&entry.session),
             rollup::pack_pool(&entry.pool),
+            alerts::next_number(all)?,
         ],
     )?;
     for (key, value) in &entry.tags {
@@ -285,5 +286,8 @@ pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite
     let insert =
         format!("INSERT INTO figures(test{names}) VALUES ({}{})", entry.id, ", ?".repeat(known.len()));
     all.execute(&insert, params_from_iter(known.iter().map(|(_, x)| x)))?;
+    if let Some((_, share)) = known.iter().find(|(key, _)| key == "loss") {
+        totals::count_loss(all, stream, *share)?;
+    }
     rollup::add(all, stream, entry.started_ns, &entry.pool)
 }

@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_BYTES: i32 = 1 << 28;
 
 /// What makes version k + 1 of version k. Released steps stay as they are.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -108,6 +108,47 @@ ALTER TABLE rollups ADD COLUMN pooled INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX rollups_open ON rollups(stream, unit, start_ns) WHERE pooled = 0;
 DROP INDEX tests_of_stream;
 CREATE INDEX tests_of_stream ON tests(stream, started_ns, id, severity);
+",
+    "
+CREATE TABLE counters(
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+ALTER TABLE tests ADD COLUMN entered INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX tests_by_entry ON tests(entered) WHERE entered > 0;
+CREATE TABLE losses(
+    stream INTEGER NOT NULL REFERENCES streams,
+    bucket INTEGER NOT NULL,
+    tests INTEGER NOT NULL,
+    lost_share REAL NOT NULL,
+    PRIMARY KEY(stream, bucket)
+) WITHOUT ROWID;
+CREATE TABLE alerts(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    alert TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    test TEXT NOT NULL,
+    src TEXT NOT NULL,
+    dst TEXT NOT NULL,
+    since_ns INTEGER NOT NULL,
+    fired_ns INTEGER NOT NULL,
+    resolved_ns INTEGER,
+    reason TEXT NOT NULL,
+    resolution TEXT
+);
+CREATE UNIQUE INDEX alerts_firing ON alerts(alert, test, src, dst) WHERE resolved_ns IS NULL;
+CREATE TABLE alert_states(
+    key TEXT PRIMARY KEY,
+    state TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE alert_messages(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    alert INTEGER NOT NULL REFERENCES alerts,
+    resolved INTEGER NOT NULL,
+    channel TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    due_ns INTEGER NOT NULL
+);
 ",
 ];
 

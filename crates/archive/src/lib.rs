@@ -1,6 +1,6 @@
 //! An archive: years of tests in a folder.
 //!
-//! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, and what roll-ups are made of
+//! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, what roll-ups are made of, and alerts
 //! * `packets/day=YYYY-MM-DD/*.parquet` – the packets, whole tests in files that are never changed
 //! * `tmp/` – files that are being written; `lock` – held by the one that writes
 //!
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod add;
+mod alerts;
 mod catalogue;
 mod check;
 mod checksum;
@@ -42,8 +43,10 @@ mod rollup;
 mod rows;
 mod text;
 mod tidy;
+mod totals;
 
 pub use add::Added;
+pub use alerts::{Alert, Change, Entered, Fired, Message, Note, Noted};
 pub use catalogue::{CATALOGUE, VERSION};
 pub use check::{Checked, Finding};
 pub use course::{Course, Verdicts};
@@ -57,6 +60,7 @@ pub use parts::{Assembly, Header};
 pub use rollup::{Period, Point, Stream, utc};
 pub use rows::Packets;
 pub use tidy::{Compacted, Keep, Pruned};
+pub use totals::{NO_LOSS, StreamTotal, Totals, share_bucket};
 
 use catalogue::For;
 use rusqlite::Connection;

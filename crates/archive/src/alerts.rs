@@ -1,0 +1,431 @@
+//! Alerts of a monitor: [`Archive::entered_after`] gives the tests to be judged, [`Archive::note`] keeps what follows in one transaction, and
+//! [`Archive::alerts`] lists the alerts there are and were.
+//!
+//! Every test gets the next number as it enters the archive. Whoever judges tests keeps the number of the last one that it has judged
+//! together with all that follows: the states of its rules, alerts that fire or are resolved, and messages that are still to be sent. So each test is
+//! judged once, whatever is killed when. A message is removed after it was delivered: one that was delivered at the moment of a crash
+//! is sent again, with the same number.
+
+use crate::catalogue::{figure_columns, unsigned};
+use crate::error::Error;
+use crate::{Archive, TestId};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Alerts that are kept after they were resolved.
+const KEPT: i64 = 10_000;
+
+/// A test that entered the archive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entered {
+    /// Its number in the order in which tests entered, from 1.
+    pub number: i64,
+    /// The test.
+    pub test: TestId,
+    /// The number of its stream.
+    pub stream_id: i64,
+    /// The sender: its name, or its address.
+    pub src: String,
+    /// The receiver: its name, or its address.
+    pub dst: String,
+    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    pub direction: String,
+    /// When it began, ns since 1970.
+    pub started_ns: i64,
+    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    pub severity: String,
+    /// The answer in a line.
+    pub headline: String,
+    /// Its tags; a monitor sets `test`, `client` and `server`.
+    pub tags: BTreeMap<String, String>,
+    /// Its figures by selector, in the figure's unit; what is undefined is not there.
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// An alert: what a rule found on a path, from when it fired until it was resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Alert {
+    /// Its number in this archive.
+    pub id: i64,
+    /// The name of the rule.
+    pub alert: String,
+    /// `critical`, `warning` or `info`.
+    pub severity: String,
+    /// The name of the test.
+    pub test: String,
+    /// Who sends: the name in the monitor's file.
+    pub src: String,
+    /// Who receives: the name in the monitor's file.
+    pub dst: String,
+    /// When the first test that led to it began, ns since 1970; of silence, when the last result began.
+    pub since_ns: i64,
+    /// When it fired, ns since 1970.
+    pub fired_ns: i64,
+    /// When it was resolved, ns since 1970; null while it fires.
+    pub resolved_ns: Option<i64>,
+    /// What was found when it fired, in words.
+    pub reason: String,
+    /// Why it was resolved, in words; null while it fires.
+    pub resolution: Option<String>,
+}
+
+/// An alert that begins to fire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// The name of the rule.
+    pub alert: String,
+    /// `critical`, `warning` or `info`.
+    pub severity: String,
+    /// The name of the test.
+    pub test: String,
+    /// Who sends.
+    pub src: String,
+    /// Who receives.
+    pub dst: String,
+    /// As in [`Alert`].
+    pub since_ns: i64,
+    /// As in [`Alert`].
+    pub fired_ns: i64,
+    /// As in [`Alert`].
+    pub reason: String,
+}
+
+/// What becomes of alerts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One fires.
+    Fired(Fired),
+    /// The one of this rule, test and path is resolved.
+    Resolved {
+        /// The name of the rule.
+        alert: String,
+        /// The name of the test.
+        test: String,
+        /// Who sends.
+        src: String,
+        /// Who receives.
+        dst: String,
+        /// When, ns since 1970.
+        at_ns: i64,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// What is kept in one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    /// The number of the last test that was judged; `None`: as it was.
+    pub judged: Option<i64>,
+    /// States of rules by key, as text; `None`: it is forgotten.
+    pub states: Vec<(String, Option<String>)>,
+    /// Alerts that fire or are resolved, in order.
+    pub changes: Vec<Change>,
+    /// Where each change is to be sent.
+    pub channels: Vec<String>,
+    /// Most messages that may wait in a channel; older ones are dropped, and counted.
+    pub most_waiting: u64,
+}
+
+/// What was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// The alerts that fired or were resolved, as they are now.
+    pub alerts: Vec<Alert>,
+    /// Messages that were dropped, because too many waited.
+    pub dropped: u64,
+}
+
+/// That an alert fired, or was resolved, to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its number: the same if it is sent again.
+    pub id: i64,
+    /// The alert as it was then.
+    pub alert: Alert,
+    /// How often it could not be sent.
+    pub tries: u32,
+}
+
+/// The name of the counter of tests that entered.
+const ENTERED: &str = "entered";
+/// And of those that were judged.
+const JUDGED: &str = "judged";
+/// Of messages that were dropped.
+const DROPPED: &str = "alerts-dropped";
+
+/// The next number of a test.
+pub(crate) fn next_number(all: &Transaction<'_>) -> rusqlite::Result<i64> {
+    count(all, ENTERED, 1)
+}
+
+/// Adds to a counter; its value.
+fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i64> {
+    let add = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = value + ?2 RETURNING value";
+    db.prepare_cached(add)?.query_row(params![name, by], |row| row.get(0))
+}
+
+fn counter(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT value FROM counters WHERE name = ?")?
+        .query_row([name], |row| row.get(0))
+        .optional()
+}
+
+const ALERT: &str =
+    "id, alert, severity, test, src, dst, since_ns, fired_ns, resolved_ns, reason, resolution";
+
+fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
+    Ok(Alert {
+        id: row.get(0)?,
+        alert: row.get(1)?,
+        severity: row.get(2)?,
+        test: row.get(3)?,
+        src: row.get(4)?,
+        dst: row.get(5)?,
+        since_ns: row.get(6)?,
+        fired_ns: row.get(7)?,
+        resolved_ns: row.get(8)?,
+        reason: row.get(9)?,
+        resolution: row.get(10)?,
+    })
+}
+
+impl Archive {
+    /// The alerts that fire, then those that were resolved, each from the newest on; `most` at most.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn alerts(&self, most: usize) -> Result<Vec<Alert>, Error> {
+        let run = || {
+            let query = format!(
+                "SELECT {ALERT} FROM alerts ORDER BY resolved_ns IS NOT NULL, coalesce(resolved_ns, fired_ns) DESC, id DESC LIMIT ?"
+            );
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut alerts = self.db.prepare_cached(&query)?;
+            alerts.query_map([most], alert)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// How many tests entered the archive since it counts them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn entered(&self) -> Result<i64, Error> {
+        Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
+    }
+
+    /// The number of the last test that was judged; `None` if none ever was.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn judged(&self) -> Result<Option<i64>, Error> {
+        counter(&self.db, JUDGED).map_err(self.sql("reading"))
+    }
+
+    /// Messages that were dropped because too many waited, ever.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn dropped_messages(&self) -> Result<u64, Error> {
+        let dropped = counter(&self.db, DROPPED).map_err(self.sql("reading"))?;
+        Ok(dropped.unwrap_or(0).unsigned_abs())
+    }
+
+    /// The tests that entered after the one of this number, in order; `most` at most.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn entered_after(&self, number: i64, most: usize) -> Result<Vec<Entered>, Error> {
+        self.entered_tests(number, most).map_err(self.sql("reading"))
+    }
+
+    fn entered_tests(&self, number: i64, most: usize) -> rusqlite::Result<Vec<Entered>> {
+        let query = "SELECT t.entered, t.id, t.stream, coalesce(a.name, a.address), coalesce(b.name, b.address), s.direction, \
+                     t.started_ns, t.severity, t.headline \
+                     FROM tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst \
+                     WHERE t.entered > ? ORDER BY t.entered LIMIT ?";
+        let take = |row: &Row<'_>| {
+            Ok(Entered {
+                number: row.get(0)?,
+                test: TestId(row.get(1)?),
+                stream_id: row.get(2)?,
+                src: row.get(3)?,
+                dst: row.get(4)?,
+                direction: row.get(5)?,
+                started_ns: row.get(6)?,
+                severity: row.get(7)?,
+                headline: row.get(8)?,
+                tags: BTreeMap::new(),
+                figures: BTreeMap::new(),
+            })
+        };
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut tests = self.db.prepare_cached(query)?;
+        let mut list = tests.query_map(params![number, most], take)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        if list.is_empty() {
+            return Ok(list);
+        }
+        let columns: Vec<String> = figure_columns(&self.db)?.into_iter().collect();
+        let names: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
+        let query = format!("SELECT {} FROM figures WHERE test = ?", names.join(", "));
+        let mut figures = self.db.prepare_cached(&query)?;
+        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
+        for entered in &mut list {
+            let id = [entered.test.0];
+            let pair = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+            entered.tags = tags.query_map(id, pair)?.collect::<rusqlite::Result<_>>()?;
+            let found = |row: &Row<'_>| {
+                let value = |(k, name): (usize, &String)| {
+                    row.get::<_, Option<f64>>(k)
+                        .map(|value| value.map(|value| (name.clone(), value)))
+                        .transpose()
+                };
+                columns.iter().enumerate().filter_map(value).collect::<rusqlite::Result<BTreeMap<_, _>>>()
+            };
+            entered.figures = figures.query_row(id, found).optional()?.unwrap_or_default();
+        }
+        Ok(list)
+    }
+
+    /// The states of rules whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn rule_states(&self, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
+        let run = || {
+            let query = "SELECT key, state FROM alert_states WHERE substr(key, 1, length(?1)) = ?1";
+            let mut states = self.db.prepare_cached(query)?;
+            states.query_map([prefix], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        let states: rusqlite::Result<BTreeMap<String, String>> = run();
+        states.map_err(self.sql("reading"))
+    }
+
+    /// Keeps what follows from tests that were judged: all of it, or nothing. A change that is there already changes nothing.
+    ///
+    /// # Errors
+    /// [`Error`]; then everything is as it was.
+    pub fn note(&self, note: &Note) -> Result<Noted, Error> {
+        self.transaction(|all| {
+            if let Some(judged) = note.judged {
+                let set = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2";
+                all.execute(set, params![JUDGED, judged])?;
+            }
+            for (key, state) in &note.states {
+                match state {
+                    Some(state) => all
+                        .prepare_cached("INSERT OR REPLACE INTO alert_states(key, state) VALUES (?, ?)")?
+                        .execute([key, state])?,
+                    None => all.execute("DELETE FROM alert_states WHERE key = ?", [key])?,
+                };
+            }
+            let mut noted = Noted::default();
+            for change in &note.changes {
+                let Some(changed) = apply(all, change)? else { continue };
+                for channel in &note.channels {
+                    let add = "INSERT INTO alert_messages(alert, resolved, channel, tries, due_ns) VALUES (?, ?, ?, 0, 0)";
+                    all.execute(add, params![changed.id, changed.resolved_ns.is_some(), channel])?;
+                }
+                noted.alerts.push(changed);
+            }
+            if !noted.alerts.is_empty() {
+                noted.dropped = make_room(all, note)?;
+            }
+            Ok(noted)
+        })
+    }
+
+    /// The messages that wait in a channel and are due at `now_ns`, in order; `most` at most.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn waiting(&self, channel: &str, now_ns: i64, most: usize) -> Result<Vec<Message>, Error> {
+        let run = || {
+            let query = "SELECT a.id, a.alert, a.severity, a.test, a.src, a.dst, a.since_ns, a.fired_ns, \
+                         CASE WHEN m.resolved THEN a.resolved_ns END, a.reason, CASE WHEN m.resolved THEN a.resolution END, \
+                         m.id, m.tries FROM alert_messages m JOIN alerts a ON a.id = m.alert \
+                         WHERE m.channel = ? AND m.due_ns <= ? ORDER BY m.id LIMIT ?";
+            let take = |row: &Row<'_>| {
+                let tries = u32::try_from(unsigned(row, 12)?).unwrap_or(u32::MAX);
+                Ok(Message { id: row.get(11)?, alert: alert(row)?, tries })
+            };
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut messages = self.db.prepare_cached(query)?;
+            messages.query_map(params![channel, now_ns, most], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// Removes messages that were sent, or are given up.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn sent(&self, messages: &[i64]) -> Result<(), Error> {
+        self.transaction(|all| {
+            messages.iter().try_for_each(|id| {
+                all.prepare_cached("DELETE FROM alert_messages WHERE id = ?")?.execute([id]).map(drop)
+            })
+        })
+    }
+
+    /// Sends messages again at `due_ns`, ns since 1970.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn not_sent(&self, messages: &[i64], due_ns: i64) -> Result<(), Error> {
+        let update = "UPDATE alert_messages SET tries = tries + 1, due_ns = ? WHERE id = ?";
+        self.transaction(|all| {
+            messages.iter().try_for_each(|id| all.prepare_cached(update)?.execute([due_ns, *id]).map(drop))
+        })
+    }
+}
+
+/// Applies a change; the alert as it is now, `None` if it is so already.
+fn apply(all: &Transaction<'_>, change: &Change) -> rusqlite::Result<Option<Alert>> {
+    let firing = |rule: &str, test: &str, src: &str, dst: &str| {
+        let query =
+            "SELECT id FROM alerts WHERE (alert, test, src, dst) = (?, ?, ?, ?) AND resolved_ns IS NULL";
+        all.prepare_cached(query)?.query_row([rule, test, src, dst], |row| row.get::<_, i64>(0)).optional()
+    };
+    let id = match change {
+        Change::Fired(f) => {
+            if firing(&f.alert, &f.test, &f.src, &f.dst)?.is_some() {
+                return Ok(None);
+            }
+            let insert = "INSERT INTO alerts(alert, severity, test, src, dst, since_ns, fired_ns, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+            let Fired { alert, severity, test, src, dst, since_ns, fired_ns, reason } = f;
+            all.execute(insert, params![alert, severity, test, src, dst, since_ns, fired_ns, reason])?;
+            all.last_insert_rowid()
+        }
+        Change::Resolved { alert, test, src, dst, at_ns, reason } => {
+            let Some(id) = firing(alert, test, src, dst)? else { return Ok(None) };
+            all.execute(
+                "UPDATE alerts SET resolved_ns = ?, resolution = ? WHERE id = ?",
+                params![at_ns, reason, id],
+            )?;
+            id
+        }
+    };
+    all.query_row(&format!("SELECT {ALERT} FROM alerts WHERE id = ?"), [id], alert).map(Some)
+}
+
+/// Drops messages that wait beyond what may, the oldest first, and alerts that were resolved long ago; how many messages.
+fn make_room(all: &Transaction<'_>, note: &Note) -> rusqlite::Result<u64> {
+    let mut dropped = 0;
+    let most = i64::try_from(note.most_waiting).unwrap_or(i64::MAX);
+    for channel in &note.channels {
+        let delete = "DELETE FROM alert_messages WHERE id IN \
+                      (SELECT id FROM alert_messages WHERE channel = ?1 ORDER BY id DESC LIMIT -1 OFFSET ?2)";
+        dropped += all.execute(delete, params![channel, most])? as u64;
+    }
+    if dropped > 0 {
+        count(all, DROPPED, dropped as i64)?;
+    }
+    let old = "DELETE FROM alerts WHERE resolved_ns IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ? \
+               AND id NOT IN (SELECT alert FROM alert_messages)";
+    all.execute(old, [KEPT])?;
+    Ok(dropped)
+}
