@@ -6,11 +6,13 @@
 //! * [`rounds`] – which pairs are tested at the same time
 //! * [`timetable`] – when: the same on every host that has the same file
 //! * [`agenda`] – what one host does next, and what became of each slot
+//! * [`alert`] – what of the results somebody wants to be told
 //! * [`plan`] – what that sends, and how busy each host is
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod agenda;
+pub mod alert;
 pub mod file;
 pub mod group;
 pub mod model;

@@ -1,5 +1,6 @@
 //! [`Model`]: what the file says, checked.
 
+use crate::alert::rule::AlertRules;
 use crate::group::Pair;
 use crate::window::Window;
 use jitlat_core::Span;
@@ -15,6 +16,8 @@ pub struct Model {
     pub archive: ArchiveRules,
     /// What each host answers.
     pub serve: ServeRules,
+    /// What somebody wants to be told.
+    pub alerts: AlertRules,
     /// Time left free after each slot: clocks may differ by as much, and starts be as late.
     pub guard: Span,
     /// Time of a slot for what comes before and after the packets: connections, clock probes, results.

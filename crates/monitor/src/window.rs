@@ -1,7 +1,7 @@
 //! [`Window`]: days and hours in which a test is made, in UTC.
 
-use jitlat_core::WallTime;
 use jitlat_core::time::SECOND;
+use jitlat_core::{Span, WallTime};
 
 /// A day and a week, in ns.
 pub const DAY: i64 = 86_400 * SECOND;
@@ -35,6 +35,15 @@ impl Window {
         self.days.is_none_or(|days| days[day])
             && (self.hours.is_empty()
                 || self.hours.iter().any(|(from, to)| (*from..*to).contains(&(at % DAY))))
+    }
+
+    /// The hours that are open on a day, Monday being 0: from, to, in ns of that day.
+    fn hours_of(&self, day: usize) -> Vec<(i64, i64)> {
+        match (self.days.is_none_or(|days| days[day]), self.hours.is_empty()) {
+            (false, _) => Vec::new(),
+            (true, true) => vec![(0, DAY)],
+            (true, false) => self.hours.clone(),
+        }
     }
 
     /// Adds days: `mon`, `mon-fri`.
@@ -92,9 +101,66 @@ impl Window {
     }
 }
 
+/// How much of the time from `from` to `to` at least one of `windows` is open.
+pub fn open_between(windows: &[&Window], from: WallTime, to: WallTime) -> Span {
+    let (from, to) = (from - MONDAY, to - MONDAY);
+    if to <= from || windows.iter().any(|window| window.is_always()) {
+        return Span((to - from).0.max(0));
+    }
+    let mut sum = 0i64;
+    for day in from.0.div_euclid(DAY)..=to.0.div_euclid(DAY) {
+        let begin = day.saturating_mul(DAY);
+        let mut open: Vec<(i64, i64)> =
+            windows.iter().flat_map(|window| window.hours_of(day.rem_euclid(7) as usize)).collect();
+        open.sort_unstable();
+        let mut until = from.0;
+        for (a, b) in open {
+            let (a, b) = ((begin + a).max(until), (begin + b).min(to.0));
+            sum += (b - a).max(0);
+            until = until.max(b);
+        }
+    }
+    Span(sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn closed_hours_are_no_time() {
+        let mut night = Window::default();
+        night.add_hours("22:00-06:00").unwrap();
+        let mut weekend = Window::default();
+        weekend.add_days("sat-sun").unwrap();
+        let at = |d, h| MONDAY + Span(hour(d, h));
+        let open = |windows: &[&Window], from, to| open_between(windows, from, to).0 / hour(0, 1);
+        assert_eq!(open(&[&night], at(0, 0), at(1, 0)), 8);
+        assert_eq!(open(&[&night], at(0, 5), at(0, 23)), 2);
+        assert_eq!(open(&[&weekend], at(0, 0), at(14, 0)), 96);
+        assert_eq!(open(&[&night, &weekend], at(5, 0), at(6, 0)), 24);
+        assert_eq!(open(&[&night, &Window::default()], at(0, 0), at(3, 0)), 72);
+        assert_eq!(open(&[&night], at(3, 0), at(2, 0)), 0);
+        assert_eq!(open(&[], at(0, 0), at(2, 0)), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn open_time_is_that_of_its_minutes(from in 0i64..20_000, long in 0i64..20_000, a in 0i64..24, b in 0i64..24, day in 0usize..7) {
+            let mut windows = [Window::default(), Window::default()];
+            if a != b {
+                windows[0].add_hours(&format!("{a:02}:00-{b:02}:30")).unwrap();
+            }
+            windows[0].add_days("mon-wed").unwrap();
+            windows[1].add_days(DAYS[day]).unwrap();
+            const MINUTE: i64 = 60 * SECOND;
+            let minutes = (from..from + long).filter(|m| windows.iter().any(|w| w.is_open(m * MINUTE))).count();
+            let [one, other] = &windows;
+            let open = open_between(&[one, other], MONDAY + Span(from * MINUTE), MONDAY + Span((from + long) * MINUTE));
+            prop_assert_eq!(open.0, minutes as i64 * MINUTE);
+        }
+    }
 
     fn hour(day: i64, hour: i64) -> i64 {
         day * DAY + hour * 3600 * SECOND

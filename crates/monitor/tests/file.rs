@@ -108,7 +108,7 @@ guard = "2 fortnights"
         "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
         "9:8: there is a host 'b' already",
         "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
-        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable)",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable, alert, notify)",
         "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
@@ -140,6 +140,39 @@ fn what_is_no_toml_and_an_empty_file_say_so() {
             .iter()
             .any(|t| t.starts_with("1:8: there may be several"))
     );
+}
+
+#[test]
+fn alerts_say_what_is_wrong_with_them_and_where() {
+    let with = |alert: &str| read(&format!("{MESH}[[alert]]\nname = \"x\"\n{alert}"), &Simple);
+    let rules =
+        with("if = [\"loss>1%\", \"worse\"]\nof = \"3 of 5\"\nquiet-hours = \"22:00-06:00\"").unwrap().alerts;
+    assert_eq!(rules.rules[0].compares_with(), Some(Span::seconds(7 * 86_400)));
+    assert!(rules.rules[0].quiet.is_some() && rules.channels.is_empty());
+    for (alert, wrong) in [
+        ("", "21:1: [[alert]] needs 'if'"),
+        ("if = \"los>1%\"", "23:6: 'los' is not a figure"),
+        ("if = \"loss>1\"", "23:6: '1' is not a percentage"),
+        ("if = \"loss\"", "23:6: 'loss' is no condition"),
+        ("if = \"silent\"", "23:6: how long is silent?"),
+        ("if = \"silent>4min\"", "23:6: 'delay' is made every 5min"),
+        ("if = \"silent>1h\"\nof = \"3 of 5\"", "24:6: silence has no 'of'"),
+        ("if = \"silent>1h\"\nby = \"hots\"", "24:6: 'by' is not 'hots': did you mean 'host'?"),
+        ("if = \"loss>1%\"\nof = \"5 of 3\"", "24:6: 'of': '5 of 3' is no part"),
+        ("if = \"loss>1%\"\nby = \"host\"", "24:6: only silence is"),
+        ("if = \"loss>1%\"\nuntil = \"worse\"", "24:9: 'until' is about figures"),
+        ("if = \"loss>1%\"\nagainst = \"7d\"", "24:11: nothing is compared"),
+        ("if = \"loss>1%\"\ntest = \"dely\"", "24:8: there is no test 'dely': did you mean 'delay'?"),
+        ("if = \"loss>1%\"\nat = [\"roma\"]", "24:7: there is no host 'roma': did you mean 'rome'?"),
+        ("if = \"loss>1%\"\nseverity = \"bad\"", "24:12: there is no such severity"),
+        ("if = \"loss>1%\"\nquiet-days = \"night\"", "24:14: 'night' is not a day"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"", "25:8: a channel has one of"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"https://h/\"", "26:11: this is no address"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\ncommand = []", "26:11: there is no program"),
+    ] {
+        let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{alert}: {faults:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! [`Condition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
 
-use super::{Selector, Unit, UnknownFigure};
+use super::{Number, Selector, Unit, UnknownFigure};
 use crate::quantity::{self, QuantityError};
 use crate::summary::Summary;
 use core::fmt;
@@ -33,7 +33,16 @@ pub enum ConditionError {
 impl Condition {
     /// A description of the violation in `summary`; `None` if there is none. An undefined figure violates nothing.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
-        let value = self.selector.of(summary)?;
+        self.violated_by(self.selector.of(summary)?)
+    }
+
+    /// The figure it is about.
+    pub fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// A description of the violation where the figure has this value, in its unit; `None` if it is none.
+    pub fn violated_by(&self, value: Number) -> Option<String> {
         let x = value.as_f64();
         let crossed = if self.above { x > self.threshold } else { x < self.threshold };
         crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.figure.show(value)))

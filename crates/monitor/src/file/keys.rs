@@ -62,8 +62,33 @@ pub const SERVE: Section =
 /// How slots are made.
 pub const TIMETABLE: Section = Section { title: "[timetable]", name: "timetable", keys: &["guard", "setup"] };
 
+/// What somebody wants to be told.
+pub const ALERT: Section = Section {
+    title: "[[alert]]",
+    name: "alert",
+    keys: &[
+        "name",
+        "if",
+        "until",
+        "of",
+        "clear",
+        "against",
+        "by",
+        "severity",
+        "test",
+        "host",
+        "at",
+        "quiet-days",
+        "quiet-hours",
+    ],
+};
+
+/// Who is told.
+pub const NOTIFY: Section =
+    Section { title: "[[notify]]", name: "notify", keys: &["name", "webhook", "command", "print"] };
+
 /// Every section.
-pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE];
+pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE, ALERT, NOTIFY];
 
 /// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

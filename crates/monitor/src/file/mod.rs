@@ -1,9 +1,11 @@
 //! The file: one for all hosts. [`read`] gives the [`Model`] or everything that is wrong, each with line and column.
 //!
 //! * [`keys`] – every section and its keys
+//! * `alerts` – what somebody wants to be told
 //! * [`reader`] – tables of TOML, read key by key
 //! * `tests` and `hosts` – what the sections mean
 
+mod alerts;
 mod hosts;
 pub mod keys;
 mod reader;
@@ -98,8 +100,10 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
         );
         faults.add(&(0..0), message);
     }
+    let tests = tests::tests(&file, &hosts, instruments, guard + setup);
     let model = Model {
-        tests: tests::tests(&file, &hosts, instruments, guard + setup),
+        alerts: alerts::alerts(&file, &hosts, &tests),
+        tests,
         hosts,
         archive: hosts::archive(&file),
         serve,

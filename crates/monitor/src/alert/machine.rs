@@ -1,0 +1,456 @@
+//! [`Machine`]: the states of all rules on all paths, given results and the time.
+
+use super::condition::{Answer, Compared, Condition};
+use super::rule::{Kind, Rule};
+use crate::file::text_of;
+use crate::model::Model;
+use crate::window::{Window, open_between};
+use jitlat_core::time::SECOND;
+use jitlat_core::{Span, WallTime};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The result of a test in one direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TestResult {
+    /// The name of the test.
+    pub test: String,
+    /// The host that started it.
+    pub client: String,
+    /// The other end.
+    pub server: String,
+    /// Whether packets went from the server to the client.
+    pub is_backward: bool,
+    /// When it began, ns since 1970.
+    pub started_ns: i64,
+    /// Its figures by selector, in the figure's unit; what is undefined is not there.
+    pub figures: BTreeMap<String, f64>,
+    /// Compared with those before, by the length of the period; what [`Machine::comparisons`] asks for and is known.
+    pub compared: Vec<(Span, Compared)>,
+}
+
+impl TestResult {
+    /// Sender and receiver.
+    pub fn path(&self) -> [&str; 2] {
+        let path = [self.client.as_str(), self.server.as_str()];
+        if self.is_backward { [path[1], path[0]] } else { path }
+    }
+}
+
+/// What an alert is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// The name of the rule.
+    pub rule: String,
+    /// The name of the test; empty of the silence of a host.
+    pub test: String,
+    /// Who sends; of silence, who starts the tests, or the host that is silent.
+    pub src: String,
+    /// Who receives; empty of the silence of a host.
+    pub dst: String,
+}
+
+impl Subject {
+    fn key(&self) -> String {
+        [&self.rule, &self.test, &self.src, &self.dst].map(String::as_str).join("\t")
+    }
+
+    fn of_key(key: &str) -> Option<Subject> {
+        let mut parts = key.split('\t').map(str::to_owned);
+        let mut next = || parts.next();
+        Some(Subject { rule: next()?, test: next()?, src: next()?, dst: next()? })
+    }
+}
+
+/// That an alert fires, or is resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it is about.
+    pub subject: Subject,
+    /// When that was decided.
+    pub at: WallTime,
+    /// Why, in words.
+    pub reason: String,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened to an alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It fires.
+    Fired {
+        /// `critical`, `warning` or `info`.
+        severity: &'static str,
+        /// When the first test that led to it began, ns since 1970; of silence, when the last result began.
+        since_ns: i64,
+    },
+    /// It is resolved.
+    Resolved,
+}
+
+/// What is to be kept, and told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// States that changed, by key; `None`: it is to be forgotten.
+    pub states: Vec<(String, Option<String>)>,
+    /// Alerts that fire or are resolved, in order.
+    pub changes: Vec<Change>,
+}
+
+/// What a test was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Mark {
+    Bad,
+    Well,
+    /// Not bad, and not yet well.
+    Between,
+}
+
+/// A rule on a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// The rule as it was: another one begins anew.
+    rule: u64,
+    /// The newest tests, by when they began.
+    recent: Vec<(i64, Mark)>,
+    /// When the newest result began; 0 if there was none.
+    newest: i64,
+    /// Results of this time and before are of no account any more.
+    settled: i64,
+    firing: bool,
+    /// What the newest bad result was.
+    said: String,
+}
+
+/// The states of all rules on all paths, of one host.
+#[derive(Debug)]
+pub struct Machine {
+    rules: Vec<OwnRule>,
+    host: String,
+    states: BTreeMap<Subject, State>,
+    /// What must not be silent, with the time since when this machine has watched it and the windows of its tests.
+    watched: BTreeMap<Subject, Watched>,
+    changed: BTreeSet<Subject>,
+    decided: Decided,
+}
+
+#[derive(Debug)]
+struct OwnRule {
+    rule: Rule,
+    fingerprint: u64,
+    judges_all: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    rule: usize,
+    since: WallTime,
+    windows: Vec<Window>,
+}
+
+impl Machine {
+    /// The rules of `model` on `host`, with the states that were kept. What fires and is not in the file any more is resolved.
+    pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> Machine {
+        let own = |rule: &Rule| OwnRule {
+            judges_all: rule.at.iter().any(|name| name == host),
+            fingerprint: xxhash_rust::xxh3::xxh3_64(format!("{:?}", rule.kind).as_bytes()),
+            rule: rule.clone(),
+        };
+        let here = |rule: &&Rule| rule.at.is_empty() || rule.at.iter().any(|name| name == host);
+        let mut machine = Machine {
+            rules: model.alerts.rules.iter().filter(here).map(own).collect(),
+            host: host.to_owned(),
+            states: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            decided: Decided::default(),
+        };
+        machine.watch(model, now);
+        for (key, text) in kept {
+            machine.resume(model, key, text, now);
+        }
+        machine
+    }
+
+    /// Finds what must not be silent.
+    fn watch(&mut self, model: &Model, now: WallTime) {
+        for (k, own) in self.rules.iter().enumerate() {
+            let Kind::Silence { by_host, .. } = own.rule.kind else { continue };
+            for test in &model.tests {
+                for pair in &test.pairs.list {
+                    let ends = [pair.client(), pair.server()].map(|end| model.end(test, end));
+                    if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(&test.name, ends) {
+                        continue;
+                    }
+                    for subject in own.silent_subjects(&test.name, ends, by_host) {
+                        let watched = self.watched.entry(subject);
+                        let watched =
+                            watched.or_insert_with(|| Watched { rule: k, since: now, windows: Vec::new() });
+                        if !watched.windows.contains(&test.window) {
+                            watched.windows.push(test.window.clone());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes up a state that was kept.
+    fn resume(&mut self, model: &Model, key: &str, text: &str, now: WallTime) {
+        let Some(subject) = Subject::of_key(key) else { return };
+        // What cannot be read is as if it had never been.
+        let mut state: State = serde_json::from_str(text).unwrap_or_default();
+        let rule = self.rules.iter().find(|own| own.rule.name == subject.rule);
+        let is_there = rule.is_some_and(|own| match own.rule.kind {
+            Kind::Silence { .. } => self.watched.contains_key(&subject),
+            Kind::Results { .. } => {
+                let ends = [subject.src.as_str(), subject.dst.as_str()];
+                own.rule.covers(&subject.test, ends) && model.tests.iter().any(|t| t.name == subject.test)
+            }
+        });
+        let Some(own) = rule.filter(|_| is_there) else {
+            if state.firing {
+                let reason = "it is not in the monitor's file any more".to_owned();
+                self.decided.changes.push(Change {
+                    subject: subject.clone(),
+                    at: now,
+                    reason,
+                    event: Event::Resolved,
+                });
+            }
+            self.decided.states.push((subject.key(), None));
+            return;
+        };
+        if state.rule != own.fingerprint {
+            state.recent.clear();
+            state.rule = own.fingerprint;
+        }
+        self.states.insert(subject, state);
+    }
+
+    /// The lengths of the periods that a result is to be compared with.
+    pub fn comparisons(&self, result: &TestResult) -> Vec<Span> {
+        let mut spans: Vec<Span> =
+            self.of(result).filter_map(|k| self.rules[k].rule.compares_with()).collect();
+        spans.sort_unstable();
+        spans.dedup();
+        spans
+    }
+
+    /// The rules that are about a result.
+    fn of<'a>(&'a self, result: &'a TestResult) -> impl Iterator<Item = usize> + 'a {
+        (0..self.rules.len()).filter(|k| {
+            let own = &self.rules[*k];
+            (own.judges_all || result.client == self.host) && own.rule.covers(&result.test, result.path())
+        })
+    }
+
+    /// Judges a result.
+    pub fn judge(&mut self, result: &TestResult, now: WallTime) {
+        let rules: Vec<usize> = self.of(result).collect();
+        for k in rules {
+            let own = &self.rules[k];
+            match &own.rule.kind {
+                Kind::Silence { by_host, .. } => {
+                    let ends = [result.client.as_str(), result.server.as_str()];
+                    for subject in own.silent_subjects(&result.test, ends, *by_host) {
+                        self.heard(k, &subject, result.started_ns, now);
+                    }
+                }
+                Kind::Results { .. } => self.mark(k, result, now),
+            }
+        }
+    }
+
+    /// Notes that there is a result of what must not be silent.
+    fn heard(&mut self, k: usize, subject: &Subject, at: i64, now: WallTime) {
+        if !self.watched.contains_key(subject) {
+            return;
+        }
+        let fingerprint = self.rules[k].fingerprint;
+        let state = self.states.entry(subject.clone()).or_default();
+        (state.rule, state.newest) = (fingerprint, state.newest.max(at));
+        self.changed.insert(subject.clone());
+        self.listen(subject, now);
+    }
+
+    /// Whether something is silent, and was not, or the reverse.
+    fn listen(&mut self, subject: &Subject, now: WallTime) {
+        let Some(watched) = self.watched.get(subject) else { return };
+        let own = &self.rules[watched.rule];
+        let Kind::Silence { after, .. } = own.rule.kind else { return };
+        let known = self.states.get(subject);
+        let (newest, firing) = known.map_or((0, false), |state| (state.newest, state.firing));
+        if firing && newest == 0 {
+            return;
+        }
+        let windows: Vec<&Window> = watched.windows.iter().collect();
+        // Before this machine watched, nobody measured.
+        let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
+        let is_silent = open_between(&windows, since, now) > after;
+        let event = match (firing, is_silent) {
+            (false, true) if !own.rule.is_quiet(now) => Event::Fired {
+                severity: own.rule.severity.word(),
+                since_ns: if newest > 0 { newest } else { since.0 },
+            },
+            (true, false) => Event::Resolved,
+            _ => return,
+        };
+        let reason = match (&event, newest) {
+            (Event::Resolved, _) => "there is a result again".to_owned(),
+            (_, 0) => format!("no result for {}, since the monitor began", rounded(now - since)),
+            _ => format!("no result for {}", rounded(now - WallTime(newest))),
+        };
+        let fingerprint = own.fingerprint;
+        let state = self.states.entry(subject.clone()).or_default();
+        (state.rule, state.firing) = (fingerprint, !firing);
+        self.decide(subject.clone(), now, reason, event);
+    }
+
+    /// Notes what a result was, and what follows.
+    fn mark(&mut self, k: usize, result: &TestResult, now: WallTime) {
+        let own = &self.rules[k];
+        let Kind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
+        let Some((mark, said)) = mark(conditions, until, *against, result) else { return };
+        let [src, dst] = result.path().map(str::to_owned);
+        let subject = Subject { rule: own.rule.name.clone(), test: result.test.clone(), src, dst };
+        let state = self.states.entry(subject.clone()).or_default();
+        state.rule = own.fingerprint;
+        let at = result.started_ns;
+        if at <= state.settled {
+            return;
+        }
+        // Results may come in any order: what counts is when the tests began.
+        let place = state.recent.partition_point(|(before, _)| *before <= at);
+        state.recent.insert(place, (at, mark));
+        let most = (*of).max(*clear) as usize;
+        let surplus = state.recent.len().saturating_sub(most);
+        state.recent.drain(..surplus);
+        if let Some(said) = said
+            && at >= state.newest
+        {
+            state.said = said;
+        }
+        state.newest = state.newest.max(at);
+        self.changed.insert(subject.clone());
+        self.weigh(k, &subject, now);
+    }
+
+    /// Whether enough of the last results are bad, or well.
+    fn weigh(&mut self, k: usize, subject: &Subject, now: WallTime) {
+        let Some(own) = self.rules.get(k) else { return };
+        let Kind::Results { bad, of, clear, .. } = &own.rule.kind else { return };
+        let Some(state) = self.states.get_mut(subject) else { return };
+        if state.firing {
+            let last = state.recent.iter().rev().take(*clear as usize);
+            if last.clone().count() < *clear as usize || last.clone().any(|(_, mark)| *mark != Mark::Well) {
+                return;
+            }
+            // What was bad before does not make it fire again.
+            (state.settled, state.firing) = (state.newest, false);
+            state.recent.clear();
+            let reason = if *clear == 1 {
+                "a test was well".to_owned()
+            } else {
+                format!("{clear} tests in a row were well")
+            };
+            return self.decide(subject.clone(), now, reason, Event::Resolved);
+        }
+        let window = state.recent.iter().rev().take(*of as usize).rev();
+        let found: Vec<i64> =
+            window.filter(|(_, mark)| *mark == Mark::Bad).map(|(started, _)| *started).collect();
+        if (found.len() as u32) < *bad || own.rule.is_quiet(now) {
+            return;
+        }
+        state.firing = true;
+        let reason = match (bad, of) {
+            (1, 1) => state.said.clone(),
+            _ => format!("{}; so or alike in {} of the last {of} tests", state.said, found.len()),
+        };
+        let since_ns = found.first().copied().unwrap_or(now.0);
+        let event = Event::Fired { severity: own.rule.severity.word(), since_ns };
+        self.decide(subject.clone(), now, reason, event);
+    }
+
+    fn decide(&mut self, subject: Subject, at: WallTime, reason: String, event: Event) {
+        self.changed.insert(subject.clone());
+        self.decided.changes.push(Change { subject, at, reason, event });
+    }
+
+    /// What follows from the time alone: silence, and the ends of quiet hours.
+    pub fn tick(&mut self, now: WallTime) {
+        let watched: Vec<Subject> = self.watched.keys().cloned().collect();
+        watched.iter().for_each(|subject| self.listen(subject, now));
+        for k in (0..self.rules.len()).filter(|k| self.rules[*k].rule.quiet.is_some()).collect::<Vec<_>>() {
+            let name = &self.rules[k].rule.name;
+            let own: Vec<Subject> = self
+                .states
+                .iter()
+                .filter(|(s, state)| s.rule == *name && !state.firing)
+                .map(|(s, _)| s.clone())
+                .collect();
+            own.iter().for_each(|subject| self.weigh(k, subject, now));
+        }
+    }
+
+    /// What is to be kept and told since the last call. If it could not be kept, this machine knows what nobody else does: make a new one from
+    /// what was kept before.
+    pub fn take(&mut self) -> Decided {
+        let mut decided = std::mem::take(&mut self.decided);
+        for subject in std::mem::take(&mut self.changed) {
+            let state = self.states.get(&subject).and_then(|state| serde_json::to_string(state).ok());
+            decided.states.push((subject.key(), state));
+        }
+        decided
+    }
+}
+
+impl OwnRule {
+    /// What is heard of by a test between these ends.
+    fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<Subject> {
+        let rule = self.rule.name.clone();
+        if !by_host {
+            let [src, dst] = ends.map(str::to_owned);
+            return vec![Subject { rule, test: test.to_owned(), src, dst }];
+        }
+        let chosen = |host: &&str| self.rule.hosts.is_empty() || self.rule.hosts.iter().any(|h| h == host);
+        let of = |host: &str| Subject {
+            rule: rule.clone(),
+            test: String::new(),
+            src: host.to_owned(),
+            dst: String::new(),
+        };
+        ends.iter().filter(|host| chosen(host)).map(|host| of(host)).collect()
+    }
+}
+
+/// What a result is, and in words if it is bad; `None` if it says nothing about any condition.
+fn mark(
+    conditions: &[Condition],
+    until: &[Condition],
+    against: Span,
+    result: &TestResult,
+) -> Option<(Mark, Option<String>)> {
+    let answers: Vec<Answer> = conditions.iter().map(|c| c.answer(result, against)).collect();
+    let met: Vec<&str> = answers
+        .iter()
+        .filter_map(|answer| match answer {
+            Answer::Met(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    if !met.is_empty() {
+        return Some((Mark::Bad, Some(met.join("; "))));
+    }
+    if answers.iter().all(|answer| *answer == Answer::Unknown) {
+        return None;
+    }
+    let is_well = until.iter().all(|c| matches!(c.answer(result, against), Answer::Met(_)));
+    Some((if is_well { Mark::Well } else { Mark::Between }, None))
+}
+
+/// A time to the second.
+fn rounded(time: Span) -> String {
+    text_of(time.0.max(0) / SECOND * SECOND)
+}

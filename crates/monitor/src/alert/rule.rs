@@ -1,0 +1,126 @@
+//! [`Rule`]: what the file says of an alert; [`Channel`]: who is told.
+
+use super::condition::Condition;
+use crate::window::{MONDAY, Window};
+use jitlat_core::{Span, WallTime};
+
+/// The period before a test that it is compared with unless the file says otherwise.
+pub const AGAINST: Span = Span::seconds(7 * 86_400);
+
+/// What somebody wants to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What must not be.
+    pub kind: Kind,
+    /// Names of the tests it is about; empty: all.
+    pub tests: Vec<String>,
+    /// Only paths that begin or end at one of these hosts or targets; empty: all.
+    pub hosts: Vec<String>,
+    /// When nothing begins to fire; `None`: it always may.
+    pub quiet: Option<Window>,
+    /// Hosts that judge all tests of their archives; empty: each judges those that it starts.
+    pub at: Vec<String>,
+}
+
+/// What must not be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// Results that meet a condition.
+    Results {
+        /// A result is bad if it meets one of these.
+        conditions: Vec<Condition>,
+        /// A result is well if it meets all of these; empty: if it is not bad.
+        until: Vec<Condition>,
+        /// It fires if so many are bad …
+        bad: u32,
+        /// … of so many in a row.
+        of: u32,
+        /// It is resolved if so many in a row are well.
+        clear: u32,
+        /// The period before a test that it is compared with.
+        against: Span,
+    },
+    /// No result for longer than a time.
+    Silence {
+        /// How long.
+        after: Span,
+        /// Whether of a host, with whomever; otherwise of a path.
+        by_host: bool,
+    },
+}
+
+/// How much an alert matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Severity {
+    /// Somebody should act now.
+    Critical,
+    /// Somebody should look.
+    #[default]
+    Warning,
+    /// Good to know.
+    Info,
+}
+
+impl Severity {
+    /// All, with their words in the file.
+    pub const WORDS: [(&'static str, Severity); 3] =
+        [("warning", Severity::Warning), ("critical", Severity::Critical), ("info", Severity::Info)];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Severity::WORDS.iter().find(|(_, s)| *s == self).map_or("warning", |(word, _)| word)
+    }
+}
+
+/// Who is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// How.
+    pub way: Way,
+}
+
+/// How somebody is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// An HTTP request to this address, with a body as Alertmanager's `/api/v2/alerts` reads it.
+    Webhook(String),
+    /// A program with its arguments, and a message on its standard input.
+    Command(Vec<String>),
+    /// A line on standard output.
+    Print,
+}
+
+/// All that the file says of alerts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlertRules {
+    /// The rules, in the order of the file.
+    pub rules: Vec<Rule>,
+    /// Who is told.
+    pub channels: Vec<Channel>,
+}
+
+impl Rule {
+    /// Whether it is about this test, and a path between these ends.
+    pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
+        (self.tests.is_empty() || self.tests.iter().any(|t| t == test))
+            && (self.hosts.is_empty() || self.hosts.iter().any(|h| ends.contains(&h.as_str())))
+    }
+
+    /// Whether nothing begins to fire at this time.
+    pub fn is_quiet(&self, now: WallTime) -> bool {
+        self.quiet.as_ref().is_some_and(|window| window.is_open((now - MONDAY).0))
+    }
+
+    /// The period that results are compared with; `None` if they need not be.
+    pub fn compares_with(&self) -> Option<Span> {
+        let Kind::Results { conditions, against, .. } = &self.kind else { return None };
+        let compares = |c: &Condition| matches!(c, Condition::Changed | Condition::Worse);
+        conditions.iter().any(compares).then_some(*against)
+    }
+}

@@ -1,0 +1,247 @@
+//! Alerts, and who is told of them.
+
+use super::Sections;
+use super::keys::{ALERT, NOTIFY, choose};
+use super::reader::{At, Table};
+use crate::alert::condition::Condition;
+use crate::alert::rule::{AGAINST, AlertRules, Channel, Kind, Rule, Severity, Way};
+use crate::model::{Host, Test};
+use crate::window::Window;
+use jitlat_core::quantity;
+
+/// Most tests that a rule looks back at.
+const MOST_TESTS: u32 = 1000;
+
+pub fn alerts(file: &Sections<'_>, hosts: &[Host], tests: &[Test]) -> AlertRules {
+    let reader = Reader { file, hosts, tests };
+    let mut rules: Vec<Rule> = Vec::new();
+    for table in file.tables(&ALERT) {
+        let Some(rule) = reader.rule(&table) else { continue };
+        if rules.iter().any(|r| r.name == rule.name) {
+            table.fault("name", format!("there is an alert '{}' already", rule.name.escape_debug()));
+        }
+        rules.push(rule);
+    }
+    let mut channels: Vec<Channel> = Vec::new();
+    for table in file.tables(&NOTIFY) {
+        let Some(channel) = channel(&table) else { continue };
+        if channels.iter().any(|c| c.name == channel.name) {
+            table.fault("name", format!("there is a channel '{}' already", channel.name.escape_debug()));
+        }
+        channels.push(channel);
+    }
+    AlertRules { rules, channels }
+}
+
+struct Reader<'a, 'b> {
+    file: &'a Sections<'b>,
+    hosts: &'a [Host],
+    tests: &'a [Test],
+}
+
+impl Reader<'_, '_> {
+    fn rule(&self, table: &Table<'_>) -> Option<Rule> {
+        let name = name(table, "name = \"loss\"")?;
+        let severity = match table.text("severity") {
+            None => Severity::default(),
+            Some(word) => match Severity::WORDS.iter().find(|(known, _)| known == word.get_ref()) {
+                Some((_, severity)) => *severity,
+                None => {
+                    let words = Severity::WORDS.map(|(word, _)| word);
+                    let meant = choose(word.get_ref(), &words);
+                    table.fault("severity", format!("there is no such severity: {meant}"));
+                    Severity::default()
+                }
+            },
+        };
+        let targets = self.tests.iter().flat_map(|t| &t.pairs.targets);
+        let all: Vec<&str> = self.hosts.iter().map(|h| &h.name).chain(targets).map(String::as_str).collect();
+        let own: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
+        let tests: Vec<&str> = self.tests.iter().map(|t| t.name.as_str()).collect();
+        let rule = Rule {
+            name,
+            severity,
+            tests: self.names(table, "test", "test", &tests),
+            hosts: self.names(table, "host", "host", &all),
+            at: self.names(table, "at", "host", &own),
+            quiet: self.quiet(table),
+            kind: self.kind(table)?,
+        };
+        self.check(table, &rule);
+        Some(rule)
+    }
+
+    /// Names of a list that are known.
+    fn names(&self, table: &Table<'_>, key: &str, what: &str, known: &[&str]) -> Vec<String> {
+        let given = table.texts(key).unwrap_or_default();
+        for name in given.iter().filter(|name| !known.contains(&name.get_ref().as_str())) {
+            let meant = choose(name.get_ref(), known);
+            let message = format!("there is no {what} '{}': {meant}", name.get_ref().escape_debug());
+            self.file.faults.add(&name.span(), message);
+        }
+        given.into_iter().map(At::into_inner).collect()
+    }
+
+    fn quiet(&self, table: &Table<'_>) -> Option<Window> {
+        let mut window = Window::default();
+        let mut add = |key: &str, add: fn(&mut Window, &str) -> Result<(), String>| {
+            for text in table.texts(key).unwrap_or_default() {
+                if let Err(message) = add(&mut window, text.get_ref()) {
+                    self.file.faults.add(&text.span(), message);
+                }
+            }
+        };
+        add("quiet-days", Window::add_days);
+        add("quiet-hours", Window::add_hours);
+        (!window.is_always()).then_some(window)
+    }
+
+    fn conditions(&self, table: &Table<'_>, key: &str) -> Vec<Condition> {
+        let mut list = Vec::new();
+        for text in table.texts(key).unwrap_or_default() {
+            match text.get_ref().parse() {
+                Ok(condition) => list.push(condition),
+                Err(message) => self.file.faults.add(&text.span(), message),
+            }
+        }
+        list
+    }
+
+    fn kind(&self, table: &Table<'_>) -> Option<Kind> {
+        if !table.has("if") {
+            table.missing("if", "if = \"loss>1%\", \"changed\", \"worse\" or \"silent>15min\"");
+            return None;
+        }
+        let conditions = self.conditions(table, "if");
+        let of_silence = conditions.iter().find_map(|condition| match condition {
+            Condition::Silent(after) => Some(*after),
+            _ => None,
+        });
+        if let Some(after) = of_silence {
+            if conditions.len() > 1 {
+                table.fault("if", "silence is no property of a result: write an [[alert]] of its own for it");
+            }
+            for key in ["until", "of", "clear", "against"].into_iter().filter(|key| table.has(key)) {
+                table.fault(key, format!("silence has no '{key}': it is over with the next result"));
+            }
+            let by_host = match table.text("by") {
+                None => false,
+                Some(word) => match word.get_ref().as_str() {
+                    "path" => false,
+                    "host" => true,
+                    other => {
+                        let meant = choose(other, &["path", "host"]);
+                        table.fault("by", format!("'by' is not '{}': {meant}", other.escape_debug()));
+                        false
+                    }
+                },
+            };
+            return Some(Kind::Silence { after, by_host });
+        }
+        if table.has("by") {
+            table.fault("by", "only silence is of a path or a host: leave 'by' out");
+        }
+        if conditions.is_empty() {
+            return None;
+        }
+        let until = self.conditions(table, "until");
+        if until.iter().any(|c| !matches!(c, Condition::Figure(_))) {
+            table.fault("until", "'until' is about figures: write until = \"loss<0.5%\"");
+        }
+        let (bad, of) = table.quantity("of", part).map_or((1, 1), At::into_inner);
+        let clear = table.number("clear").unwrap_or(bad);
+        if clear > MOST_TESTS {
+            table.fault("clear", format!("a rule looks at {MOST_TESTS} tests at most"));
+        }
+        let against = table.quantity("against", quantity::duration).map_or(AGAINST, At::into_inner);
+        let kind = Kind::Results { conditions, until, bad, of, clear, against };
+        Some(kind)
+    }
+
+    /// Names what can never, or always, be.
+    fn check(&self, table: &Table<'_>, rule: &Rule) {
+        if table.has("against") && rule.compares_with().is_none() {
+            table.fault("against", "nothing is compared: 'against' belongs to if = \"changed\" or \"worse\"");
+        }
+        let Kind::Silence { after, .. } = rule.kind else { return };
+        let covered = self.tests.iter().filter(|t| rule.tests.is_empty() || rule.tests.contains(&t.name));
+        if let Some(test) = covered.filter(|t| t.every >= after).max_by_key(|t| t.every) {
+            table.fault(
+                "if",
+                format!(
+                    "'{}' is made every {}, and so silent for longer than {} between two tests: wait longer, or name other \
+                     tests with 'test'",
+                    test.name,
+                    super::text_of(test.every.0),
+                    super::text_of(after.0)
+                ),
+            );
+        }
+    }
+}
+
+/// `3 of 5`.
+fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MOST_TESTS).contains(n));
+    let read = text.split_once("of").and_then(|(bad, of)| number(bad).zip(number(of)));
+    read.filter(|(bad, of)| bad <= of).ok_or_else(|| {
+        quantity::QuantityError::new(format!(
+            "'{}' is no part of some tests: write of = \"3 of 5\", {MOST_TESTS} at most",
+            text.escape_debug()
+        ))
+    })
+}
+
+fn name(table: &Table<'_>, example: &str) -> Option<String> {
+    let name = table.needed("name", example)?;
+    if name.get_ref().contains(char::is_control) {
+        table.fault("name", "a name is one line");
+    }
+    Some(name.into_inner())
+}
+
+fn channel(table: &Table<'_>) -> Option<Channel> {
+    let name = name(table, "name = \"chat\"")?;
+    let ways = ["webhook", "command", "print"];
+    let given: Vec<&str> = ways.into_iter().filter(|key| table.has(key)).collect();
+    let way = match given[..] {
+        ["webhook"] => {
+            let example = "webhook = \"http://127.0.0.1:9093/api/v2/alerts\"";
+            let address = table.needed("webhook", example)?.into_inner();
+            let host = address.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(""));
+            if host.is_none_or(str::is_empty)
+                || address.contains(|c: char| c.is_whitespace() || c.is_control())
+            {
+                let instead = "http:// only; for anything else give a 'command', such as curl";
+                table.fault(
+                    "webhook",
+                    format!("this is no address that can be used: write {example} ({instead})"),
+                );
+            }
+            Way::Webhook(address)
+        }
+        ["command"] => {
+            let command: Vec<String> =
+                table.texts("command").unwrap_or_default().into_iter().map(At::into_inner).collect();
+            if command.first().is_none_or(String::is_empty) {
+                table.fault(
+                    "command",
+                    "there is no program: write command = [\"/usr/local/bin/tell\", \"argument\"]",
+                );
+            }
+            Way::Command(command)
+        }
+        ["print"] => {
+            if table.truth("print") != Some(true) {
+                table.fault("print", "write print = true, or leave this channel out");
+            }
+            Way::Print
+        }
+        _ => {
+            let message = "a channel has one of webhook = \"http://…\", command = [\"…\"] and print = true";
+            table.fault(given.first().unwrap_or(&"name"), message);
+            return None;
+        }
+    };
+    Some(Channel { name, way })
+}
