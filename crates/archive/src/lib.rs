@@ -67,7 +67,12 @@ use rusqlite::Connection;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Steps of SQLite's machine between two looks at whether somebody still waits: some ten microseconds.
+const STEPS_BETWEEN_LOOKS: i32 = 1000;
 
 /// The number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +89,8 @@ impl fmt::Display for TestId {
 pub struct Archive {
     root: PathBuf,
     db: Connection,
+    /// Set by somebody who no longer waits for an answer.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// The right to write, until it is dropped.
@@ -97,7 +104,7 @@ impl Archive {
     /// # Errors
     /// [`Error`], as where there is none, or it is of another version.
     pub fn open(root: &Path) -> Result<Archive, Error> {
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Reading)? })
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Reading)?, stop: None })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -105,7 +112,7 @@ impl Archive {
     /// # Errors
     /// As [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, Error> {
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Writing)? })
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Writing)?, stop: None })
     }
 
     /// Opens the archive in the folder `root` for writing, and makes it if there is none.
@@ -117,7 +124,7 @@ impl Archive {
             fs::create_dir_all(&folder).map_err(Error::io("creating", &folder))?;
         }
         let _writing = lock(root)?;
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)? })
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
     }
 
     /// Brings the archive in the folder `root` to the newest version; returns the version it had.
@@ -135,6 +142,20 @@ impl Archive {
         let before = before.map_err(|source| Error::Catalogue { doing, archive: root.to_owned(), source })?;
         catalogue::open(root, For::Migrating)?;
         Ok(before)
+    }
+
+    /// From now on, what is read ends with an error soon after `stop` is set; `None`: it goes on to its end.
+    pub fn stop_with(&mut self, stop: Option<Arc<AtomicBool>>) {
+        let asked = stop.clone();
+        let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
+        // Without it an answer takes as long as it takes.
+        let _ = self.db.progress_handler(STEPS_BETWEEN_LOOKS, handler);
+        self.stop = stop;
+    }
+
+    /// Whether nobody waits any longer for what is being read.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Its folder.

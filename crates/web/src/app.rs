@@ -14,6 +14,7 @@ use axum::routing::get;
 use jitlat_archive::Archive;
 use jitlat_report::html;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -59,12 +60,16 @@ impl App {
     ) -> Result<T, Problem> {
         let permit = self.readers.clone().acquire_owned().await.map_err(|_| Problem::Busy)?;
         let app = self.clone();
+        let waited = Waited(Arc::new(AtomicBool::new(false)));
+        let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
             // Held until the work ends, even if nobody waits for its result any more.
             let _permit = permit;
             let idle = app.idle().pop();
-            let archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
+            let mut archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
+            archive.stop_with(Some(asked));
             let result = work(&archive);
+            archive.stop_with(None);
             app.idle().push(archive);
             result
         });
@@ -73,6 +78,15 @@ impl App {
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Archive>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody waits for what is read; when it is dropped, nobody does.
+struct Waited(Arc<AtomicBool>);
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -103,4 +117,35 @@ pub fn router(app: Arc<App>) -> Router {
         })
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::times;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_request_that_nobody_waits_for_gives_its_reader_back() {
+        let folder = tempfile::tempdir().unwrap();
+        Archive::make(folder.path()).unwrap();
+        let mut settings = Settings::new(folder.path());
+        settings.limits.readers = 1;
+        let app = Arc::new(App::new(&settings).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            // Queries that never end by themselves.
+            let endless = app.read(|archive| -> Result<(), Problem> {
+                loop {
+                    now::read(archive, times::now())?;
+                }
+            });
+            assert!(tokio::time::timeout(Duration::from_millis(100), endless).await.is_err());
+            let begun = Instant::now();
+            let next =
+                tokio::time::timeout(Duration::from_secs(60), app.read(|archive| Ok(archive.extent()?)));
+            assert_eq!(next.await.expect("the reader is free").unwrap().tests, 0);
+            assert!(begun.elapsed() < Duration::from_secs(60));
+        });
+    }
 }

@@ -37,7 +37,10 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<Html<String>
     let mut reader = archive.reader(id, &listed.source)?;
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
     let mut failure = None;
-    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
+    reader
+        .records(&mut failure)
+        .take_while(|_| !archive.is_stopped())
+        .for_each(|record| analyzer.push(&record));
     if let Some(e) = failure.filter(|_| reader.reading().rows == 0) {
         return Err(unreadable(&e));
     }
