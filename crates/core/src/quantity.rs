@@ -3,6 +3,7 @@
 
 use crate::time::{SECOND, Span};
 use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 /// A text that is not a quantity, with a hint how to write one.
@@ -239,9 +240,37 @@ pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     decimal(number, scale).map(|n| n as u64)
 }
 
+/// Where to listen: an address, a port, or both; `None` for what is not said.
+///
+/// # Errors
+/// [`QuantityError`].
+pub fn listen(text: &str) -> Result<(Option<IpAddr>, Option<u16>), QuantityError> {
+    let both = text.parse().ok().map(|at: SocketAddr| (Some(at.ip()), Some(at.port())));
+    let address = || text.trim_matches(['[', ']']).parse().ok().map(|ip| (Some(ip), None));
+    let port = || text.parse().ok().map(|port| (None, Some(port)));
+    both.or_else(address).or_else(port).ok_or_else(|| {
+        QuantityError::new("write an address, a port, or both, as in 192.0.2.7:2680 or [::1]:2680")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_to_listen_is_an_address_a_port_or_both() {
+        for (text, ip, port) in [
+            ("192.0.2.7:80", Some("192.0.2.7"), Some(80)),
+            ("[::1]:80", Some("::1"), Some(80)),
+            ("192.0.2.7", Some("192.0.2.7"), None),
+            ("::1", Some("::1"), None),
+            ("[::1]", Some("::1"), None),
+            ("8080", None, Some(8080)),
+        ] {
+            assert_eq!(listen(text), Ok((ip.map(|ip| ip.parse().unwrap()), port)), "{text}");
+        }
+        assert!(listen("example.org").is_err() && listen("70000").is_err() && listen("").is_err());
+    }
 
     #[test]
     fn times_are_exact() {

@@ -5,9 +5,10 @@ use crate::options::read_key_file;
 use crate::{console, interrupt};
 use anyhow::{Context, Result};
 use clap::Args;
+use jitlat_core::quantity::{self, QuantityError};
 use jitlat_web::{Access, PORT, Settings, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show an archive as pages: which direction of which path is bad, and since when
 #[derive(Clone, Debug, Args)]
@@ -31,14 +32,13 @@ pub struct WebArgs {
     behind_proxy: bool,
 }
 
-/// `192.0.2.7:80`, `[::1]:80`, `192.0.2.7`, `::1` or `8080`.
-fn listen(text: &str) -> Result<SocketAddr, String> {
-    let address = |ip: IpAddr| SocketAddr::new(ip, PORT);
-    let port = |port: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-    let parsed = text.parse().ok().or_else(|| text.trim_matches(['[', ']']).parse().ok().map(address));
-    parsed
-        .or_else(|| text.parse().ok().map(port))
-        .ok_or_else(|| "write an address, a port, or both, as in 192.0.2.7:2680 or [::1]:2680".to_owned())
+fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
+    quantity::listen(text).map(address)
+}
+
+/// An address and a port, with the usual ones for what is not said.
+pub fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
 }
 
 /// Serves until the user stops it.
@@ -46,11 +46,7 @@ pub fn run(args: &WebArgs) -> Result<Status> {
     let mut settings = Settings::new(&args.archive);
     settings.listen = args.listen.unwrap_or(settings.listen);
     settings.access = match &args.token_file {
-        Some(path) => {
-            let file = read_key_file(path)?;
-            let token = Token::of_file_contents(&file.contents);
-            Access::Token(token.with_context(|| format!("--token-file {}", file.name))?)
-        }
+        Some(path) => Access::Token(token(path).with_context(|| format!("--token-file {}", path.display()))?),
         None if args.behind_proxy => Access::Proxy,
         None => Access::Local,
     };
@@ -61,22 +57,7 @@ pub fn run(args: &WebArgs) -> Result<Status> {
     Ok(Status::Measured)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_to_listen_is_an_address_a_port_or_both() {
-        for (text, address) in [
-            ("192.0.2.7:80", "192.0.2.7:80"),
-            ("[::1]:80", "[::1]:80"),
-            ("192.0.2.7", "192.0.2.7:2680"),
-            ("::1", "[::1]:2680"),
-            ("[::1]", "[::1]:2680"),
-            ("8080", "127.0.0.1:8080"),
-        ] {
-            assert_eq!(listen(text), Ok(address.parse().unwrap()), "{text}");
-        }
-        assert!(listen("example.org").is_err() && listen("70000").is_err());
-    }
+/// The token in a file.
+pub fn token(path: &Path) -> Result<Token> {
+    Ok(Token::of_file_contents(&read_key_file(path)?.contents)?)
 }

@@ -4,6 +4,7 @@ use crate::alert::rule::AlertRules;
 use crate::group::Pair;
 use crate::window::Window;
 use jitlat_core::Span;
+use std::net::IpAddr;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Model {
     pub archive: ArchiveRules,
     /// What each host answers.
     pub serve: ServeRules,
+    /// The page of its archive that a host has; `None`: none.
+    pub web: Option<WebRules>,
     /// What somebody wants to be told.
     pub alerts: AlertRules,
     /// Time left free after each slot: clocks may differ by as much, and starts be as late.
@@ -158,6 +161,35 @@ pub struct ServeRules {
     pub key: Option<KeySource>,
     /// Options as of `jitlat serve`, by their long name.
     pub options: Vec<(String, crate::file::Value)>,
+}
+
+/// The page of a host's archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebRules {
+    /// The hosts that have one, by their places; `None`: all.
+    pub hosts: Option<Vec<usize>>,
+    /// Address and port to listen at; `None`: the usual ones.
+    pub listen: (Option<IpAddr>, Option<u16>),
+    /// Who may read it.
+    pub readers: Readers,
+}
+
+impl WebRules {
+    /// Whether `host` has one.
+    pub fn is_of(&self, host: usize) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
+    }
+}
+
+/// Who may read a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// The users of the host.
+    Local,
+    /// Who knows the token in this file, named from the folder of this one.
+    Token(String),
+    /// Whoever a proxy before it lets through.
+    Proxy,
 }
 
 impl Model {

@@ -5,7 +5,7 @@ mod common;
 use common::{Simple, model};
 use jitlat_core::Span;
 use jitlat_monitor::file::{keys::SECTIONS, read};
-use jitlat_monitor::model::{Direction, KeySource};
+use jitlat_monitor::model::{Direction, KeySource, Readers};
 use jitlat_monitor::{Plan, Timetable};
 
 const MESH: &str = r#"host = [
@@ -108,7 +108,7 @@ guard = "2 fortnights"
         "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
         "9:8: there is a host 'b' already",
         "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
-        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable, alert, notify)",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable, web, alert, notify)",
         "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
@@ -172,6 +172,27 @@ fn alerts_say_what_is_wrong_with_them_and_where() {
     ] {
         let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();
         assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{alert}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_page_for_other_hosts_says_who_may_read_it() {
+    let with = |web: &str| read(&format!("{MESH}[web]\n{web}"), &Simple);
+    assert_eq!(model(MESH).web, None);
+    assert_eq!(with("on = false").unwrap().web, None);
+    let local = with("listen = \"[::1]:80\"\nhosts = [\"rome\"]").unwrap().web.unwrap();
+    assert_eq!(local.readers, Readers::Local);
+    assert_eq!((local.listen.1, local.is_of(4), local.is_of(0)), (Some(80), true, false));
+    let token = with("listen = \"0.0.0.0\"\ntoken-file = \"t\"").unwrap().web.unwrap();
+    assert_eq!((token.readers, token.hosts), (Readers::Token("t".to_owned()), None));
+    for (web, wrong) in [
+        ("listen = \"0.0.0.0\"", "22:10: other hosts can reach this address"),
+        ("listen = \"example.org\"", "22:10: 'listen': write an address, a port, or both"),
+        ("token-file = \"t\"\nbehind-proxy = true", "23:16: a token or the proxy decides"),
+        ("hosts = [\"roma\"]", "22:10: there is no host 'roma': did you mean 'rome'?"),
+    ] {
+        let faults: Vec<String> = with(web).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{web}: {faults:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `jitlat monitor`: many paths, all the time, from one file that all hosts have.
 //!
 //! * [`instruments`] – what tests can measure with; [`given`] – options in the file
-//! * [`run`] – the monitor at work; [`job`] – one test; [`access`] – keys and the server; [`own`] – which host this is
+//! * [`run`] – the monitor at work; [`job`] – one test; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
 //! * [`show`] – the plan and the counts, for people
 
 mod access;
@@ -9,6 +9,7 @@ mod given;
 mod instruments;
 mod job;
 mod own;
+mod page;
 mod run;
 mod show;
 

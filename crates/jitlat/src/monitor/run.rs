@@ -2,6 +2,7 @@
 
 use super::access::{RunningServer, check_file, own_key};
 use super::job::Task;
+use super::page::RunningPage;
 use super::{MonitorArgs, load, own, show};
 use crate::{archive, console, interrupt};
 use anyhow::{Context, Result, bail};
@@ -49,6 +50,7 @@ struct Monitor<'a> {
     agenda: Agenda,
     key: Option<Key>,
     server: Option<RunningServer>,
+    page: Option<RunningPage>,
     threads: Vec<Thread>,
     pruning: Option<JoinHandle<()>>,
 }
@@ -65,13 +67,16 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let key = own_key(&model, host, &folder)?;
     let (stop, reload) = interrupt::stop_and_reload()?;
     let (model, timetable) = (Arc::new(model), Arc::new(timetable));
-    archive::check(archive_of(args, &model, &folder).as_deref(), false)?;
+    let kept = archive_of(args, &model, &folder);
+    archive::check(kept.as_deref(), false)?;
     let server = RunningServer::start(&model, host, &folder)?;
+    let page = RunningPage::start(&model, host, &folder, kept.as_deref())?;
     let name = model.hosts[host].name.clone();
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
     info!("monitoring as {name}{}", next_line(&agenda));
-    let mut monitor = Monitor { args, folder, host, agenda, key, server, threads: Vec::new(), pruning: None };
+    let mut monitor =
+        Monitor { args, folder, host, agenda, key, server, page, threads: Vec::new(), pruning: None };
     let begun = clock::steady();
     let mut seen = version(&args.file);
     let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
@@ -239,7 +244,8 @@ impl Monitor<'_> {
         let Some(host) = new.host(&name) else { bail!("it does not have this host, '{name}'") };
         check_file(&self.args.file, &new)?;
         let key = own_key(&new, host, &self.folder)?;
-        archive::check(archive_of(self.args, &new, &self.folder).as_deref(), false)?;
+        let kept = archive_of(self.args, &new, &self.folder);
+        archive::check(kept.as_deref(), false)?;
         let old = self.agenda.model().clone();
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
@@ -257,6 +263,16 @@ impl Monitor<'_> {
                     return Err(e);
                 }
             }
+        }
+        let kept_before = archive_of(self.args, &old, &self.folder);
+        if new.web != old.web || kept != kept_before {
+            // Its port is needed by the next one.
+            self.page = None;
+            let page = RunningPage::start(&new, host, &self.folder, kept.as_deref());
+            self.page = page.unwrap_or_else(|e| {
+                error!("{e:#}; there is no page");
+                None
+            });
         }
         let timetable = Timetable::new(&new);
         let new = Arc::new(new);
@@ -325,6 +341,7 @@ impl Monitor<'_> {
             error!("the thread that removes what is old failed");
         }
         self.server = None;
+        self.page = None;
     }
 }
 

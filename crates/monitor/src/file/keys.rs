@@ -87,8 +87,12 @@ pub const ALERT: Section = Section {
 pub const NOTIFY: Section =
     Section { title: "[[notify]]", name: "notify", keys: &["name", "webhook", "command", "print"] };
 
+/// The page of a host's archive.
+pub const WEB: Section =
+    Section { title: "[web]", name: "web", keys: &["on", "hosts", "listen", "token-file", "behind-proxy"] };
+
 /// Every section.
-pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE, ALERT, NOTIFY];
+pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
 /// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

@@ -3,13 +3,14 @@
 //! * [`keys`] – every section and its keys
 //! * `alerts` – what somebody wants to be told
 //! * [`reader`] – tables of TOML, read key by key
-//! * `tests` and `hosts` – what the sections mean
+//! * `tests`, `hosts` and `web` – what the sections mean
 
 mod alerts;
 mod hosts;
 pub mod keys;
 mod reader;
 mod tests;
+mod web;
 
 pub use reader::{Fault, Value};
 pub use tests::text_of;
@@ -104,6 +105,7 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
     let model = Model {
         alerts: alerts::alerts(&file, &hosts, &tests),
         tests,
+        web: web::web(&file, &hosts),
         hosts,
         archive: hosts::archive(&file),
         serve,

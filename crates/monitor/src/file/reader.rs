@@ -151,6 +151,11 @@ impl<'a> Table<'a> {
         Some(text)
     }
 
+    /// A text that has characters, if the key is there.
+    pub fn needed_if_there(&self, key: &str, example: &str) -> Option<String> {
+        if self.has(key) { self.needed(key, example).map(At::into_inner) } else { None }
+    }
+
     /// True or false.
     pub fn truth(&self, key: &str) -> Option<bool> {
         let value = self.value(key)?;

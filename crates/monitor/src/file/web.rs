@@ -1,0 +1,44 @@
+//! The page of a host's archive.
+
+use super::Sections;
+use super::keys::{WEB, choose};
+use super::reader::At;
+use crate::model::{Host, Readers, WebRules};
+use jitlat_core::quantity;
+
+/// What the file says about the page; `None`: no host has one.
+pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
+    let table = file.table(&WEB)?;
+    let listen = table.quantity("listen", quantity::listen).map_or((None, None), At::into_inner);
+    let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
+    let place = |name: At<String>| {
+        let found = names.iter().position(|known| known == name.get_ref());
+        if found.is_none() {
+            let meant = choose(name.get_ref(), &names);
+            file.faults
+                .add(&name.span(), format!("there is no host '{}': {meant}", name.get_ref().escape_debug()));
+        }
+        found
+    };
+    let hosts = table.texts("hosts").map(|list| list.into_iter().filter_map(place).collect());
+    let token = table.needed_if_there("token-file", "token-file = \"page.token\"");
+    let readers = match (token, table.truth("behind-proxy").unwrap_or(false)) {
+        (Some(_), true) => {
+            table.fault("behind-proxy", "a token or the proxy decides who may read: leave one of them out");
+            Readers::Local
+        }
+        (Some(file), false) => Readers::Token(file),
+        (None, true) => Readers::Proxy,
+        (None, false) => {
+            if listen.0.is_some_and(|ip| !ip.is_loopback()) {
+                table.fault(
+                    "listen",
+                    "other hosts can reach this address: name a file with a token (token-file), or say that a proxy decides \
+                     who may read (behind-proxy = true)",
+                );
+            }
+            Readers::Local
+        }
+    };
+    table.truth("on").unwrap_or(true).then_some(WebRules { hosts, listen, readers })
+}
