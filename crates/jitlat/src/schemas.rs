@@ -127,11 +127,18 @@ impl Published {
             format!("{} Nanoseconds unless a name says otherwise; null is undefined.", self.about).into();
         serde_json::to_string_pretty(&schema).unwrap() + "\n"
     }
+}
 
-    fn file(&self) -> PathBuf {
-        let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats");
-        formats.join(format!("{}.schema.json", self.name))
-    }
+/// A file beside the pages of the formats.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats").join(name)
+}
+
+/// What the page answers to programs.
+fn openapi() -> String {
+    let mut document = jitlat_web::openapi();
+    without_rust(&mut document);
+    serde_json::to_string_pretty(&document).unwrap() + "\n"
 }
 
 /// Calls `change` for every object within `value`.
@@ -197,12 +204,13 @@ fn without_rust(schema: &mut Value) {
 fn published_schemas_are_those_of_the_types() {
     let update = std::env::var_os("UPDATE_SCHEMAS").is_some();
     let mut stale = Vec::new();
-    for document in &PUBLISHED {
-        let (file, schema) = (document.file(), document.generate());
+    let schemas = PUBLISHED.iter().map(|d| (format!("{}.schema.json", d.name), d.generate()));
+    for (name, schema) in schemas.chain([("web.openapi.json".to_owned(), openapi())]) {
+        let file = file(&name);
         if update {
             std::fs::write(&file, schema).unwrap();
         } else if std::fs::read_to_string(&file).ok() != Some(schema) {
-            stale.push(document.name);
+            stale.push(name);
         }
     }
     assert!(stale.is_empty(), "run `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas`: stale are {stale:?}");

@@ -3,6 +3,7 @@
 use crate::app::App;
 use crate::page::{self, Tab};
 use crate::problem::Problem;
+use crate::query::Query;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName};
@@ -186,8 +187,7 @@ async fn log_in(app: &App, request: Request) -> Response {
         return Problem::Wrong("The form is too long.".to_owned()).into_response();
     };
     let form = String::from_utf8_lossy(&body);
-    let shown = form.split('&').find_map(|pair| pair.strip_prefix("token=")).map(decoded).unwrap_or_default();
-    if !token.is(shown.trim()) {
+    if !Query::parse(&form).get("token").is_some_and(|shown| token.is(shown)) {
         tokio::time::sleep(WRONG).await;
         tracing::warn!("page: somebody showed a wrong token");
         return (StatusCode::UNAUTHORIZED, form_page(Some("This is not the token."))).into_response();
@@ -195,23 +195,6 @@ async fn log_in(app: &App, request: Request) -> Response {
     let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000", app.cookie);
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, "/".to_owned())];
     (StatusCode::SEE_OTHER, headers, Body::empty()).into_response()
-}
-
-/// A value of a form.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || rest.next().and_then(|d| char::from(d).to_digit(16)).unwrap_or(0) as u8;
-                (digit() << 4) | digit()
-            }
-            other => other,
-        });
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn refuse(status: StatusCode, why: &str, is_api: bool) -> Response {
@@ -300,10 +283,5 @@ mod tests {
         }
         assert!(!shows(&with(header::COOKIE, "jitlat=correct-horse-battery"), &token, &cookie));
         assert!(!shows(&HeaderMap::new(), &token, &cookie));
-    }
-
-    #[test]
-    fn forms_are_decoded() {
-        assert_eq!(decoded("a+b%2Bc%e2%9c%93%"), "a b+c✓\0");
     }
 }

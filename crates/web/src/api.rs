@@ -1,37 +1,36 @@
 //! `/api/v1`: what the pages show, as JSON.
 
-use crate::app::App;
-use crate::path::Asked;
 use crate::problem::Problem;
-use crate::{now, path, times};
-use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Response};
+use crate::routes::Asked;
+use crate::{alerts, compare, hosts, now, path, times};
+use jitlat_archive::Archive;
 use serde::Serialize;
-use std::sync::Arc;
 
-fn answer<T: Serialize>(result: Result<T, Problem>) -> Response {
-    match result {
-        Ok(document) => Json(document).into_response(),
-        Err(problem) => problem.json(),
-    }
+fn json(document: &impl Serialize) -> Result<String, Problem> {
+    serde_json::to_string(document).map_err(|e| Problem::Failed(format!("{e}.")))
 }
 
 /// All paths.
-pub async fn now(State(app): State<Arc<App>>) -> Response {
-    answer(app.read(|archive| now::read(archive, times::now())).await)
+pub fn now(archive: &Archive, _: &Asked) -> Result<String, Problem> {
+    json(&now::read(archive, times::now())?)
 }
 
 /// A path over time.
-pub async fn path(
-    State(app): State<Arc<App>>,
-    Path((src, dst)): Path<(String, String)>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Response {
-    let asked = match asked {
-        Ok(Query(asked)) => asked,
-        Err(e) => return Problem::Wrong(format!("{}.", e.body_text())).json(),
-    };
-    answer(app.read(move |archive| Ok(path::read(archive, &src, &dst, &asked, times::now())?.course)).await)
+pub fn path(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    json(&path::read(archive, asked, times::now())?.course)
+}
+
+/// Hosts.
+pub fn hosts(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    json(&hosts::read(archive, asked, times::now())?)
+}
+
+/// Two periods of a path, or two paths.
+pub fn compare(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    json(&compare::read(archive, asked, times::now())?)
+}
+
+/// Alerts.
+pub fn alerts(archive: &Archive, _: &Asked) -> Result<String, Problem> {
+    json(&alerts::read(archive, times::now())?)
 }

@@ -2,10 +2,12 @@
 
 use crate::access::{Access, guard};
 use crate::events::Watchers;
+use crate::hosts::MonitorState;
 use crate::limits::Limits;
 use crate::page;
 use crate::problem::Problem;
-use crate::{Error, Settings, api, events, now, path, test};
+use crate::routes::ROUTES;
+use crate::{Error, Settings};
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::middleware::from_fn_with_state;
@@ -30,6 +32,8 @@ pub struct App {
     idle: Mutex<Vec<Archive>>,
     readers: Arc<Semaphore>,
     pub watchers: Watchers,
+    /// The monitor that serves the page.
+    pub monitor: Option<Arc<MonitorState>>,
 }
 
 impl App {
@@ -50,6 +54,7 @@ impl App {
             idle: Mutex::new(vec![archive]),
             readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
             watchers: Watchers::default(),
+            monitor: settings.monitor.clone(),
         })
     }
 
@@ -100,13 +105,8 @@ pub fn router(app: Arc<App>) -> Router {
         })
     };
     const SCRIPT: &str = "text/javascript; charset=utf-8";
-    Router::new()
-        .route("/", get(now::page))
-        .route("/path/{src}/{dst}", get(path::page))
-        .route("/test/{id}", get(test::page))
-        .route("/api/v1/now", get(api::now))
-        .route("/api/v1/path/{src}/{dst}", get(api::path))
-        .route("/api/v1/events", get(events::events))
+    let reading = ROUTES.iter().fold(Router::new(), |all, route| all.route(route.path, route.handler()));
+    reading
         .route("/style.css", file("text/css; charset=utf-8", page::style()))
         .route("/report.js", file(SCRIPT, html::SCRIPT.to_owned()))
         .route("/live.js", file(SCRIPT, page::LIVE.to_owned()))
@@ -122,7 +122,7 @@ pub fn router(app: Arc<App>) -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::times;
+    use crate::{now, times};
     use std::time::{Duration, Instant};
 
     #[test]

@@ -1,7 +1,7 @@
 //! The page of an archive: which direction of which path is bad, and since when.
 //!
 //! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
-//! * `now`, `path`, `test` – a page each; `api` – the same as JSON
+//! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
 //! * `access` – who may read what; `limits` – how much of it at once
 //!
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
@@ -21,26 +21,37 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alerts;
 mod api;
 mod app;
 mod chart;
+mod compare;
 mod events;
+mod hosts;
 mod limits;
 mod now;
+#[cfg(feature = "schema")]
+mod openapi;
 mod page;
 mod path;
 mod problem;
+mod query;
+mod routes;
 mod server;
 mod test;
 mod times;
 mod verdict;
 
 pub use access::{Access, Token, UnfitToken};
+pub use hosts::{MonitorNow, MonitorState, SlotsNow};
 pub use limits::Limits;
+#[cfg(feature = "schema")]
+pub use openapi::openapi;
 pub use server::Web;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The port where nothing else is said.
 pub const PORT: u16 = 2680;
@@ -56,6 +67,8 @@ pub struct Settings {
     pub access: Access,
     /// How much at once.
     pub limits: Limits,
+    /// The monitor that serves the page; `None` where none does.
+    pub monitor: Option<Arc<MonitorState>>,
 }
 
 impl Settings {
@@ -66,6 +79,7 @@ impl Settings {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             access: Access::Local,
             limits: Limits::default(),
+            monitor: None,
         }
     }
 }

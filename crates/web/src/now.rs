@@ -1,19 +1,16 @@
 //! `/`: all paths, per direction, with their newest test: what is bad, since when, and what is silent.
 
-use crate::app::App;
 use crate::page::{self, Tab, encoded};
 use crate::problem::Problem;
+use crate::routes::Asked;
 use crate::times;
 use crate::verdict::Verdict;
-use axum::extract::State;
-use axum::response::Html;
 use jitlat_archive::{Archive, Newest, utc};
 use jitlat_report::escape;
 use jitlat_report::html::scrolling;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// A stream that has had no test for this many of the usual distances between its tests is silent.
 const SILENT_AFTER: i64 = 3;
@@ -142,12 +139,12 @@ pub fn described(stream: &jitlat_archive::Stream) -> String {
 }
 
 /// The page.
-pub async fn page(State(app): State<Arc<App>>) -> Result<Html<String>, Problem> {
-    app.read(|archive| Ok(write(&read(archive, times::now())?))).await
+pub fn page(archive: &Archive, _: &Asked) -> Result<String, Problem> {
+    Ok(write(&read(archive, times::now())?))
 }
 
-fn write(all: &Now) -> Html<String> {
-    page::page("All paths now", Tab::Now, |out| {
+fn write(all: &Now) -> String {
+    let page = page::page("All paths now", Tab::Now, |out| {
         let hosts = hosts(all);
         let _ = write!(
             out,
@@ -167,7 +164,8 @@ fn write(all: &Now) -> Html<String> {
         matrix(out, all, &hosts);
         every_stream(out, all);
         out.push_str("</div>");
-    })
+    });
+    page.0
 }
 
 fn counted(n: usize, one: &str, several: &str) -> String {

@@ -20,12 +20,23 @@ pub const LIVE: &str = include_str!("live.js");
 pub enum Tab {
     /// All paths.
     Now,
+    /// What is known of each host.
+    Hosts,
+    /// Two periods, or two paths.
+    Compare,
+    /// What fires.
+    Alerts,
     /// None of them.
     None,
 }
 
 /// Pages that every page has a link to.
-const TABS: [(Tab, &str, &str); 1] = [(Tab::Now, "/", "Now")];
+const TABS: [(Tab, &str, &str); 4] = [
+    (Tab::Now, "/", "Now"),
+    (Tab::Hosts, "/hosts", "Hosts"),
+    (Tab::Compare, "/compare", "Compare"),
+    (Tab::Alerts, "/alerts", "Alerts"),
+];
 
 /// The links between pages; the first skips them.
 pub fn navigation(current: Tab) -> String {

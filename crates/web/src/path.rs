@@ -1,15 +1,12 @@
 //! `/path/A/B`: delay, loss and verdicts of a path over time, from all there is down to a test.
 
-use crate::app::App;
 use crate::chart::{self, Chart, Column, share, time};
 use crate::now::{badge, described};
 use crate::page::{self, Tab, encoded};
 use crate::problem::Problem;
+use crate::routes::Asked;
 use crate::times::{self, DAY, HOUR, Unit};
 use crate::verdict::Verdict;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::response::Html;
 use jitlat_archive::{Archive, Course, Filter, Period, Stream, TestId, Verdicts, When, utc};
 use jitlat_core::WallTime;
 use jitlat_core::distribution::log_histogram::LogHistogram;
@@ -17,9 +14,8 @@ use jitlat_core::distribution::percentile::{Method, Percent};
 use jitlat_core::pool::Pool;
 use jitlat_report::escape;
 use jitlat_report::html::scrolling;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// What is shown where nothing else is asked for: so long before the newest test.
 const USUAL: i64 = 7 * DAY;
@@ -29,19 +25,6 @@ const MOST_TESTS: u64 = 600;
 const MOST_VERDICTS: u64 = 30_000;
 /// Most changes and gaps in their lists, the newest of them.
 const MOST_SAID: usize = 12;
-
-/// What an address asks for.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Asked {
-    /// Beginning: a date, a time, or how long ago.
-    pub from: Option<String>,
-    /// End.
-    pub to: Option<String>,
-    /// Number of the stream of packets; the one with the newest test otherwise.
-    pub stream: Option<i64>,
-    /// `delay` (the default) or `jitter`.
-    pub show: Option<String>,
-}
 
 /// What the delays are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +165,9 @@ pub struct View {
     bad_since: Option<i64>,
 }
 
-/// Reads a path.
-pub fn read(archive: &Archive, src: &str, dst: &str, asked: &Asked, now: i64) -> Result<View, Problem> {
+/// Reads the path that an address names; what it may ask for is in the list of [routes](crate::routes::ROUTES), and `show`.
+pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem> {
+    let (src, dst, query) = (asked.part(0), asked.part(1), &asked.query);
     let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));
     let between = |a: &str, b: &str| -> Result<Vec<(i64, Stream)>, Problem> {
         let path = format!("{a}:{b}").parse().map_err(|_| none())?;
@@ -200,12 +184,15 @@ pub fn read(archive: &Archive, src: &str, dst: &str, asked: &Asked, now: i64) ->
         }
     }
     let newest = streams.iter().max_by_key(|(_, _, extent)| extent.1).map(|s| s.0).ok_or_else(none)?;
-    let wanted = asked.stream.unwrap_or(newest);
+    let stream = query.get("stream").map(|text| {
+        text.parse().map_err(|_| Problem::Wrong("stream is a number, as in the links of a path.".to_owned()))
+    });
+    let wanted = stream.transpose()?.unwrap_or(newest);
     let (id, stream, extent) =
         streams.iter().find(|s| s.0 == wanted).cloned().ok_or_else(|| {
             Problem::NotFound(format!("The path from {src} to {dst} has no stream {wanted}."))
         })?;
-    let shown = match asked.show.as_deref() {
+    let shown = match query.get("show") {
         None => Shown::Delay,
         Some(text) => Shown::NAMES
             .iter()
@@ -213,14 +200,12 @@ pub fn read(archive: &Archive, src: &str, dst: &str, asked: &Asked, now: i64) ->
             .map(|(_, shown)| *shown)
             .ok_or_else(|| Problem::Wrong("show is 'delay' or 'jitter'.".to_owned()))?,
     };
-    let when = |text: &Option<String>| {
-        let read = |text: &String| When::parse(text, WallTime(now)).map(|w| w.0.0);
-        text.as_ref().filter(|text| !text.is_empty()).map(read).transpose()
-    };
+    let when =
+        |name: &str| query.get(name).map(|text| When::parse(text, WallTime(now)).map(|w| w.0.0)).transpose();
     let end = end_of(archive, id, extent)?;
-    let to = when(&asked.to)?.unwrap_or(end);
+    let to = when("to")?.unwrap_or(end);
     let usual = end.saturating_sub(USUAL).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
-    let from = when(&asked.from)?.unwrap_or(usual);
+    let from = when("from")?.unwrap_or(usual);
     if from >= to {
         return Err(Problem::Wrong("The end is not after the beginning.".to_owned()));
     }
@@ -328,13 +313,8 @@ fn figures(pools: &[Course], verdicts: Option<&Verdicts>, end: i64) -> Vec<Perio
 }
 
 /// The page.
-pub async fn page(
-    State(app): State<Arc<App>>,
-    Path((src, dst)): Path<(String, String)>,
-    asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Html<String>, Problem> {
-    let Query(asked) = asked.map_err(|e| Problem::Wrong(format!("{}.", e.body_text())))?;
-    app.read(move |archive| Ok(write(&read(archive, &src, &dst, &asked, times::now())?))).await
+pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    Ok(write(&read(archive, asked, times::now())?))
 }
 
 impl View {
@@ -379,10 +359,10 @@ impl View {
     }
 }
 
-fn write(view: &View) -> Html<String> {
+fn write(view: &View) -> String {
     let PathCourse { stream, .. } = &view.course;
     let arrow = if stream.direction == "both" { "⇄" } else { "→" };
-    page::page(&format!("{} {arrow} {}", stream.src, stream.dst), Tab::None, |out| {
+    let page = page::page(&format!("{} {arrow} {}", stream.src, stream.dst), Tab::None, |out| {
         let _ = write!(
             out,
             "<p class=\"what\">{}</p></header>\n<main id=\"main\">\n",
@@ -397,7 +377,8 @@ fn write(view: &View) -> Html<String> {
         changes(out, view);
         table(out, view);
         out.push_str("</div>");
-    })
+    });
+    page.0
 }
 
 /// Links to the other direction, and to other packets of the same.
@@ -422,7 +403,15 @@ fn others(out: &mut String, view: &View) {
         let address = escape(&view.with(view.course.id, shown, view.here()));
         let _ = write!(out, "<li><a href=\"{address}\"{current}>{name}</a></li>");
     }
-    out.push_str("</ul>");
+    let (from, to) = (view.course.from_ns, view.course.to_ns);
+    let before = times::address(from.saturating_sub(to.saturating_sub(from)));
+    let (from, to) = (times::address(from), times::address_after(to));
+    let address = format!(
+        "/compare?src={}&dst={}&from={before}&to={from}&from2={from}&to2={to}",
+        encoded(src),
+        encoded(dst)
+    );
+    let _ = write!(out, "<li><a href=\"{}\">Compare with the time before</a></li></ul>", escape(&address));
 }
 
 /// What it is like now.

@@ -1,38 +1,31 @@
 //! `/test/ID`: the report of a test, from its packets.
 
-use crate::app::App;
 use crate::page::{self, PROGRAM, Tab, encoded};
 use crate::problem::Problem;
-use axum::extract::{Path, State};
-use axum::response::Html;
+use crate::routes::Asked;
 use jitlat_archive::{Archive, Listed, TestId};
 use jitlat_core::{Analyzer, Options};
 use jitlat_report::escape;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Frame, Part, Report};
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// The page.
-pub async fn page(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Html<String>, Problem> {
-    let most = app.limits.packets;
-    app.read(move |archive| {
-        let id = archive.find(&id)?;
-        let listed = archive.listed(id)?;
-        if !listed.has_packets {
-            return Ok(without(&listed, "Its packets were removed to save space; its figures stay."));
-        }
-        if listed.packets > most {
-            let why = format!("It is too large to be analysed here: jitlat archive show DIR {id} does that.");
-            return Ok(without(&listed, &why));
-        }
-        report(archive, id, &listed)
-    })
-    .await
+pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    let id = archive.find(asked.part(0))?;
+    let listed = archive.listed(id)?;
+    if !listed.has_packets {
+        return Ok(without(&listed, "Its packets were removed to save space; its figures stay."));
+    }
+    if listed.packets > asked.app.limits.packets {
+        let why = format!("It is too large to be analysed here: jitlat archive show DIR {id} does that.");
+        return Ok(without(&listed, &why));
+    }
+    report(archive, id, &listed)
 }
 
 /// The report, within the links of this server.
-fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<Html<String>, Problem> {
+fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Problem> {
     let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
@@ -59,7 +52,7 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<Html<String>
     };
     let before = format!("{}{}", page::navigation(Tab::None), way_back(listed));
     let frame = Frame { style: "/style.css", scripts: &["/report.js"], before: &before };
-    Ok(Html(html::page_in(&report, &frame)))
+    Ok(html::page_in(&report, &frame))
 }
 
 /// The link to the path at the time of the test.
@@ -81,9 +74,9 @@ fn way_back(listed: &Listed) -> String {
 }
 
 /// A test without packets: what the catalogue has of it.
-fn without(listed: &Listed, why: &str) -> Html<String> {
+fn without(listed: &Listed, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
-    page::page(&title, Tab::None, |out| {
+    let page = page::page(&title, Tab::None, |out| {
         let _ = write!(
             out,
             "<p class=\"what\">{}, {} packets</p></header>\n<main id=\"main\">\n{}<p class=\"headline note\">{}: {}</p><p>{}</p>",
@@ -94,5 +87,6 @@ fn without(listed: &Listed, why: &str) -> Html<String> {
             escape(&listed.headline),
             escape(why)
         );
-    })
+    });
+    page.0
 }

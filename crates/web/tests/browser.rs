@@ -14,7 +14,16 @@ fn served(folder: &std::path::Path) -> (Served, Vec<String>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let archive = mesh::mesh(folder, now, 12).unwrap();
     let test = archive.newest().unwrap()[0].test;
-    let pages = ["/", "/path/10.0.0.3/10.0.0.4", "/path/10.0.0.3/10.0.0.4?show=jitter&from=30d", "/nowhere"];
+    let pages = [
+        "/",
+        "/path/10.0.0.3/10.0.0.4",
+        "/path/10.0.0.3/10.0.0.4?show=jitter&from=30d",
+        "/nowhere",
+        "/hosts",
+        "/compare",
+        "/compare?src=10.0.0.3&dst=10.0.0.4&from=1d&to=9h&from2=9h",
+        "/alerts",
+    ];
     let pages = pages.into_iter().map(str::to_owned).chain([format!("/test/{test}")]);
     (Served::start(folder, |_| ()), pages.collect())
 }

@@ -4,9 +4,10 @@
 mod mesh;
 mod served;
 
-use jitlat_archive::Archive;
-use jitlat_web::{Access, Limits, Settings, Token, Web};
+use jitlat_archive::{Archive, Change, Fired, Note};
+use jitlat_web::{Access, Limits, MonitorNow, MonitorState, Settings, SlotsNow, Token, Web};
 use mesh::{HOUR, Went};
+use serde_json::Value;
 use served::Served;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -112,6 +113,139 @@ fn a_test_is_shown_with_the_report_of_its_log() {
 }
 
 #[test]
+fn hosts_say_what_is_known_of_them_and_what_their_monitor_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let state = std::sync::Arc::new(MonitorState::default());
+    let lost = vec![("too late".to_owned(), 2)];
+    let slots = vec![SlotsNow { test: "voice".to_owned(), far: "oslo".to_owned(), measured: 7, lost }];
+    let (host, version) = ("rome".to_owned(), "9.9.9".to_owned());
+    state.set(MonitorNow { host, version, since_ns: now() - HOUR, running: 1, busy: 0.25, slots });
+    let served = Served::start(folder.path(), |s| s.monitor = Some(state));
+    let hosts = served.json("/api/v1/hosts");
+    let list = hosts["hosts"].as_array().unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!((&list[0]["address"], &list[0]["bad"]), (&"10.0.0.1".into(), &1.into()));
+    assert_eq!(list[0]["synchronised"], Value::Null, "nothing was recorded");
+    assert_eq!(hosts["monitor"]["slots"][0]["lost"][0][1], 2);
+    let page = served.get("/hosts").body;
+    for said in ["The monitor of rome", "9.9.9", "25.0 %", "2 too late", "unknown"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}
+
+#[test]
+fn two_periods_and_two_paths_are_compared_by_all_their_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let periods = "src=10.0.0.2&dst=10.0.0.1&from=1d&to=2h&from2=2h";
+    let both = served.json(&format!("/api/v1/compare?{periods}"));
+    let stream = &both["streams"][0];
+    assert_eq!((&stream["tests"], &stream["tests2"]), (&4.into(), &2.into()));
+    let loss = stream["figures"].as_array().unwrap().iter().find(|f| f["key"] == "loss").unwrap();
+    assert!(loss["first"] == 0.0 && loss["second"].as_f64().unwrap() > 0.1, "{loss}");
+    let page = served.get(&format!("/compare?{periods}")).body;
+    assert!(
+        page.contains("value=\"10.0.0.2\"")
+            && page.contains("<th scope=\"row\">tests</th><td>4</td><td>2</td>"),
+        "{page}"
+    );
+    // There and back, whatever their direction is called.
+    let paths = served.json("/api/v1/compare?src=10.0.0.1&dst=10.0.0.2&src2=10.0.0.2&dst2=10.0.0.1");
+    assert_eq!(paths["streams"][0]["tests2"], archive.newest().unwrap().len() as u64 * 3);
+    let empty = served.json("/api/v1/compare?src=10.0.0.1&dst=10.0.0.2&from=30d&to=20d");
+    assert_eq!(empty["streams"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn alerts_that_fire_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    assert!(served.get("/alerts").body.contains("No rule judges"));
+    let fired = |name: &str, at: i64| {
+        let [alert, severity, test] = [name, "warning", "voice"].map(str::to_owned);
+        let [src, dst, reason] = ["rome", "<oslo>", "loss was 12 %"].map(str::to_owned);
+        Change::Fired(Fired { alert, severity, test, src, dst, since_ns: at, fired_ns: at, reason })
+    };
+    let resolved = {
+        let [alert, test, src, dst] = ["old", "voice", "rome", "<oslo>"].map(str::to_owned);
+        Change::Resolved { alert, test, src, dst, at_ns: now(), reason: "three tests were well".to_owned() }
+    };
+    let changes = vec![fired("old", now() - 2 * HOUR), resolved, fired("new", now() - 3 * HOUR)];
+    archive.note(&Note { judged: Some(1), changes, ..Note::default() }).unwrap();
+    let alerts = served.json("/api/v1/alerts");
+    let names: Vec<&str> =
+        alerts["alerts"].as_array().unwrap().iter().map(|a| a["alert"].as_str().unwrap()).collect();
+    assert_eq!(names, ["new", "old"]);
+    let page = served.get("/alerts").body;
+    assert!(page.contains("One alert fires.") && page.contains("three tests were well"), "{page}");
+    assert!(page.contains("&lt;oslo&gt;") && !page.contains("<oslo>"));
+}
+
+/// Whether `value` is as `schema` says, with no property that it does not name.
+fn agrees(value: &Value, schema: &Value, all: &Value, at: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return agrees(value, all.pointer(&reference[1..]).unwrap(), all, at);
+    }
+    if let Some(one) = schema["anyOf"].as_array() {
+        let other = one.iter().find(|s| s["type"] != "null").unwrap();
+        if !value.is_null() {
+            agrees(value, other, all, at);
+        }
+        return;
+    }
+    match value {
+        Value::Object(object) => {
+            let known = schema["properties"].as_object().unwrap_or_else(|| panic!("{at}: {schema}"));
+            for (key, value) in object {
+                let schema = known.get(key).unwrap_or_else(|| panic!("{at}: no {key}"));
+                agrees(value, schema, all, &format!("{at}/{key}"));
+            }
+            for key in schema["required"].as_array().into_iter().flatten() {
+                assert!(object.contains_key(key.as_str().unwrap()), "{at}: {key} is missing");
+            }
+        }
+        Value::Array(items) => {
+            let one = |k: usize| schema["prefixItems"].get(k).unwrap_or(&schema["items"]);
+            items.iter().enumerate().for_each(|(k, item)| agrees(item, one(k), all, &format!("{at}/{k}")));
+        }
+        other => {
+            let of = match other {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::String(_) => "string",
+                _ => "number",
+            };
+            let kinds = schema["type"].to_string().replace("integer", "number");
+            assert!(
+                kinds.contains(of) || schema.get("enum").is_some() || schema.get("oneOf").is_some(),
+                "{at}: {other} is {kinds}"
+            );
+        }
+    }
+}
+
+#[test]
+fn programs_get_what_the_openapi_document_says() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/web.openapi.json");
+    let all: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let paths = all["paths"].as_object().unwrap();
+    assert!(paths.len() >= 6);
+    for (path, what) in paths.iter().filter(|(path, _)| *path != "/api/v1/events") {
+        let path = path.replace("{src}", "10.0.0.2").replace("{dst}", "10.0.0.1");
+        let query =
+            if path.ends_with("/compare") { "?src=10.0.0.2&dst=10.0.0.1&from=1d&to=2h&from2=2h" } else { "" };
+        let schema = &what["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        agrees(&served.json(&format!("{path}{query}")), schema, &all, &path);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     two_hosts(folder.path());
@@ -126,6 +260,10 @@ fn what_is_wrong_is_said_in_a_sentence() {
         ("/path/10.0.0.1/10.0.0.2?stream=77", 404),
         ("/path/10.0.0.1/10.0.0.2?show=me", 400),
         ("/api/v1/path/10.0.0.1/10.9.9.9", 404),
+        ("/compare?src=10.0.0.1&dst=10.9.9.9", 404),
+        ("/compare?src=10.0.0.1&dst=10.0.0.2&from=1d&to=2d", 400),
+        ("/compare?src=10.0.0.1&dst=10.0.0.2&to2=%3Cscript%3E", 400),
+        ("/api/v1/compare", 400),
     ] {
         let answer = served.get(path);
         assert_eq!(answer.status, status, "{path}: {}", answer.body);

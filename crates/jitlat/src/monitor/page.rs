@@ -1,13 +1,18 @@
 //! The page of this host's archive, beside the tests.
 
+use super::show;
 use crate::web;
 use anyhow::{Context, Result, bail};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_monitor::Model;
+use jitlat_monitor::agenda::{Counts, Ending};
 use jitlat_monitor::model::Readers;
 use jitlat_net::pace;
-use jitlat_web::{Access, Settings, Web};
+use jitlat_web::{Access, MonitorNow, MonitorState, Settings, SlotsNow, Web};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info};
 
@@ -24,6 +29,7 @@ impl RunningPage {
         host: usize,
         folder: &Path,
         archive: Option<&Path>,
+        state: &Arc<MonitorState>,
     ) -> Result<Option<RunningPage>> {
         let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
         let Some(archive) = archive else {
@@ -32,6 +38,7 @@ impl RunningPage {
             );
         };
         let mut settings = Settings::new(archive);
+        settings.monitor = Some(state.clone());
         settings.listen = web::address(rules.listen);
         settings.access = match &rules.readers {
             Readers::Local => Access::Local,
@@ -66,5 +73,59 @@ impl Drop for RunningPage {
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             error!("the thread of the page failed");
         }
+    }
+}
+
+/// What this monitor says of itself on the page.
+#[derive(Debug)]
+pub struct OwnState {
+    /// As the page has it.
+    pub shown: Arc<MonitorState>,
+    host: String,
+    since: WallTime,
+    begun: SteadyTime,
+    /// When it was looked at last, and the time until then in which tests were made.
+    seen: SteadyTime,
+    busy: Span,
+    said: Option<SteadyTime>,
+}
+
+/// Time between two messages to the page.
+const SAY_EVERY: Span = Span::seconds(1);
+
+impl OwnState {
+    /// Of `host`, which starts now.
+    pub fn new(host: &str, since: WallTime, now: SteadyTime) -> OwnState {
+        let shown = Arc::default();
+        OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
+    }
+
+    /// Looks at how many tests are under way, and says so once a second.
+    pub fn look(&mut self, now: SteadyTime, running: usize, counts: &BTreeMap<(String, String), Counts>) {
+        if running > 0 {
+            self.busy = self.busy + (now - self.seen);
+        }
+        self.seen = now;
+        if self.said.is_some_and(|at| now - at < SAY_EVERY) {
+            return;
+        }
+        self.said = Some(now);
+        let slots = counts.iter().map(|((test, far), counts)| {
+            let lost = counts.all().filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }));
+            SlotsNow {
+                test: test.clone(),
+                far: far.clone(),
+                measured: counts.measured(),
+                lost: lost.map(|(ending, n)| (show::ending(ending).to_owned(), n)).collect(),
+            }
+        });
+        self.shown.set(MonitorNow {
+            host: self.host.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            since_ns: self.since.0,
+            running: running as u64,
+            busy: self.busy.0 as f64 / (now - self.begun).0.max(1) as f64,
+            slots: slots.collect(),
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::access::{RunningServer, check_file, own_key};
 use super::job::Task;
-use super::page::RunningPage;
+use super::page::{OwnState, RunningPage};
 use super::{MonitorArgs, load, own, show};
 use crate::{archive, console, interrupt};
 use anyhow::{Context, Result, bail};
@@ -51,6 +51,7 @@ struct Monitor<'a> {
     key: Option<Key>,
     server: Option<RunningServer>,
     page: Option<RunningPage>,
+    state: OwnState,
     threads: Vec<Thread>,
     pruning: Option<JoinHandle<()>>,
 }
@@ -70,13 +71,14 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let kept = archive_of(args, &model, &folder);
     archive::check(kept.as_deref(), false)?;
     let server = RunningServer::start(&model, host, &folder)?;
-    let page = RunningPage::start(&model, host, &folder, kept.as_deref())?;
     let name = model.hosts[host].name.clone();
+    let state = OwnState::new(&name, clock::wall(), clock::steady());
+    let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown)?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
     info!("monitoring as {name}{}", next_line(&agenda));
     let mut monitor =
-        Monitor { args, folder, host, agenda, key, server, page, threads: Vec::new(), pruning: None };
+        Monitor { args, folder, host, agenda, key, server, page, state, threads: Vec::new(), pruning: None };
     let begun = clock::steady();
     let mut seen = version(&args.file);
     let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
@@ -150,6 +152,7 @@ impl Monitor<'_> {
             }
         }
         self.say();
+        self.state.look(now, self.threads.len(), self.agenda.counts());
     }
 
     fn pause(&self) -> Duration {
@@ -268,7 +271,7 @@ impl Monitor<'_> {
         if new.web != old.web || kept != kept_before {
             // Its port is needed by the next one.
             self.page = None;
-            let page = RunningPage::start(&new, host, &self.folder, kept.as_deref());
+            let page = RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown);
             self.page = page.unwrap_or_else(|e| {
                 error!("{e:#}; there is no page");
                 None

@@ -1,0 +1,288 @@
+//! `/hosts`: what is known of each host: its clock, what it adds to every figure, its system; of the monitor that serves the page its slots.
+
+use crate::now::badge;
+use crate::page::{self, Tab};
+use crate::problem::Problem;
+use crate::routes::Asked;
+use crate::times;
+use crate::verdict::Verdict;
+use jitlat_archive::{Archive, Newest, TestId, utc};
+use jitlat_core::session::HostFacts;
+use jitlat_report::escape;
+use jitlat_report::figure::{Unit, value_label};
+use jitlat_report::html::scrolling;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+
+/// Hosts of the archive, and the monitor that serves the page.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hosts {
+    /// When this was read, ns since 1970.
+    pub now_ns: i64,
+    /// The monitor that serves this; null where none does.
+    pub monitor: Option<MonitorNow>,
+    /// Every host that has tests, by its address.
+    pub hosts: Vec<HostNow>,
+}
+
+/// A monitor, as it sees itself.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MonitorNow {
+    /// The host's name in the file.
+    pub host: String,
+    /// Version of its program.
+    pub version: String,
+    /// When it was started, ns since 1970.
+    pub since_ns: i64,
+    /// Tests under way.
+    pub running: u64,
+    /// Share of the time since then in which it made tests.
+    pub busy: f64,
+    /// What became of the slots of each test that it starts.
+    pub slots: Vec<SlotsNow>,
+}
+
+/// Slots of a test with a far host.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SlotsNow {
+    /// The name of the test.
+    pub test: String,
+    /// The name of the far host.
+    pub far: String,
+    /// Slots that were measured.
+    pub measured: u64,
+    /// Slots that were missed, or failed: why, and how many.
+    pub lost: Vec<(String, u64)>,
+}
+
+/// What a monitor last said of itself.
+#[derive(Debug, Default)]
+pub struct MonitorState(Mutex<Option<MonitorNow>>);
+
+impl MonitorState {
+    /// Says something new.
+    pub fn set(&self, now: MonitorNow) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    fn last(&self) -> Option<MonitorNow> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What is known of a host from the newest test that says it.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostNow {
+    /// Its address.
+    pub address: String,
+    /// Its name; null if unknown.
+    pub name: Option<String>,
+    /// Streams of tests that it sends or receives.
+    pub streams: u64,
+    /// How many of them are poor or bad.
+    pub bad: u64,
+    /// Its newest test.
+    pub test: String,
+    /// When that began, ns since 1970.
+    pub started_ns: i64,
+    /// Operating system and version of the kernel; null if unknown, as of all that follows where a host only answers pings.
+    pub system: Option<String>,
+    /// Where its time comes from, as the kernel names it.
+    pub clock_source: Option<String>,
+    /// Whether its kernel took its clock for synchronised.
+    pub synchronised: Option<bool>,
+    /// The largest possible error of its clock by its own account, ns.
+    pub clock_error_ns: Option<i64>,
+    /// How far its clock was set during the test, ns.
+    pub clock_step_ns: Option<i64>,
+    /// 99th percentile of the jitter that it adds by itself, ns.
+    pub noise_p99_ns: Option<i64>,
+}
+
+/// What is gathered of a host.
+struct Seen<'a> {
+    name: Option<&'a str>,
+    streams: u64,
+    bad: u64,
+    newest: &'a Newest,
+    sends: bool,
+}
+
+/// Reads it.
+pub fn read(archive: &Archive, asked: &Asked, now_ns: i64) -> Result<Hosts, Problem> {
+    let newest = archive.newest()?;
+    let mut seen: BTreeMap<&str, Seen<'_>> = BTreeMap::new();
+    for test in &newest {
+        let ends = [(&test.stream.src, &test.src_name, true), (&test.stream.dst, &test.dst_name, false)];
+        for (address, name, sends) in ends {
+            let host = seen.entry(address).or_insert(Seen {
+                name: name.as_deref(),
+                streams: 0,
+                bad: 0,
+                newest: test,
+                sends,
+            });
+            host.streams += 1;
+            host.bad += u64::from(test.bad.is_some());
+            if test.started_ns > host.newest.started_ns {
+                (host.newest, host.sends) = (test, sends);
+            }
+        }
+    }
+    let hosts =
+        seen.into_iter().map(|(address, seen)| host(archive, address, &seen)).collect::<Result<_, _>>()?;
+    let monitor = asked.app.monitor.as_ref().and_then(|state| state.last());
+    Ok(Hosts { now_ns, monitor, hosts })
+}
+
+fn host(archive: &Archive, address: &str, seen: &Seen<'_>) -> Result<HostNow, Problem> {
+    let newest: &Newest = seen.newest;
+    let facts = facts(archive, newest.test, newest.stream.direction == "down", seen.sends)?;
+    let clock = facts.sync_after.as_ref().or(facts.sync_before.as_ref());
+    Ok(HostNow {
+        address: address.to_owned(),
+        name: facts.name.clone().or_else(|| seen.name.map(str::to_owned)),
+        streams: seen.streams,
+        bad: seen.bad,
+        test: newest.test.to_string(),
+        started_ns: newest.started_ns,
+        system: facts.system,
+        clock_source: facts.clock_source,
+        synchronised: clock.map(|clock| clock.synchronised),
+        clock_error_ns: clock.map(|clock| clock.maximum_error.0),
+        clock_step_ns: facts.clock_step.map(|step| step.0),
+        noise_p99_ns: facts.noise.map(|noise| noise.pdv_p99.0),
+    })
+}
+
+/// What a test says of the host that sends or receives. The client sends, unless the direction is down.
+fn facts(archive: &Archive, test: TestId, down: bool, sends: bool) -> Result<HostFacts, Problem> {
+    let session = archive.session(test)?;
+    Ok(if sends == down { session.server } else { session.client })
+}
+
+/// The page.
+pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    Ok(write(&read(archive, asked, times::now())?))
+}
+
+fn write(all: &Hosts) -> String {
+    let page = page::page("Hosts", Tab::Hosts, |out| {
+        out.push_str(
+            "<p class=\"what\">Clocks, noise and systems as the newest test of each host has them</p></header>\n\
+             <main id=\"main\">\n<div data-live=\"hosts\">",
+        );
+        headline(out, all);
+        if let Some(monitor) = &all.monitor {
+            write_monitor(out, monitor, all.now_ns);
+        }
+        table(out, all);
+        out.push_str("</div>");
+    });
+    page.0
+}
+
+fn headline(out: &mut String, all: &Hosts) {
+    let off: Vec<&str> = all.hosts.iter().filter(|h| h.synchronised == Some(false)).map(called).collect();
+    let (class, text) = match &off[..] {
+        _ if all.hosts.is_empty() => ("note", "The archive is empty.".to_owned()),
+        [] => ("good", "No clock is known to be off.".to_owned()),
+        few if few.len() <= 3 => ("poor", format!("Not synchronised: {}.", few.join(", "))),
+        many => ("poor", format!("The clocks of {} hosts are not synchronised.", many.len())),
+    };
+    let _ = write!(out, "<p class=\"headline {class}\">{}</p>", escape(&text));
+}
+
+fn called(host: &HostNow) -> &str {
+    host.name.as_deref().unwrap_or(&host.address)
+}
+
+fn write_monitor(out: &mut String, monitor: &MonitorNow, now: i64) {
+    let _ = write!(
+        out,
+        "<h2 id=\"monitor\">The monitor of {}</h2><dl class=\"counts\"><div><dt>version</dt><dd>{}</dd></div>\
+         <div><dt>running for</dt><dd>{}</dd></div><div><dt>tests under way</dt><dd>{}</dd></div>\
+         <div><dt>busy with tests</dt><dd>{:.1} % of the time</dd></div></dl>",
+        escape(&monitor.host),
+        escape(&monitor.version),
+        times::length(now.saturating_sub(monitor.since_ns)),
+        monitor.running,
+        monitor.busy * 100.0
+    );
+    if monitor.slots.is_empty() {
+        out.push_str("<p>No test that it starts was due yet.</p>");
+        return;
+    }
+    scrolling(out, "Slots of the monitor", |out| {
+        out.push_str(
+            "<thead><tr><th scope=\"col\">test</th><th scope=\"col\">with</th><th scope=\"col\">measured</th>\
+             <th scope=\"col\" class=\"words\">missed or failed</th></tr></thead><tbody>",
+        );
+        for slots in &monitor.slots {
+            let lost: Vec<String> = slots.lost.iter().map(|(why, n)| format!("{n} {why}")).collect();
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+                escape(&slots.test),
+                escape(&slots.far),
+                slots.measured,
+                if lost.is_empty() { "none".to_owned() } else { escape(&lost.join(", ")).to_string() }
+            );
+        }
+        out.push_str("</tbody>");
+    });
+}
+
+fn table(out: &mut String, all: &Hosts) {
+    out.push_str("<h2 id=\"hosts\">All hosts</h2>");
+    let known = |text: &Option<String>| escape(text.as_deref().unwrap_or("unknown")).to_string();
+    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(Unit::Time, ns as f64));
+    scrolling(out, "Hosts", |out| {
+        out.push_str(
+            "<thead><tr><th scope=\"col\">host</th><th scope=\"col\">address</th><th scope=\"col\">clock</th>\
+             <th scope=\"col\">largest error</th><th scope=\"col\">own jitter, p99</th><th scope=\"col\">last test</th>\
+             <th scope=\"col\">streams</th><th scope=\"col\">poor or bad</th><th scope=\"col\">clock source</th>\
+             <th scope=\"col\">system</th></tr></thead><tbody>",
+        );
+        for host in &all.hosts {
+            let (verdict, word) = match host.synchronised {
+                Some(true) => (Verdict::Good, "synchronised"),
+                Some(false) => (Verdict::Poor, "not synchronised"),
+                None => (Verdict::Unknown, "unknown"),
+            };
+            let step = match host.clock_step_ns {
+                Some(step) if step.abs() >= 1_000_000 => format!(", set by {}", time(Some(step))),
+                _ => String::new(),
+            };
+            let _ = write!(
+                out,
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"{}\">{}{step}</td><td>{}</td><td>{}</td>\
+                 <td><a href=\"/test/{}\" title=\"{}\">{} ago</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                escape(called(host)),
+                escape(&host.address),
+                verdict.word(),
+                badge(verdict.sign(), word),
+                time(host.clock_error_ns),
+                time(host.noise_p99_ns),
+                host.test,
+                utc(host.started_ns),
+                times::length(all.now_ns.saturating_sub(host.started_ns)),
+                host.streams,
+                host.bad,
+                known(&host.clock_source),
+                known(&host.system),
+            );
+        }
+        out.push_str("</tbody>");
+    });
+    out.push_str(
+        "<p>The last columns are what a host said of itself in its newest test. Own jitter is known where it was measured before the \
+         test (<code>--doctor</code>); hosts that only answer pings say nothing.</p>",
+    );
+}

@@ -1,0 +1,94 @@
+//! [`openapi`]: what programs may ask for, as an OpenAPI document made from the list of routes and the types that are written.
+
+use crate::alerts::Alerts;
+use crate::compare::Compared;
+use crate::events::TestsEvent;
+use crate::hosts::Hosts;
+use crate::now::Now;
+use crate::path::PathCourse;
+use crate::routes::{Kind, ROUTES, Route};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+type Type = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// What each address answers with.
+const TYPES: [Type; 6] = [
+    ("/api/v1/now", of::<Now>),
+    ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
+    ("/api/v1/hosts", of::<Hosts>),
+    ("/api/v1/compare", of::<Compared>),
+    ("/api/v1/alerts", of::<Alerts>),
+    ("/api/v1/events", of::<TestsEvent>),
+];
+
+/// The document, OpenAPI 3.1.
+///
+/// # Panics
+/// If a route for programs has no type in the list.
+pub fn openapi() -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
+    let mut paths = Map::new();
+    for route in ROUTES.iter().filter(|route| !matches!(route.kind, Kind::Page(_))) {
+        let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
+        paths.insert(route.path.to_owned(), operation(route, &schema(&mut generator)));
+    }
+    let mut schemas = generator.take_definitions(true);
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let problem = json!({
+        "type": "object",
+        "properties": { "error": text("What is wrong, in short."), "detail": text("In a sentence.") },
+        "required": ["error", "detail"]
+    });
+    schemas.insert("Problem".to_owned(), problem);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "jitlat web",
+            "version": "1",
+            "description": "What `jitlat web` and a monitor with [web] answer to programs: all that their pages show. Read-only. \
+                            Times are UTC. Nanoseconds unless a name says otherwise; null is undefined."
+        },
+        "servers": [{ "url": "http://127.0.0.1:2680" }],
+        "security": [{}, { "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } }
+        }
+    })
+}
+
+fn operation(route: &Route, schema: &Schema) -> Value {
+    let kind = if matches!(route.kind, Kind::Events) { "text/event-stream" } else { "application/json" };
+    let parts = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let parts = parts.map(|name| {
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" },
+                "description": "An address or a name of a host." })
+    });
+    let asked = route.parameters.iter().map(|(name, about)| {
+        json!({ "name": name, "in": "query", "required": false, "schema": { "type": "string" }, "description": about })
+    });
+    let parameters: Vec<Value> = parts.chain(asked).collect();
+    let problem = |what: &str| {
+        let schema = json!({ "$ref": "#/components/schemas/Problem" });
+        json!({ "description": what, "content": { "application/json": { "schema": schema } } })
+    };
+    json!({ "get": {
+        "summary": route.about,
+        "parameters": parameters,
+        "responses": {
+            "200": { "description": "What was asked for.", "content": { kind: { "schema": schema } } },
+            "400": problem("The address says something impossible."),
+            "401": problem("The token is missing or wrong."),
+            "404": problem("There is no such thing."),
+            "503": problem("Others are being answered, or it took too long.")
+        }
+    } })
+}

@@ -1,0 +1,156 @@
+//! [`ROUTES`]: every page and every document that is made from the archive.
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::{alerts, api, compare, events, hosts, now, path, test};
+use axum::extract::{RawPathParams, RawQuery, State};
+use axum::http::header;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use jitlat_archive::Archive;
+use std::sync::Arc;
+
+/// What an address asks for.
+#[derive(Debug)]
+pub struct Asked {
+    pub app: Arc<App>,
+    /// The variable parts of its path.
+    parts: Vec<String>,
+    pub query: Query,
+}
+
+impl Asked {
+    /// A variable part of its path, from 0.
+    pub fn part(&self, k: usize) -> &str {
+        self.parts.get(k).map_or("", String::as_str)
+    }
+}
+
+/// Makes an answer from the archive: text of HTML or JSON.
+type Answer = fn(&Archive, &Asked) -> Result<String, Problem>;
+
+/// What an address answers with.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A page, for people.
+    Page(Answer),
+    /// The same as JSON, for programs.
+    Json(Answer),
+    /// Server-sent events.
+    Events,
+}
+
+/// An address.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "schema"),
+    allow(dead_code, reason = "what is said of them is for the OpenAPI document")
+)]
+pub struct Route {
+    /// Its path, with names for variable parts.
+    pub path: &'static str,
+    pub kind: Kind,
+    /// What it answers, for programs; empty of pages.
+    pub about: &'static str,
+    /// What may stand after the question mark, and what it says.
+    pub parameters: &'static [(&'static str, &'static str)],
+}
+
+const FROM: (&str, &str) =
+    ("from", "Beginning: a date, a time as in 2026-11-23T10:00:00Z, or how long ago as in 36h.");
+const TO: (&str, &str) = ("to", "End, written as from.");
+
+const fn page(path: &'static str, answer: Answer) -> Route {
+    Route { path, kind: Kind::Page(answer), about: "", parameters: &[] }
+}
+
+/// Every address that reads the archive.
+pub const ROUTES: &[Route] = &[
+    page("/", now::page),
+    page("/path/{src}/{dst}", path::page),
+    page("/test/{id}", test::page),
+    page("/hosts", hosts::page),
+    page("/compare", compare::page),
+    page("/alerts", alerts::page),
+    Route {
+        path: "/api/v1/now",
+        kind: Kind::Json(api::now),
+        about: "Of every stream of tests the newest: what is bad since when, and what is silent.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/path/{src}/{dst}",
+        kind: Kind::Json(api::path),
+        about: "A path over time, from its sender to its receiver, by addresses or names.",
+        parameters: &[FROM, TO, ("stream", "The number of the stream; that with the newest test otherwise.")],
+    },
+    Route {
+        path: "/api/v1/hosts",
+        kind: Kind::Json(api::hosts),
+        about: "What is known of each host, and what became of the slots of the monitor that serves this.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/compare",
+        kind: Kind::Json(api::compare),
+        about: "Figures of all packets of two periods of a path, or of two paths.",
+        parameters: &[
+            ("src", "The sender of the first path."),
+            ("dst", "Its receiver."),
+            ("from", "Beginning of the first period; a week before its end otherwise."),
+            (
+                "to",
+                "End of the first period; the beginning of the second otherwise, or of two paths its end.",
+            ),
+            ("src2", "The sender of the second path; that of the first otherwise."),
+            ("dst2", "Its receiver."),
+            (
+                "from2",
+                "Beginning of the second period; a day before its end otherwise, or of two paths a week.",
+            ),
+            ("to2", "End of the second period; after the newest test otherwise."),
+        ],
+    },
+    Route {
+        path: "/api/v1/alerts",
+        kind: Kind::Json(api::alerts),
+        about: "Alerts that fire, then those that were resolved, the newest first.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/events",
+        kind: Kind::Events,
+        about: "Server-sent events: `tests`, with how many the archive has, whenever one entered it.",
+        parameters: &[],
+    },
+];
+
+impl Route {
+    /// What answers it.
+    pub fn handler(&self) -> MethodRouter<Arc<App>> {
+        match self.kind {
+            Kind::Events => get(events::events),
+            Kind::Page(answer) => reading(answer, false),
+            Kind::Json(answer) => reading(answer, true),
+        }
+    }
+}
+
+fn reading(answer: Answer, is_json: bool) -> MethodRouter<Arc<App>> {
+    get(move |State(app): State<Arc<App>>, parts: RawPathParams, RawQuery(query): RawQuery| async move {
+        let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
+        let asked = Asked { app: app.clone(), parts, query: Query::parse(&query.unwrap_or_default()) };
+        let made = app.read(move |archive| answer(archive, &asked)).await;
+        respond(made, is_json)
+    })
+}
+
+fn respond(made: Result<String, Problem>, is_json: bool) -> Response {
+    match (made, is_json) {
+        (Ok(page), false) => Html(page).into_response(),
+        (Ok(json), true) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        (Err(problem), true) => problem.json(),
+        (Err(problem), false) => problem.into_response(),
+    }
+}
