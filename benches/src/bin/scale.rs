@@ -5,6 +5,7 @@
 //! Beside it in the same run: a bare scan of the packets with a sort, and, where `PYTHON` (python3) has it, DuckDB's exact quantile.
 //! Rates are of processor time, of the whole process or of the children. The year is made of real tests, each entered many times at other
 //! times and for other hosts: every five minutes of one path, then day by day hourly of all 380 until MINUTES (1) are over.
+//! `ONLY=large|small|year` is one part of it. With `YEAR=FOLDER` the year stays there, and is only asked if it is there already.
 
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
 use jitlat_core::figures::Figure;
@@ -281,8 +282,10 @@ fn pool_bytes(root: &Path) -> Result<f64> {
 /// Enters the test `template` again as another, `at` a time and between hosts.
 fn enter_again(db: &Connection, template: i64, id: i64, at: i64, stream: i64) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "INSERT INTO tests SELECT ?2, printf('%032x', ?2), ?4, ?3, name, source, added_ns, packets, log_bytes, NULL, row_group, first_row, \
-         severity, headline, rest, session, pool FROM tests WHERE id = ?1",
+        "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row, severity, \
+         headline, rest, session, pool, entered) \
+         SELECT ?2, printf('%032x', ?2), ?4, ?3, name, source, added_ns, packets, log_bytes, NULL, row_group, first_row, severity, \
+         headline, rest, session, pool, ?2 FROM tests WHERE id = ?1",
     )?
     .execute(params![template, id, at, stream])?;
     let mut columns =
@@ -295,10 +298,19 @@ fn enter_again(db: &Connection, template: i64, id: i64, at: i64, stream: i64) ->
 }
 
 fn year(folder: &Path, minutes: f64) -> Result<()> {
-    let root = folder.join("year");
-    let archive = Archive::make(&root)?;
+    let kept = std::env::var_os("YEAR").map(PathBuf::from);
+    let root = kept.unwrap_or_else(|| folder.join("year"));
+    if !root.exists() {
+        make_year(&root, minutes)?;
+    }
+    ask_year(&root)
+}
+
+fn make_year(root: &Path, minutes: f64) -> Result<()> {
+    let archive = Archive::make(root)?;
+    let folder = root.join("tmp");
     let templates = (0..50)
-        .map(|k| Ok(add(&archive, folder, k, NEW_YEAR - 400 * 24 * HOUR + k as i64 * HOUR, 1000, (1, 2))?.0))
+        .map(|k| Ok(add(&archive, &folder, k, NEW_YEAR - 400 * 24 * HOUR + k as i64 * HOUR, 1000, (1, 2))?.0))
         .collect::<Result<Vec<i64>>>()?;
     let db = Connection::open(root.join(CATALOGUE))?;
     db.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;
@@ -353,10 +365,41 @@ fn year(folder: &Path, minutes: f64) -> Result<()> {
         bytes / 1e6,
         bytes / made as f64 / 1e3
     );
+    let begun = cpu(UsageWho::RUSAGE_SELF);
     let figure = Figure::named("pdv-p99.9").ok_or("no such figure")?;
-    let filter = Filter { path: Some("10.0.0.1:10.0.0.3".parse()?), ..Filter::default() };
+    let days = archive
+        .query(&one_path()?, figure, Period::Day)?
+        .iter()
+        .map(|(_, points)| points.len())
+        .sum::<usize>();
+    let used = (cpu(UsageWho::RUSAGE_SELF) - begun).as_secs_f64() * 1e3;
+    println!("{:<62} {used:>8.1} cpu-ms, {days} points", "the path's year by day, roll-ups never made");
+    let before = cpu(UsageWho::RUSAGE_SELF);
+    for k in 0..48 {
+        add(
+            &archive,
+            &root.join("tmp"),
+            1000 + k as u64,
+            NEW_YEAR + 365 * 24 * HOUR + k * HOUR / OFTEN,
+            1000,
+            (1, 3),
+        )?;
+    }
+    let added = (cpu(UsageWho::RUSAGE_SELF) - before).as_secs_f64() * 1e3 / 48.0;
+    println!("{:<62} {added:>8.1} cpu-ms", "a test of 1000 packets added to that path (mean of 48)");
+    Ok(())
+}
+
+/// Of the path whose tests are every five minutes.
+fn one_path() -> Result<Filter> {
+    Ok(Filter { path: Some("10.0.0.1:10.0.0.3".parse()?), ..Filter::default() })
+}
+
+fn ask_year(root: &Path) -> Result<()> {
+    let figure = Figure::named("pdv-p99.9").ok_or("no such figure")?;
+    let filter = one_path()?;
     let times = |name: &str, target: u32, run: &dyn Fn(&Archive) -> Result<usize>| -> Result<()> {
-        let archive = Archive::open(&root)?;
+        let archive = Archive::open(root)?;
         let (before, begun) = (cpu(UsageWho::RUSAGE_SELF), Instant::now());
         let n = run(&archive)?;
         let (used, passed) = (cpu(UsageWho::RUSAGE_SELF) - before, begun.elapsed());
@@ -371,20 +414,6 @@ fn year(folder: &Path, minutes: f64) -> Result<()> {
             Ok(found.iter().map(|(_, points)| points.len()).sum())
         }
     };
-    times("the path's year by day, roll-ups never made", 0, &by(Period::Day))?;
-    let before = cpu(UsageWho::RUSAGE_SELF);
-    for k in 0..48 {
-        add(
-            &archive,
-            &root.join("tmp"),
-            1000 + k as u64,
-            NEW_YEAR + 365 * 24 * HOUR + k * HOUR / OFTEN,
-            1000,
-            (1, 3),
-        )?;
-    }
-    let added = (cpu(UsageWho::RUSAGE_SELF) - before).as_secs_f64() * 1e3 / 48.0;
-    println!("{:<62} {added:>8.1} cpu-ms", "a test of 1000 packets added to that path (mean of 48)");
     for (name, period) in [
         ("the year by day", Period::Day),
         ("by month", Period::Month),

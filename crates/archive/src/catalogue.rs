@@ -195,12 +195,12 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_BYTES).map_err(failed)?;
     let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
     db.execute_batch(set).map_err(failed)?;
-    if purpose == For::Making {
-        db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-    }
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     if found > VERSION {
         return Err(Error::TooNew { archive: archive.to_owned(), found, known: VERSION });
+    }
+    if purpose == For::Making {
+        db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     }
     if found < VERSION {
         if !matches!(purpose, For::Making | For::Migrating) {

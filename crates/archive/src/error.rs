@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{} is not an archive: it has no {}; `jitlat archive add` makes one", .0.display(), crate::CATALOGUE)]
     NotAnArchive(PathBuf),
     /// It was written by a newer program.
-    #[error("the archive {} has schema version {found}; this program knows versions up to {known}", .archive.display())]
+    #[error("the archive {} has schema version {found}, and this program knows versions up to {known}: take a newer jitlat", .archive.display())]
     TooNew {
         /// The archive.
         archive: PathBuf,

@@ -8,10 +8,10 @@ use jitlat_core::figures::Figure;
 use proptest::prelude::*;
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything that reads an archive, whatever it says.
-fn read_all(root: &std::path::Path) {
+fn read_all(root: &Path) {
     let Ok(archive) = Archive::open_to_write(root) else { return };
     let tests = archive.list(&Filter::default(), &[]).unwrap_or_default();
     for test in &tests {
@@ -93,35 +93,87 @@ proptest! {
     }
 }
 
-/// An archive as the first version wrote it stays readable, and takes more.
-#[test]
-fn an_archive_of_version_1_is_read() {
-    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/archive/v1");
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("a");
-    let packets = "packets/day=2009-07-03";
-    fs::create_dir_all(root.join(packets)).unwrap();
-    fs::copy(from.join(CATALOGUE), root.join(CATALOGUE)).unwrap();
-    let mut files = 0;
-    for file in fs::read_dir(from.join(packets)).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), root.join(packets).join(file.file_name())).unwrap();
-        files += 1;
+/// Makes a copy of the archive of `testdata/archive` that version `version` of the catalogue wrote, in `to`.
+fn copy_of_version(version: i64, to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/archive/v{version}"));
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        fs::create_dir_all(to.join(&folder)).unwrap();
+        for entry in fs::read_dir(from.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let name = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(name);
+            } else {
+                fs::copy(entry.path(), to.join(name)).unwrap();
+            }
+        }
     }
-    assert_eq!(files, 1);
-    assert!(matches!(Archive::open(&root), Err(Error::TooOld { found: 1, .. })));
-    assert_eq!(Archive::migrate(&root).unwrap(), 1);
-    assert_eq!(Archive::migrate(&root).unwrap(), VERSION);
-    let archive = Archive::make(&root).unwrap();
-    let checked = archive.check(true).unwrap();
-    assert_eq!((checked.tests, checked.damaged.len()), (1, 0), "{checked:?}");
-    let log = from.join("../../a_loopback_v1.log");
-    let test = &archive.list(&Filter::default(), &[]).unwrap()[0];
-    let mut text = Vec::new();
-    archive.log(archive.find(&test.id).unwrap()).unwrap().read_to_end(&mut text).unwrap();
-    assert!(text == fs::read(&log).unwrap());
-    assert!(matches!(archive.add(&log, &[]), Ok(Added::Known(_))));
-    assert!(matches!(archive.add(&write_log(folder.path(), 1, NEW_YEAR, 50), &[]), Ok(Added::New(_))));
-    let figure = Figure::named("pdv-p99").unwrap();
-    assert_eq!(archive.query(&Filter::default(), figure, Period::Day).unwrap().len(), 2);
+}
+
+/// An archive as each older version wrote it is refused with what helps; once migrated it has every log byte for byte, answers as one
+/// that was made anew of these logs, and takes more.
+#[test]
+fn an_archive_of_every_older_version_is_migrated() {
+    let logs = [1, 5];
+    assert_eq!(logs.len() as i64, VERSION - 1, "there is an archive of each older version");
+    for (version, logs) in (1..).zip(logs) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a");
+        copy_of_version(version, &root);
+        for refused in [Archive::open(&root), Archive::open_to_write(&root)] {
+            let Err(error @ Error::TooOld { .. }) = refused else { panic!("version {version} was opened") };
+            let sentence =
+                format!("has schema version {version}: `jitlat archive migrate` brings it to {VERSION}");
+            assert!(error.to_string().ends_with(&sentence), "{error}");
+        }
+        assert_eq!(Archive::migrate(&root).unwrap(), version);
+        assert_eq!(Archive::migrate(&root).unwrap(), VERSION);
+        let archive = Archive::make(&root).unwrap();
+        let checked = archive.check(true).unwrap();
+        assert_eq!((checked.tests, checked.damaged.len()), (logs, 0), "version {version}: {checked:?}");
+        let anew = Archive::make(&folder.path().join("anew")).unwrap();
+        for test in archive.list(&Filter::default(), &[]).unwrap() {
+            let log = folder.path().join(&test.source);
+            let mut text = Vec::new();
+            archive.log(archive.find(&test.id).unwrap()).unwrap().read_to_end(&mut text).unwrap();
+            fs::write(&log, text).unwrap();
+            assert!(matches!(archive.add(&log, &[]), Ok(Added::Known(_))), "{}", test.source);
+            assert!(matches!(anew.add(&log, &[]), Ok(Added::New(_))), "{}", test.source);
+        }
+        let more = write_log(folder.path(), 1, NEW_YEAR, 50);
+        for archive in [&archive, &anew] {
+            assert!(matches!(archive.add(&more, &[]).unwrap(), Added::New(_)));
+        }
+        for (name, period) in Period::NAMES {
+            let ask = |archive: &Archive| {
+                let figure = Figure::named("pdv-p99").unwrap();
+                let mut found = archive.query(&Filter::default(), figure, period).unwrap();
+                found.sort_by(|(a, _), (b, _)| (&a.src, a.dscp).cmp(&(&b.src, b.dscp)));
+                found
+            };
+            assert_eq!(ask(&archive), ask(&anew), "version {version}, by {name}");
+        }
+    }
+}
+
+/// The program of yesterday says that the archive is of tomorrow, whatever it wants of it, and changes nothing.
+#[test]
+fn an_archive_of_a_newer_version_is_refused() {
+    let made = made();
+    let root = made.folder.path().join("a");
+    let (newer, path) = (VERSION + 1, root.join(CATALOGUE));
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", newer).unwrap();
+    db.pragma_update(None, "journal_mode", "DELETE").unwrap();
+    drop(db);
+    let before = fs::read(&path).unwrap();
+    let opened = [Archive::open(&root), Archive::open_to_write(&root), Archive::make(&root)];
+    for refused in
+        opened.into_iter().map(|opened| opened.map(drop)).chain([Archive::migrate(&root).map(drop)])
+    {
+        let Err(error @ Error::TooNew { .. }) = refused else { panic!("a newer version was opened") };
+        assert!(error.to_string().contains(&newer.to_string()), "{error}");
+    }
+    assert!(fs::read(&path).unwrap() == before);
 }
