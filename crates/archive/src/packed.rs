@@ -3,6 +3,8 @@
 use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use zstd::bulk::Decompressor;
 
 /// Most bytes of a value that was packed, before it was.
 pub(crate) const MOST_UNPACKED: usize = 1 << 27;
@@ -22,5 +24,17 @@ pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T,
 pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
     let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    if room > most { None } else { zstd::bulk::decompress(bytes, room).ok() }
+    if room > most {
+        return None;
+    }
+    thread_local! {
+        // To make one takes as long as to unpack a few kilobytes.
+        static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    UNPACKING.with_borrow_mut(|unpacking| {
+        if unpacking.is_none() {
+            *unpacking = Decompressor::new().ok();
+        }
+        unpacking.as_mut()?.decompress(bytes, room).ok()
+    })
 }

@@ -18,10 +18,11 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use jitlat_core::figures::Figure;
-use jitlat_core::pool::{self, Pool};
+use jitlat_core::pool::{self, Pool, PoolFigure};
 use jitlat_core::{Direction, Session, Transport};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The length of what is pooled. All are of UTC.
@@ -347,10 +348,20 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
+/// One figure of a pool as it is stored since version 2; `None` if it is not one.
+fn read_figure(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
+    PoolFigure::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
+}
+
+/// The bytes of a pool that was compressed.
+fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten()
+}
+
 /// A pool as it is stored, also by version 1.
 pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
-    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-    let unpacked = bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten();
+    let unpacked = unpacked(bytes);
     if let Some(pool) = Pool::from_bytes(unpacked.as_deref().unwrap_or(bytes)) {
         return Ok(pool);
     }
@@ -469,16 +480,15 @@ impl Archive {
                 self.tests_of(id, figure, from, to)?
             } else {
                 let spans = parts(&self.db, id, period, from, to).map_err(self.sql("reading"))?;
+                let stored = self.known_failure(self.stored_figures(id, figure, period, from, to))?;
                 let point = |(start, end): (i64, i64)| {
-                    let pool = self.pool(id, period, start.max(from), end.min(to))?;
+                    let known = stored.get(&start).filter(|_| end <= to).copied();
+                    let PoolFigure { tests, sent, value } = match known {
+                        Some(known) => known,
+                        None => PoolFigure::of(&self.pool(id, period, start.max(from), end.min(to))?, figure),
+                    };
                     let start_ns = if period == Period::All { self.first(id, from)? } else { start };
-                    Ok(Point {
-                        start_ns,
-                        test: None,
-                        tests: pool.tests,
-                        sent: pool.sent,
-                        value: pool.figure(figure),
-                    })
+                    Ok(Point { start_ns, test: None, tests, sent, value })
                 };
                 spans.into_iter().map(point).collect::<Result<Vec<_>, Error>>()?
             };
@@ -487,6 +497,41 @@ impl Archive {
             }
         }
         Ok(all)
+    }
+
+    /// `figure` of the stored roll-ups of a stream that begin from `from` up to `to`, by when: in one pass, without making their pools. Those
+    /// that lack something of a shorter period, or cannot be read, are left out.
+    fn stored_figures(
+        &self,
+        stream: i64,
+        figure: &Figure,
+        period: Period,
+        from: i64,
+        to: i64,
+    ) -> Result<BTreeMap<i64, PoolFigure>, Failure> {
+        let mut found = BTreeMap::new();
+        if !period.is_stored() {
+            return Ok(found);
+        }
+        // Everything as it was at one moment.
+        let moment = self.db.unchecked_transaction()?;
+        let query = "SELECT start_ns, pool FROM rollups WHERE (stream, unit) = (?, ?) AND start_ns >= ? AND start_ns < ?";
+        let mut stored = moment.prepare_cached(query)?;
+        let mut rows = stored.query(params![stream, period.name(), from, to])?;
+        while let Some(row) = rows.next()? {
+            let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            if let Some(of) = read_figure(bytes, figure) {
+                found.insert(row.get(0)?, of);
+            }
+        }
+        let mut shorter = period.part();
+        while shorter.is_stored() {
+            for start in open(&moment, stream, shorter, i64::MIN, i64::MAX)? {
+                found.remove(&period.around(start).0);
+            }
+            shorter = shorter.part();
+        }
+        Ok(found)
     }
 
     /// The pool of the tests of each stream that `filter` lets through, of all time that it allows.

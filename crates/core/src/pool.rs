@@ -25,6 +25,8 @@
 
 mod bytes;
 
+pub use bytes::PoolFigure;
+
 use crate::analysis::Samples;
 use crate::distribution::log_histogram::{LogHistogram, Precision};
 use crate::distribution::percentile::{Method, Percent};
@@ -110,17 +112,29 @@ impl Pooled {
 
     /// One of its figures, by the part of the key after the name of the distribution.
     fn figure(&self, what: &str) -> Option<f64> {
-        let n = self.values.len();
-        let mean = |sum| (n > 0).then(|| whole(sum) as f64 / n as f64);
-        let at = |p| self.values.quantiles().percentile(p, Method::Edf).map(|x| x as f64);
-        match what {
-            "min" => self.values.min().map(|x| x as f64),
-            "max" => self.values.max().map(|x| x as f64),
-            "mean" => mean(self.sum),
-            "mean-abs" => mean(self.sum_of_sizes),
-            "median" => at(Percent(50_000)),
-            _ => at(what.strip_prefix('p')?.parse().ok()?),
-        }
+        let at = |p| self.values.quantiles().percentile(p, Method::Edf);
+        let extremes = self.values.min().zip(self.values.max());
+        figure_of(what, self.values.len(), extremes, [self.sum, self.sum_of_sizes], at)
+    }
+}
+
+/// A figure of `n` values, from what is known of them: their extremes, their sum and that without signs, and percentiles.
+fn figure_of(
+    what: &str,
+    n: u64,
+    extremes: Option<(i64, i64)>,
+    [sum, sum_of_sizes]: [(i64, u64); 2],
+    percentile: impl Fn(Percent) -> Option<i64>,
+) -> Option<f64> {
+    let mean = |sum| (n > 0).then(|| whole(sum) as f64 / n as f64);
+    let at = |p| percentile(p).map(|x| x as f64);
+    match what {
+        "min" => extremes.map(|(low, _)| low as f64),
+        "max" => extremes.map(|(_, high)| high as f64),
+        "mean" => mean(sum),
+        "mean-abs" => mean(sum_of_sizes),
+        "median" => at(Percent(50_000)),
+        _ => at(what.strip_prefix('p')?.parse().ok()?),
     }
 }
 
@@ -292,6 +306,10 @@ mod tests {
                 let bytes = pool.to_bytes();
                 let read = Pool::from_bytes(&bytes).unwrap();
                 prop_assert_eq!(figures(&read), figures(pool));
+                for figure in &FIGURES {
+                    let of = PoolFigure { tests: pool.tests, sent: pool.sent, value: pool.figure(figure) };
+                    prop_assert_eq!(PoolFigure::from_bytes(&bytes, figure).unwrap(), of);
+                }
                 prop_assert_eq!(read.to_bytes(), bytes);
                 // What a merge makes of them is the same too.
                 let mut twice = (read.clone(), pool.clone());
@@ -313,6 +331,7 @@ mod tests {
                 for value in [0, 1, 0x80, 0xff] {
                     let mut changed = bytes.clone();
                     changed[at] = value;
+                    let _ = PoolFigure::from_bytes(&changed, p99);
                     if let Some(mut pool) = Pool::from_bytes(&changed) {
                         pool.merge(&pool.clone());
                         pool.figure(p99);

@@ -217,18 +217,8 @@ impl LogHistogram {
 
     /// Non-empty buckets, ascending: the largest value each may represent, and its count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
-        let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
-        let (low, high) = self.extremes.unwrap_or((0, 0));
-        let below = self
-            .below
-            .filled()
-            .rev()
-            .map(move |(b, count)| (origin.saturating_sub_unsigned(smallest(b, bits)), count));
-        let above = self
-            .above
-            .filled()
-            .map(move |(b, count)| (origin.saturating_add_unsigned(smallest(b + 1, bits) - 1), count));
-        below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
+        let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
+        values(scale, self.below.filled().rev(), self.above.filled())
     }
 
     /// Values with the number of times each was added: single values in no order while it is exact, otherwise the largest value
@@ -310,16 +300,7 @@ impl Quantiles<'_> {
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
-            Quantiles::Counted(histogram) => {
-                let mut before = 0;
-                let mut buckets = histogram.buckets();
-                buckets
-                    .find(|(_, count)| {
-                        before += count;
-                        before > k
-                    })
-                    .map(|b| b.0)
-            }
+            Quantiles::Counted(histogram) => at_rank(histogram.buckets(), k),
         }
     }
 
@@ -369,6 +350,31 @@ impl Quantiles<'_> {
             Quantiles::Counted(histogram) => Box::new(histogram.buckets()),
         }
     }
+}
+
+/// Of buckets below the origin, the highest first, and above it, the lowest first, ascending: the largest value that each may represent,
+/// and its count. The scale is the origin, the bits of precision, and the smallest and largest value.
+fn values(
+    (origin, bits, extremes): (i64, u8, Option<(i64, i64)>),
+    below: impl Iterator<Item = (usize, u64)>,
+    above: impl Iterator<Item = (usize, u64)>,
+) -> impl Iterator<Item = (i64, u64)> {
+    let (low, high) = extremes.unwrap_or((0, 0));
+    let below = below.map(move |(b, count)| (origin.saturating_sub_unsigned(smallest(b, bits)), count));
+    let above =
+        above.map(move |(b, count)| (origin.saturating_add_unsigned(smallest(b + 1, bits) - 1), count));
+    below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
+}
+
+/// The value at 0-based rank `k` of ascending values with their counts.
+fn at_rank(mut values: impl Iterator<Item = (i64, u64)>, k: u64) -> Option<i64> {
+    let mut before = 0;
+    values
+        .find(|(_, count)| {
+            before += count;
+            before > k
+        })
+        .map(|value| value.0)
 }
 
 /// The bucket of a distance: one for each distance below 2^(bits + 1), then 2^bits per octave.

@@ -1,8 +1,9 @@
 //! A [`Pool`] as bytes: a fraction of its JSON, and quick to read.
 
-use super::{Pool, Pooled, halves, whole};
+use super::{COUNTED, Pool, Pooled, figure_of, halves, has, whole};
 use crate::distribution::LogHistogram;
-use crate::distribution::log_histogram::bytes::{put, put_signed, take_signed, take_u64};
+use crate::distribution::log_histogram::bytes::{Filled, put, put_signed, take_signed, take_u64};
+use crate::figures::Figure;
 
 /// What they begin with: the version.
 const VERSION: u8 = 1;
@@ -36,28 +37,110 @@ impl Pooled {
     }
 }
 
+/// One figure of a pool, with what it is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoolFigure {
+    /// Tests.
+    pub tests: u64,
+    /// Packets sent, as far as their fate is known.
+    pub sent: u64,
+    /// The figure, in its unit; `None` if it is undefined, or [not a pool's](super::has).
+    pub value: Option<f64>,
+}
+
+/// A distribution as its bytes have it.
+struct Stored {
+    values: Filled,
+    sums: [(i64, u64); 2],
+}
+
+impl Stored {
+    fn read(bytes: &mut &[u8]) -> Option<Stored> {
+        let sums = [halves(take_signed(bytes)?), halves(take_signed(bytes)?)];
+        Some(Stored { values: Filled::read(bytes)?, sums }).filter(|stored| stored.values.is_possible())
+    }
+
+    fn figure(&self, what: &str) -> Option<f64> {
+        let Stored { values, sums } = self;
+        figure_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
+    }
+}
+
+impl PoolFigure {
+    /// Of a pool.
+    pub fn of(pool: &Pool, figure: &Figure) -> PoolFigure {
+        PoolFigure { tests: pool.tests, sent: pool.sent, value: pool.figure(figure) }
+    }
+
+    /// The same of the pool that [`Pool::to_bytes`] made `bytes` of; `None` if they are nothing of the kind, as far as they are read: what
+    /// the figure does not need is not looked at, and it takes a fraction of the time.
+    pub fn from_bytes(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
+        let mut rest = bytes;
+        let counted = take_counts(&mut rest)?;
+        let found = |value| Some(PoolFigure { tests: counted.tests, sent: counted.sent, value });
+        if !has(figure) {
+            return found(None);
+        }
+        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == figure.key) {
+            return found(of(&counted));
+        }
+        let (family, what) = figure.key.split_once('-')?;
+        let delay = Stored::read(&mut rest)?;
+        if family == "latency" {
+            return found(delay.figure(what));
+        }
+        let own = match *rest.split_off_first()? {
+            OWN => Some(Stored::read(&mut rest)?),
+            OF_DELAYS => None,
+            _ => return None,
+        };
+        match (family, own) {
+            ("pdv", Some(pdv)) => found(pdv.figure(what)),
+            // Few values: they are quickly made.
+            ("pdv", None) => Pool::from_bytes(bytes).map(|pool| PoolFigure::of(&pool, figure)),
+            _ => found(Stored::read(&mut rest)?.figure(what)),
+        }
+    }
+}
+
+/// The counts of a pool, in the order of their bytes.
+const COUNTS: [fn(&mut Pool) -> &mut u64; 10] = [
+    |p| &mut p.tests,
+    |p| &mut p.sent,
+    |p| &mut p.received,
+    |p| &mut p.unique,
+    |p| &mut p.duplicate,
+    |p| &mut p.invalid,
+    |p| &mut p.lost,
+    |p| &mut p.out_of_sequence,
+    |p| &mut p.loss_runs,
+    |p| &mut p.longest_loss_run,
+];
+
+/// A pool with these counts, and nothing else yet.
+fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
+    if bytes.split_off_first()? != &VERSION {
+        return None;
+    }
+    let mut pool = Pool::default();
+    for count in COUNTS {
+        *count(&mut pool) = take_u64(bytes)?;
+    }
+    Some(pool)
+}
+
 impl Pool {
-    fn counts(&self) -> [u64; 10] {
-        let Pool { tests, sent, received, unique, duplicate, .. } = *self;
-        let Pool { invalid, lost, out_of_sequence, loss_runs, longest_loss_run, .. } = *self;
-        [
-            tests,
-            sent,
-            received,
-            unique,
-            duplicate,
-            invalid,
-            lost,
-            out_of_sequence,
-            loss_runs,
-            longest_loss_run,
-        ]
+    /// Its counts alone.
+    fn counts(&self) -> Pool {
+        let no_values = Pooled::default;
+        Pool { delay: no_values(), pdv: no_values(), ipdv: no_values(), ..*self }
     }
 
     /// As bytes, from which [`Pool::from_bytes`] makes the same. Values that are few enough to be kept lose their order.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        self.counts().into_iter().for_each(|n| put(&mut out, n.into()));
+        let mut counted = self.counts();
+        COUNTS.iter().for_each(|count| put(&mut out, (*count(&mut counted)).into()));
         self.delay.write(&mut out);
         if self.delay.above_smallest().is_some_and(|pdv| pdv.is_same(&self.pdv)) {
             out.push(OF_DELAYS);
@@ -73,47 +156,14 @@ impl Pool {
     /// beside what is proportional to them.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         let bytes = &mut bytes;
-        if bytes.split_off_first()? != &VERSION {
-            return None;
-        }
-        let mut counts = [0; 10];
-        for n in &mut counts {
-            *n = take_u64(bytes)?;
-        }
-        let [
-            tests,
-            sent,
-            received,
-            unique,
-            duplicate,
-            invalid,
-            lost,
-            out_of_sequence,
-            loss_runs,
-            longest_loss_run,
-        ] = counts;
-        let delay = Pooled::read(bytes)?;
-        let pdv = match *bytes.split_off_first()? {
+        let mut pool = take_counts(bytes)?;
+        pool.delay = Pooled::read(bytes)?;
+        pool.pdv = match *bytes.split_off_first()? {
             OWN => Pooled::read(bytes)?,
-            OF_DELAYS => delay.above_smallest()?,
+            OF_DELAYS => pool.delay.above_smallest()?,
             _ => return None,
         };
-        let ipdv = Pooled::read(bytes)?;
-        let pool = Pool {
-            tests,
-            sent,
-            received,
-            unique,
-            duplicate,
-            invalid,
-            lost,
-            out_of_sequence,
-            loss_runs,
-            longest_loss_run,
-            delay,
-            pdv,
-            ipdv,
-        };
+        pool.ipdv = Pooled::read(bytes)?;
         Some(pool).filter(|pool| bytes.is_empty() && pool.is_possible())
     }
 }

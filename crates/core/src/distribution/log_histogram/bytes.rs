@@ -1,6 +1,7 @@
 //! A [`LogHistogram`] as few bytes: kept values as ascending differences, and only the buckets that are not empty.
 
-use super::{LogHistogram, Precision, bucket};
+use super::{Buckets, LogHistogram, Precision, at_rank, bucket, values};
+use crate::distribution::percentile::{Method, Percent, rank};
 
 /// Most bits of precision that are read: what is allocated for the buckets grows with them, whatever the number of bytes.
 const MOST_BITS: u8 = 10;
@@ -98,6 +99,26 @@ impl LogHistogram {
 
     /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<LogHistogram> {
+        Some(Filled::read(bytes)?.with_empty_buckets())
+    }
+}
+
+/// A [`LogHistogram`] as its bytes have it, without its empty buckets: quick to read where one figure of it is wanted.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    precision: Precision,
+    origin: Option<i64>,
+    /// Kept values, ascending; empty if they are in buckets.
+    first: Vec<i64>,
+    /// Buckets above and below the origin, and their counts, ascending.
+    sides: [Vec<(usize, u64)>; 2],
+    n: u64,
+    extremes: Option<(i64, i64)>,
+}
+
+impl Filled {
+    /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
+    pub(crate) fn read(bytes: &mut &[u8]) -> Option<Filled> {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
         *bytes = rest;
@@ -105,18 +126,25 @@ impl LogHistogram {
             return None;
         }
         let origin = take_i64(bytes)?;
-        let origin = (known == 1).then_some(origin);
-        let mut read = LogHistogram::with_origin(origin, Precision { exact, bits });
-        read.n = take_u64(bytes).filter(|n| *n <= MOST_VALUES)?;
-        if read.n == 0 {
+        let n = take_u64(bytes).filter(|n| *n <= MOST_VALUES)?;
+        let mut read = Filled {
+            precision: Precision { exact, bits },
+            origin: (known == 1).then_some(origin),
+            first: Vec::new(),
+            sides: [Vec::new(), Vec::new()],
+            n,
+            extremes: None,
+        };
+        if n == 0 {
             return Some(read);
         }
         let low = take_i64(bytes)?;
         let high = low.checked_add_unsigned(take_u64(bytes)?)?;
         read.extremes = Some((low, high));
-        if read.n <= exact as u64 {
-            // A value takes a byte or more.
-            let n = usize::try_from(read.n).ok().filter(|n| *n <= bytes.len())?;
+        // A value, and a bucket with its count, take a byte or more.
+        let room = |n: u64, bytes: &[u8]| usize::try_from(n).ok().filter(|n| *n <= bytes.len());
+        if n <= exact as u64 {
+            let n = room(n, bytes)?;
             read.first.reserve_exact(n);
             let mut x = low;
             for _ in 0..n {
@@ -126,20 +154,61 @@ impl LogHistogram {
             return Some(read);
         }
         let reach = bucket(u64::MAX, bits) as u64;
-        for side in [&mut read.above, &mut read.below] {
-            let n = take_u64(bytes)?;
+        for side in &mut read.sides {
+            let n = room(take_u64(bytes)?, bytes)?;
+            side.reserve_exact(n);
             let mut next = 0u64;
-            for k in 0..n {
+            for _ in 0..n {
                 let at = next.checked_add(take_u64(bytes)?).filter(|at| *at <= reach)?;
-                if k == 0 {
-                    side.lowest = at as usize;
-                }
-                let index = at as usize - side.lowest;
-                side.counts.resize(index, 0);
-                side.counts.push(take_u64(bytes).filter(|count| *count <= MOST_VALUES)?);
+                side.push((at as usize, take_u64(bytes).filter(|count| *count <= MOST_VALUES)?));
                 next = at + 1;
             }
         }
         Some(read)
+    }
+
+    fn with_empty_buckets(self) -> LogHistogram {
+        let Filled { precision, origin, first, sides, n, extremes } = self;
+        let [above, below] = sides.map(|side| {
+            let (Some(first), Some(last)) = (side.first(), side.last()) else { return Buckets::default() };
+            let mut buckets = Buckets { lowest: first.0, counts: vec![0; last.0 - first.0 + 1] };
+            for (bucket, count) in &side {
+                buckets.counts[bucket - first.0] = *count;
+            }
+            buckets
+        });
+        LogHistogram { precision, origin, first, above, below, n, extremes }
+    }
+
+    /// Whether it can be one: as [`LogHistogram::is_possible`], as far as reading did not see to it.
+    pub(crate) fn is_possible(&self) -> bool {
+        let is_exact = self.n <= self.precision.exact as u64;
+        let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();
+        is_exact || self.origin.is_some() && counted == self.n.into()
+    }
+
+    /// Number of values.
+    pub(crate) fn len(&self) -> u64 {
+        self.n
+    }
+
+    /// Smallest and largest value.
+    pub(crate) fn extremes(&self) -> Option<(i64, i64)> {
+        self.extremes
+    }
+
+    /// The percentile of the empirical distribution, as [`Quantiles::percentile`](super::Quantiles::percentile) has it.
+    pub(crate) fn percentile(&self, p: Percent) -> Option<i64> {
+        let rank = rank(self.n as usize, p, Method::Edf)?;
+        if !self.first.is_empty() {
+            return self.first.get(rank).copied();
+        }
+        let [above, below] = &self.sides;
+        let values = values(
+            (self.origin.unwrap_or(0), self.precision.bits, self.extremes),
+            below.iter().rev().copied(),
+            above.iter().copied(),
+        );
+        at_rank(values, rank as u64)
     }
 }
