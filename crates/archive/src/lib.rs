@@ -104,7 +104,7 @@ impl Archive {
     /// # Errors
     /// [`Error`], as where there is none, or it is of another version.
     pub fn open(root: &Path) -> Result<Archive, Error> {
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Reading)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -112,7 +112,7 @@ impl Archive {
     /// # Errors
     /// As [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, Error> {
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Writing)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None })
     }
 
     /// Opens the archive in the folder `root` for writing, and makes it if there is none.
@@ -188,6 +188,18 @@ pub fn is_archive(root: &Path) -> bool {
     root.join(CATALOGUE).is_file()
 }
 
+/// Opens the catalogue; one that another process is just making, when it is made.
+fn opened(root: &Path, purpose: For) -> Result<Connection, Error> {
+    match catalogue::open(root, purpose) {
+        // The file is there and has nothing yet: who makes it holds the lock until it is whole.
+        Err(Error::TooOld { found: 0, .. }) => {
+            drop(lock(root)?);
+            catalogue::open(root, purpose)
+        }
+        known => known,
+    }
+}
+
 /// Waits until no other writes.
 fn lock(root: &Path) -> Result<Writing, Error> {
     const STEP: Duration = Duration::from_millis(20);
@@ -206,5 +218,27 @@ fn lock(root: &Path) -> Result<Writing, Error> {
             }
             Err(fs::TryLockError::Error(e)) => return Err(Error::io("locking", &path)(e)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_that_another_is_just_making_is_opened_when_it_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let making = lock(path).unwrap();
+        File::create(path.join(CATALOGUE)).unwrap();
+        std::thread::scope(|scope| {
+            let opening = [Archive::open as fn(&Path) -> Result<Archive, Error>, Archive::open_to_write]
+                .map(|open| scope.spawn(move || open(path).map(drop)));
+            catalogue::open(path, For::Making).unwrap();
+            drop(making);
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
     }
 }
