@@ -7,9 +7,10 @@ use crate::routes::Asked;
 use crate::times::{self, DAY};
 use jitlat_archive::{Archive, Filter, Stream, When, utc};
 use jitlat_core::WallTime;
-use jitlat_core::figures::{FIGURES, Figure, Number};
+use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit};
 use jitlat_core::pool::{self, Pool};
 use jitlat_report::escape;
+use jitlat_report::figure::{Unit, group_thousands, value_label};
 use jitlat_report::html::scrolling;
 use serde::Serialize;
 use std::fmt::Write;
@@ -80,7 +81,9 @@ fn parts(archive: &Archive, asked: &Asked, now: i64) -> Result<Option<(Part, Par
     };
     let end2 = match when("to2")? {
         Some(end) => end,
-        None => end_of(archive, src2, dst2)?,
+        // Two paths are compared in the same time.
+        None if same => end_of(archive, src2, dst2)?,
+        None => end_of(archive, src2, dst2)?.max(end_of(archive, src, dst)?),
     };
     let from2 = when("from2")?.unwrap_or(end2.saturating_sub(if same { DAY } else { 7 * DAY }));
     let end = when("to")?.unwrap_or(if same { from2 } else { end2 });
@@ -221,6 +224,12 @@ fn form(out: &mut String, found: Option<&Compared>, hosts: &std::collections::BT
 fn write(out: &mut String, found: &Compared) {
     let name =
         |part: &Part| format!("{} → {}, {} to {}", part.src, part.dst, utc(part.from_ns), utc(part.to_ns));
+    let _ = write!(
+        out,
+        "<p>First: {}<br>Second: {}</p>",
+        escape(&name(&found.first)),
+        escape(&name(&found.second))
+    );
     if found.streams.is_empty() {
         out.push_str("<p class=\"headline note\">No packets of one kind were tested in both.</p>");
     }
@@ -230,16 +239,12 @@ fn write(out: &mut String, found: &Compared) {
         scrolling(out, &what, |out| {
             let _ = write!(
                 out,
-                "<thead><tr><th scope=\"col\">figure</th><th scope=\"col\">{}</th><th scope=\"col\">{}</th>\
+                "<thead><tr><th scope=\"col\">figure</th><th scope=\"col\">first</th><th scope=\"col\">second</th>\
                  <th scope=\"col\">change</th></tr></thead><tbody><tr><th scope=\"row\">tests</th><td>{}</td><td>{}</td><td></td></tr>",
-                escape(&name(&found.first)),
-                escape(&name(&found.second)),
-                compared.tests,
-                compared.tests2
+                compared.tests, compared.tests2
             );
             for f in &compared.figures {
-                let shown =
-                    |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| f.figure.show(Number::Real(x)));
+                let shown = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| shown_value(f.figure, x));
                 let _ = write!(
                     out,
                     "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -257,6 +262,17 @@ fn write(out: &mut String, found: &Compared) {
             "<p>The figures are those of all packets of each period. Delays between two hosts contain the difference of their clocks. \
              Whether single tests differ: <code>jitlat compare DIR/ID DIR/ID</code>.</p>",
         );
+    }
+}
+
+/// A value of a figure as pages have it.
+fn shown_value(figure: &Figure, value: f64) -> String {
+    match figure.unit {
+        InUnit::Time => value_label(Unit::Time, value),
+        InUnit::Share => value_label(Unit::Share, value),
+        // Counts are whole, means of counts are not.
+        _ if value.fract() == 0.0 => group_thousands(&format!("{value:.0}")),
+        _ => figure.show(Number::Real(value)),
     }
 }
 

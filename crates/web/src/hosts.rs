@@ -190,9 +190,18 @@ fn write(all: &Hosts) -> String {
 
 fn headline(out: &mut String, all: &Hosts) {
     let off: Vec<&str> = all.hosts.iter().filter(|h| h.synchronised == Some(false)).map(called).collect();
+    let known = all.hosts.iter().filter(|h| h.synchronised.is_some()).count();
     let (class, text) = match &off[..] {
         _ if all.hosts.is_empty() => ("note", "The archive is empty.".to_owned()),
-        [] => ("good", "No clock is known to be off.".to_owned()),
+        [] if known == 0 => ("note", "Of no clock is known whether it is synchronised.".to_owned()),
+        [] if known < all.hosts.len() => (
+            "note",
+            format!(
+                "{known} of {} clocks are synchronised; nothing is known of the others.",
+                all.hosts.len()
+            ),
+        ),
+        [] => ("good", "Every clock is synchronised.".to_owned()),
         few if few.len() <= 3 => ("poor", format!("Not synchronised: {}.", few.join(", "))),
         many => ("poor", format!("The clocks of {} hosts are not synchronised.", many.len())),
     };

@@ -109,7 +109,7 @@ pub const ROUTES: &[Route] = &[
                 "from2",
                 "Beginning of the second period; a day before its end otherwise, or of two paths a week.",
             ),
-            ("to2", "End of the second period; after the newest test otherwise."),
+            ("to2", "End of the second period; after the newest test of both otherwise."),
         ],
     },
     Route {
