@@ -35,6 +35,10 @@ bias PACKETS='2000':
 python:
     python/check
 
+# Three hosts in network namespaces with one file: a mesh, its archive and its page at http://127.0.0.1:2680/ (root)
+mesh *ARGS:
+    examples/mesh/run {{ARGS}}
+
 # The Python module on Spark, Dask and Ray, each a real cluster on this machine with a worker killed: the answers of one process (minutes; needs Java)
 cluster *ARGS:
     examples/cluster/run {{ARGS}}
