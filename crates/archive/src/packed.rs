@@ -17,7 +17,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Error> {
     let impossible = || Error::Impossible(format!("{what} cannot be read"));
     let bytes = decompress(bytes, MOST_UNPACKED).ok_or_else(impossible)?;
-    rmp_serde::from_slice(&bytes).map_err(|_| impossible())
+    jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
 /// What was compressed, if it has at most `most` bytes and no more than its header says, if that says it.

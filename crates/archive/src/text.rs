@@ -69,7 +69,7 @@ impl Rest {
 
     /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
-        rmp_serde::from_slice(&decompress(bytes, 2 * MOST_REST)?).ok()
+        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MOST_REST)?).ok()
     }
 }
 

@@ -61,6 +61,7 @@ pub mod figures;
 pub mod gaps;
 pub mod impair;
 pub mod metrics;
+pub mod msgpack;
 pub mod noise;
 pub mod ntp;
 pub mod observer;

@@ -23,6 +23,7 @@
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
 use crate::metrics::seqset::Run;
+use crate::msgpack;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
@@ -35,8 +36,6 @@ const FIRST_LINE: &[u8] = b"# jitlat state 1\n";
 const ANY_VERSION: &[u8] = b"# jitlat state ";
 /// Bytes of the checksum behind the first line: XXH3-64 of all that follows, little-endian.
 const SUM: usize = 8;
-/// Nesting depth that no valid state has.
-const MOST_NESTED: usize = 32;
 
 /// The tag of a session that counts its tests, if there are several.
 pub const TESTS: &str = "tests";
@@ -151,9 +150,7 @@ impl State {
             return Err(StateError::Damaged);
         }
         let impossible = |reason: String| StateError::Impossible(reason);
-        let mut from = rmp_serde::Deserializer::from_read_ref(body);
-        from.set_max_depth(MOST_NESTED);
-        let written = Written::deserialize(&mut from).map_err(|e| impossible(e.to_string()))?;
+        let written: Written = msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
         let session = written.session.into_owned();
         let analyzer = Analyzer::restored(&session, written.analysis, options);
         let analyzer = analyzer.map_err(|e| impossible(e.0.to_owned()))?;

@@ -62,7 +62,7 @@ impl Tests {
 
     pub fn from_text(text: &str) -> Option<Tests> {
         let bytes = decompress(&STANDARD.decode(text).ok()?, MOST_TEXT)?;
-        rmp_serde::from_slice(&bytes).ok()
+        jitlat_core::msgpack::from_slice(&bytes).ok()
     }
 }
 

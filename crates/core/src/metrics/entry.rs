@@ -82,7 +82,7 @@ impl<T: Clone + core::fmt::Debug + Send + Serialize + DeserializeOwned + 'static
 /// A [`OnePass`] of any type.
 trait Pass: core::fmt::Debug + Send {
     fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error>;
-    fn load(&mut self, bytes: &[u8]) -> Result<(), rmp_serde::decode::Error>;
+    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error>;
     fn push(&mut self, packets: &[Packet]);
     fn values(&self) -> Vec<Option<f64>>;
     fn copy(&self) -> Box<dyn Pass>;
@@ -100,8 +100,8 @@ where
         rmp_serde::to_vec_named(self)
     }
 
-    fn load(&mut self, bytes: &[u8]) -> Result<(), rmp_serde::decode::Error> {
-        *self = rmp_serde::from_slice(bytes)?;
+    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error> {
+        *self = crate::msgpack::from_slice(bytes)?;
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Running {
     fn restored(
         list: &[Metric],
         stored: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<Running, rmp_serde::decode::Error> {
+    ) -> Result<Running, crate::msgpack::Error> {
         let mut running = Running::new(list);
         running.passes.retain(|(metric, _)| stored.contains_key(metric.name()));
         for (metric, pass) in &mut running.passes {
@@ -271,7 +271,7 @@ mod tests {
             running.push(&packet);
             if seq % 300 == 0 {
                 let stored = rmp_serde::to_vec(&running).unwrap();
-                let stored = rmp_serde::from_slice(&stored).unwrap();
+                let stored = crate::msgpack::from_slice(&stored).unwrap();
                 running = Running::restored(&list, &stored).unwrap();
             }
         }

@@ -325,7 +325,7 @@ impl PartState {
     pub fn load(bytes: &[u8]) -> Result<PartState, PartError> {
         let body = unseal(FIRST_LINE, ANY_VERSION, bytes).map_err(|not| not.of("spp"))?;
         let impossible = |what: String| PartError::Impossible(what);
-        let w: Written = rmp_serde::from_slice(body).map_err(|e| impossible(e.to_string()))?;
+        let w: Written = crate::msgpack::from_slice(body).map_err(|e| impossible(e.to_string()))?;
         let n = w.ways.len();
         if w.version != VERSION {
             return Err(PartError::Version);

@@ -194,7 +194,7 @@ impl ConnectionsPart {
     pub fn load(bytes: &[u8]) -> Result<ConnectionsPart, PartError> {
         let body = unseal(FIRST_LINE, ANY_VERSION, bytes).map_err(|not| not.of("tcp"))?;
         let part: ConnectionsPart =
-            rmp_serde::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
+            crate::msgpack::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
         if !part.is_possible() {
             return Err(PartError::Impossible("it has figures that no capture gives".to_owned()));
         }
