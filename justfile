@@ -79,6 +79,11 @@ bench:
 scale MINUTES='1':
     cargo build --release -p jitlat-benches --bin scale && ./target/release/scale {{MINUTES}}
 
+# Captures of MINUTES at two points, made here, analysed whole and in PARTS: joined they are the same; the memory each takes
+captures-in-parts MINUTES='60' PARTS='6':
+    cargo build --release -p jitlat
+    python3 benches/parts.py target/release/jitlat {{MINUTES}} {{PARTS}}
+
 # How large pages of 1000 and of ten million packets are, and when Chromium first draws them
 pages:
     cargo test --release -p jitlat-report --test html -- sizes_and_times --ignored --nocapture

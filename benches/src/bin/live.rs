@@ -18,7 +18,7 @@ const PAYLOAD: usize = 172;
 const RATES: [u64; 6] = [25_000, 50_000, 100_000, 150_000, 200_000, 300_000];
 /// Addresses of the two ends.
 const ENDS: [&str; 2] = ["10.9.0.1:4711", "10.9.0.2:4711"];
-/// What whoever listens needs to begin, and to take what is still on its way.
+/// What a listener needs to begin, and to take what is still on its way.
 const LEAD: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {

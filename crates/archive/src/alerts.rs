@@ -1,7 +1,7 @@
 //! Alerts of a monitor: [`Archive::entered_after`] gives the tests to be judged, [`Archive::note`] keeps what follows in one transaction, and
 //! [`Archive::alerts`] lists the alerts there are and were.
 //!
-//! Every test gets the next number as it enters the archive. Whoever judges tests keeps the number of the last one that it has judged
+//! Every test gets the next number as it enters the archive. What judges tests keeps the number of the last one that it has judged
 //! together with all that follows: the states of its rules, alerts that fire or are resolved, and messages that are still to be sent. So each test is
 //! judged once, whatever is killed when. A message is removed after it was delivered: one that was delivered at the moment of a crash
 //! is sent again, with the same number.

@@ -166,8 +166,36 @@ impl Filter {
     }
 }
 
-const TABLES: &str =
+/// Tests with what belongs to them.
+pub(crate) const TABLES: &str =
     "tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst";
+
+/// The columns that [`listed`] reads, of `tests` and what belongs to them.
+pub(crate) const LISTED: &str = "t.id, t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, \
+                                 t.log_bytes, t.file IS NOT NULL, t.severity, t.headline";
+/// How many these are.
+const COLUMNS: usize = 13;
+
+/// A test of the columns [`LISTED`], without figures and tags.
+pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<Listed> {
+    Ok(Listed {
+        id: TestId(row.get(0)?).to_string(),
+        started_ns: row.get(1)?,
+        name: row.get(2)?,
+        source: row.get(3)?,
+        src: row.get(4)?,
+        dst: row.get(5)?,
+        protocol: row.get(6)?,
+        direction: row.get(7)?,
+        packets: unsigned(row, 8)?,
+        log_bytes: unsigned(row, 9)?,
+        has_packets: row.get(10)?,
+        severity: row.get(11)?,
+        headline: row.get(12)?,
+        tags: BTreeMap::new(),
+        figures: BTreeMap::new(),
+    })
+}
 
 impl Archive {
     /// The tests that `filter` lets through, in the order they began, with `figures`.
@@ -183,34 +211,20 @@ impl Archive {
             .map(|key| if there.contains(&key) { format!(", f.\"{key}\"") } else { ", NULL".to_owned() })
             .collect();
         let query = format!(
-            "SELECT t.id, t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, t.log_bytes, \
-             t.file IS NOT NULL, t.severity, t.headline{columns} FROM {TABLES} JOIN figures f ON f.test = t.id WHERE {condition} \
+            "SELECT {LISTED}{columns} FROM {TABLES} JOIN figures f ON f.test = t.id WHERE {condition} \
              ORDER BY t.started_ns, t.id"
         );
         let run = || {
             let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
             let mut tests = self.db.prepare(&query)?;
             let take = |row: &SqlRow<'_>| {
-                let id: i64 = row.get(0)?;
-                let tags = tags.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-                let value = |(k, s): (usize, &Selector)| Ok((s.to_string(), row.get(13 + k)?));
-                Ok(Listed {
-                    id: TestId(id).to_string(),
-                    started_ns: row.get(1)?,
-                    name: row.get(2)?,
-                    source: row.get(3)?,
-                    src: row.get(4)?,
-                    dst: row.get(5)?,
-                    protocol: row.get(6)?,
-                    direction: row.get(7)?,
-                    packets: unsigned(row, 8)?,
-                    log_bytes: unsigned(row, 9)?,
-                    has_packets: row.get(10)?,
-                    severity: row.get(11)?,
-                    headline: row.get(12)?,
-                    tags: tags.collect::<rusqlite::Result<_>>()?,
-                    figures: figures.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?,
-                })
+                let mut listed = listed(row)?;
+                let pair = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?));
+                listed.tags =
+                    tags.query_map([row.get::<_, i64>(0)?], pair)?.collect::<rusqlite::Result<_>>()?;
+                let value = |(k, s): (usize, &Selector)| Ok((s.to_string(), row.get(COLUMNS + k)?));
+                listed.figures = figures.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?;
+                Ok(listed)
             };
             tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()
         };

@@ -2,9 +2,9 @@
 
 use crate::catalogue::unsigned;
 use crate::error::Error;
+use crate::find::{LISTED, TABLES, listed};
 use crate::{Archive, Listed, Stream, TestId};
 use rusqlite::{Row, params};
-use std::collections::BTreeMap;
 
 /// Tests before the newest that are looked at, to say since when a stream is bad.
 const LOOKED_BACK: i64 = 300;
@@ -152,29 +152,8 @@ impl Archive {
     /// # Errors
     /// [`Error`].
     pub fn listed(&self, id: TestId) -> Result<Listed, Error> {
-        let query = "SELECT t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, t.log_bytes, \
-                     t.file IS NOT NULL, t.severity, t.headline FROM tests t JOIN streams s ON s.id = t.stream \
-                     JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst WHERE t.id = ?";
-        let take = |row: &Row<'_>| {
-            Ok(Listed {
-                id: id.to_string(),
-                started_ns: row.get(0)?,
-                name: row.get(1)?,
-                source: row.get(2)?,
-                src: row.get(3)?,
-                dst: row.get(4)?,
-                protocol: row.get(5)?,
-                direction: row.get(6)?,
-                packets: unsigned(row, 7)?,
-                log_bytes: unsigned(row, 8)?,
-                has_packets: row.get(9)?,
-                severity: row.get(10)?,
-                headline: row.get(11)?,
-                tags: BTreeMap::new(),
-                figures: BTreeMap::new(),
-            })
-        };
-        self.db.query_row(query, [id.0], take).map_err(self.sql("reading"))
+        let query = format!("SELECT {LISTED} FROM {TABLES} WHERE t.id = ?");
+        self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
 
     /// How much there is. Cheap enough to be asked every second.

@@ -76,7 +76,7 @@ proptest! {
         let _ = archive.check(true);
         drop(archive);
         read_all(&other);
-        // Known, it is told by its checksum.
+        // Known, it is recognised by its checksum.
         fs::write(&made.packets, changed(&made.parquet, &changes, cut)).unwrap();
         read_all(&made.folder.path().join("a"));
     }

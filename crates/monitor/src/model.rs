@@ -188,7 +188,7 @@ pub enum Readers {
     Local,
     /// Who knows the token in this file, named from the folder of this one.
     Token(String),
-    /// Whoever a proxy before it lets through.
+    /// Those whom a proxy before it lets through.
     Proxy,
 }
 

@@ -19,11 +19,11 @@ use std::time::Duration;
 /// Who may read.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Whoever is on this host. Only for loopback addresses.
+    /// Everybody on this host. Only for loopback addresses.
     Local,
     /// Who has the token.
     Token(Token),
-    /// Whoever the proxy before it lets through.
+    /// Those whom the proxy before it lets through.
     Proxy,
 }
 

@@ -81,7 +81,7 @@ fn table(out: &mut String, name: &str, alerts: &[&Alert], now: i64) {
                 "warning" => "poor",
                 _ => "fair",
             };
-            // A path by names that the archive does not know leads nowhere: they are words here.
+            // A path by names that the archive does not know has no page: they are plain text here.
             let _ = write!(
                 out,
                 "<tr><th scope=\"row\">{} → {}</th><td>{}</td><td class=\"{class}\"><span class=\"level\">{}</span></td><td>{}</td>\

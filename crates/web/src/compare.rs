@@ -132,7 +132,7 @@ fn pools(archive: &Archive, part: &Part) -> Result<Vec<(Stream, Pool)>, Problem>
     Ok(pools)
 }
 
-/// What packets are alike, whoever sends them.
+/// What packets are alike, from any sender.
 fn kind(stream: &Stream) -> (&str, bool, Option<i64>, Option<i64>, i64) {
     let two_way = stream.direction == "both";
     (&stream.protocol, two_way, stream.payload_bytes, stream.period_ns, stream.dscp)

@@ -95,7 +95,7 @@ impl Episodes {
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| q.height >= 3 * quiet);
-        // Told is what they waited beyond the fastest packet of all, as a capture shows it.
+        // Reported is what they waited beyond the fastest packet of all, as a capture shows it.
         queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lows[0])));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }

@@ -19,7 +19,7 @@ const BATCH: usize = 1024;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Frames delivered between two attempts to make a plan.
 const BETWEEN_PLANS: usize = 8 * BATCH;
-/// Frames that whoever makes the plan keeps in any case, and how long a plan may take to be made of them.
+/// Frames that are kept in any case until the plan is made, and how long a plan may take to be made of them.
 const KEPT: usize = 24 * BATCH;
 const PLANNING: Span = Span::millis(3500);
 /// By how much one capture may be read ahead of the other: what comes later waits on disk.

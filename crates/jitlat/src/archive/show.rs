@@ -4,7 +4,7 @@ use crate::console;
 use crate::exit::Status;
 use anyhow::Result;
 use jitlat_archive::{Checked, Compacted, Listed, Period, Point, Pruned, Stream, utc};
-use jitlat_core::figures::{Figure, Number, Selector};
+use jitlat_core::figures::{Figure, Number, Selector, Unit};
 use jitlat_core::pool::Pool;
 use jitlat_core::units;
 use serde::Serialize;
@@ -76,7 +76,10 @@ pub(super) fn time(ns: i64, by: Period) -> String {
 }
 
 fn shown(figure: &Figure, value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |x| figure.show(Number::Real(x)))
+    let is_count = matches!(figure.unit, Unit::Packets | Unit::Count | Unit::Bytes);
+    let number =
+        |x: f64| if is_count && x.fract() == 0.0 { Number::Whole(x as i64) } else { Number::Real(x) };
+    value.map_or_else(|| "-".to_owned(), |x| figure.show(number(x)))
 }
 
 fn cell(value: Option<f64>) -> String {
@@ -173,12 +176,15 @@ pub fn points(
         let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
         return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
     }
+    // How many were sent is there in any case.
+    let has_value = figure.key != "sent";
     let mut text = String::new();
     if as_csv {
-        text = format!(
-            "start_ns,src,dst,protocol,direction,payload_bytes,period_ns,dscp,test,tests,sent,{}\n",
-            figure.column()
-        );
+        text = "start_ns,src,dst,protocol,direction,payload_bytes,period_ns,dscp,test,tests,sent".to_owned();
+        if has_value {
+            text += &format!(",{}", figure.column());
+        }
+        text += "\n";
     }
     for (k, (stream, points)) in found.iter().enumerate() {
         if as_csv {
@@ -187,9 +193,9 @@ pub fn points(
             let (payload, period) = (known(payload_bytes), known(period_ns));
             for p in points {
                 let test = p.test.as_deref().unwrap_or("");
-                let value = cell(p.value);
+                let value = if has_value { format!(",{}", cell(p.value)) } else { String::new() };
                 text += &format!(
-                    "{},{src},{dst},{protocol},{direction},{payload},{period},{dscp},{test},{},{},{value}\n",
+                    "{},{src},{dst},{protocol},{direction},{payload},{period},{dscp},{test},{},{}{value}\n",
                     p.start_ns, p.tests, p.sent
                 );
             }
@@ -204,6 +210,9 @@ pub fn points(
         for p in points {
             let start = if by == Period::All { "all".to_owned() } else { time(p.start_ns, by) };
             rows.push(vec![start, p.tests.to_string(), p.sent.to_string(), shown(figure, p.value)]);
+        }
+        if !has_value {
+            rows.iter_mut().for_each(|row| row.truncate(3));
         }
         text += &table(&rows, 1);
     }

@@ -19,7 +19,7 @@ pub struct Task {
     pub job: Job,
     /// What this host proves at others.
     pub key: Option<Key>,
-    /// Where the result goes; `None`: nowhere.
+    /// Where the result goes; `None`: it is not kept.
     pub archive: Option<PathBuf>,
 }
 

@@ -124,7 +124,7 @@ impl Followed {
                 self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
                 self.close();
             } else if self.ended || self.next_file().is_some() {
-                // Whoever has begun the next file writes no more to this one: what came meanwhile is its end.
+                // A writer that has begun the next file writes no more to this one: what came meanwhile is its end.
                 whole.store(true, Ordering::Relaxed);
             } else {
                 break;
