@@ -162,7 +162,7 @@ pub(crate) fn next_number(all: &Transaction<'_>) -> rusqlite::Result<i64> {
 }
 
 /// Adds to a counter; its value.
-fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i64> {
+pub(crate) fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i64> {
     let add = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = value + ?2 RETURNING value";
     db.prepare_cached(add)?.query_row(params![name, by], |row| row.get(0))
 }
@@ -225,7 +225,7 @@ impl Archive {
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
-    /// Messages that were dropped because too many waited, ever.
+    /// Messages that were dropped because too many waited, or were given up, ever.
     ///
     /// # Errors
     /// [`Error`].
@@ -359,7 +359,16 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Removes messages that were sent, or are given up.
+    /// Removes messages that are given up, and counts them as dropped.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn give_up(&self, messages: &[i64]) -> Result<(), Error> {
+        self.sent(messages)?;
+        self.transaction(|all| count(all, DROPPED, messages.len() as i64).map(drop))
+    }
+
+    /// Removes messages that were sent.
     ///
     /// # Errors
     /// [`Error`].

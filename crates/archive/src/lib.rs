@@ -41,6 +41,7 @@ mod packets;
 mod parts;
 mod rollup;
 mod rows;
+mod slots;
 mod text;
 mod tidy;
 mod totals;
@@ -59,6 +60,7 @@ pub use packets::{COLUMNS, Column, Width};
 pub use parts::{Assembly, Header};
 pub use rollup::{Period, Point, Stream, utc};
 pub use rows::Packets;
+pub use slots::Slots;
 pub use tidy::{Compacted, Keep, Pruned};
 pub use totals::{NO_LOSS, StreamTotal, Totals, share_bucket};
 

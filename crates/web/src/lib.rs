@@ -2,6 +2,7 @@
 //!
 //! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
+//! * [`post`] – a request of its own
 //! * `access` – who may read what; `limits` – how much of it at once
 //!
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
@@ -25,6 +26,7 @@ mod alerts;
 mod api;
 mod app;
 mod chart;
+mod client;
 mod compare;
 mod events;
 mod hosts;
@@ -43,6 +45,7 @@ mod times;
 mod verdict;
 
 pub use access::{Access, Token, UnfitToken};
+pub use client::{PostError, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
 pub use limits::Limits;
 #[cfg(feature = "schema")]

@@ -1,12 +1,13 @@
 //! The monitor at work: what is due is started in threads, ends in the archive, and troubles are said.
 
 use super::access::{RunningServer, check_file, own_key};
+use super::alerts::{self, RunningAlerts};
 use super::job::Task;
 use super::page::{OwnState, RunningPage};
 use super::{MonitorArgs, load, own, show};
 use crate::{archive, console, interrupt};
 use anyhow::{Context, Result, bail};
-use jitlat_archive::{Archive, Keep};
+use jitlat_archive::{Archive, Keep, Slots};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_monitor::agenda::{Failure, Missed, Notice, Order};
@@ -52,6 +53,7 @@ struct Monitor<'a> {
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
+    alerts: Option<RunningAlerts>,
     threads: Vec<Thread>,
     pruning: Option<JoinHandle<()>>,
 }
@@ -70,15 +72,28 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let (model, timetable) = (Arc::new(model), Arc::new(timetable));
     let kept = archive_of(args, &model, &folder);
     archive::check(kept.as_deref(), false)?;
+    alerts::check(&model, kept.as_deref())?;
     let server = RunningServer::start(&model, host, &folder)?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown)?;
+    let alerts = RunningAlerts::start(&model, &name, kept.as_deref())?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
     info!("monitoring as {name}{}", next_line(&agenda));
-    let mut monitor =
-        Monitor { args, folder, host, agenda, key, server, page, state, threads: Vec::new(), pruning: None };
+    let mut monitor = Monitor {
+        args,
+        folder,
+        host,
+        agenda,
+        key,
+        server,
+        page,
+        state,
+        alerts,
+        threads: Vec::new(),
+        pruning: None,
+    };
     let begun = clock::steady();
     let mut seen = version(&args.file);
     let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
@@ -206,6 +221,14 @@ impl Monitor<'_> {
                 outcome.place,
                 show::ending(outcome.ending)
             );
+            if let Some(alerts) = &self.alerts {
+                alerts.slot_ended(Slots {
+                    test: outcome.test,
+                    client: self.agenda.model().hosts[self.host].name.clone(),
+                    server: outcome.far,
+                    ending: show::ending(outcome.ending).to_owned(),
+                });
+            }
         }
         for notice in self.agenda.notices() {
             match notice {
@@ -249,6 +272,7 @@ impl Monitor<'_> {
         let key = own_key(&new, host, &self.folder)?;
         let kept = archive_of(self.args, &new, &self.folder);
         archive::check(kept.as_deref(), false)?;
+        alerts::check(&new, kept.as_deref())?;
         let old = self.agenda.model().clone();
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
@@ -281,6 +305,10 @@ impl Monitor<'_> {
         let new = Arc::new(new);
         for shortfall in timetable.shortfalls(&new) {
             warn!("{shortfall}");
+        }
+        match (&self.alerts, &kept) {
+            (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
+            _ => self.alerts = RunningAlerts::start(&new, &name, kept.as_deref())?,
         }
         let changes =
             self.agenda.take_up(new, Arc::new(timetable), clock::wall()).context("it lost this host")?;
@@ -345,6 +373,7 @@ impl Monitor<'_> {
         }
         self.server = None;
         self.page = None;
+        self.alerts = None;
     }
 }
 

@@ -9,6 +9,7 @@ mod network;
 mod undisturbed;
 
 mod acceptance;
+mod alerts;
 mod broadcast;
 mod cells;
 mod clocks;

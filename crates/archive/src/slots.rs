@@ -1,0 +1,57 @@
+//! [`Archive::slots`]: how the slots of a monitor's timetable ended, as counters that only grow.
+
+use crate::Archive;
+use crate::alerts::count;
+use crate::error::Error;
+use rusqlite::Row;
+
+/// The beginning of the names of these counters.
+const PREFIX: &str = "slot\t";
+
+/// Which slots.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slots {
+    /// The name of the test.
+    pub test: String,
+    /// The host that starts it.
+    pub client: String,
+    /// The other end.
+    pub server: String,
+    /// How they ended, in words: `measured`, `unreachable`, `this host was late` …
+    pub ending: String,
+}
+
+impl Archive {
+    /// Adds slots that have ended.
+    ///
+    /// # Errors
+    /// [`Error`]; then none is counted.
+    pub fn count_slots(&self, ended: &[(Slots, u64)]) -> Result<(), Error> {
+        self.transaction(|all| {
+            ended.iter().try_for_each(|(slots, n)| {
+                let Slots { test, client, server, ending } = slots;
+                let name = format!("{PREFIX}{test}\t{client}\t{server}\t{ending}");
+                count(all, &name, i64::try_from(*n).unwrap_or(i64::MAX)).map(drop)
+            })
+        })
+    }
+
+    /// All slots that ever ended.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn slots(&self) -> Result<Vec<(Slots, u64)>, Error> {
+        let run = || {
+            let query = "SELECT name, value FROM counters WHERE substr(name, 1, 5) = ?";
+            let mut counters = self.db.prepare_cached(query)?;
+            let take = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, crate::catalogue::unsigned(row, 1)?));
+            counters.query_map([PREFIX], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let slots = |(name, n): (String, u64)| {
+            let mut parts = name.split('\t').skip(1).map(str::to_owned);
+            let mut next = || parts.next();
+            Some((Slots { test: next()?, client: next()?, server: next()?, ending: next()? }, n))
+        };
+        Ok(run().map_err(self.sql("reading"))?.into_iter().filter_map(slots).collect())
+    }
+}

@@ -1,0 +1,319 @@
+//! [`Sender`]: messages of a channel, in order, each until it is taken; what is not taken waits longer and longer.
+
+use crate::console;
+use jitlat_archive::{Alert, Archive, Error, Message, utc};
+use jitlat_core::{Span, WallTime};
+use jitlat_monitor::alert::rule::{Channel, Way};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Messages in one request.
+const AT_ONCE: usize = 64;
+/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
+const FIRST: Span = Span::seconds(5);
+const LONGEST: Span = Span::seconds(600);
+/// After so many attempts, about a day, a message is given up.
+const MOST_TRIES: u32 = 150;
+/// For an answer, or until a command ends.
+const LIMIT: Duration = Duration::from_secs(10);
+/// An alert that fires ends for Alertmanager when it is resolved, or after this time.
+const FOR_EVER: Span = Span::seconds(366 * 86_400);
+
+/// Sends the messages of a channel.
+pub struct Sender {
+    channel: Channel,
+    root: PathBuf,
+    archive: Option<Archive>,
+    /// Whether the last attempt failed: said once.
+    failing: bool,
+}
+
+impl Sender {
+    /// Of the messages in the archive in the folder `root`.
+    pub fn new(channel: Channel, root: PathBuf) -> Sender {
+        Sender { channel, root, archive: None, failing: false }
+    }
+
+    /// Sends what is due.
+    pub fn step(&mut self, now: WallTime) {
+        let Ok(archive) = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok) else {
+            // Whoever judges says that it cannot be opened.
+            return;
+        };
+        if self.send(&archive, now).is_ok() {
+            self.archive = Some(archive);
+        }
+    }
+
+    fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), Error> {
+        loop {
+            let name = &self.channel.name;
+            let due = archive.waiting(name, now.0, AT_ONCE)?;
+            let first = archive.waiting(name, i64::MAX, 1)?;
+            // No message is sent before one that was to be sent earlier.
+            if due.is_empty() || due[0].id != first[0].id {
+                return Ok(());
+            }
+            let (due, failure) = self.deliver(due);
+            archive.sent(&due.taken)?;
+            let Some(why) = failure else {
+                if std::mem::replace(&mut self.failing, false) {
+                    info!("[[notify]] {name}: messages are taken again");
+                }
+                continue;
+            };
+            if !std::mem::replace(&mut self.failing, true) {
+                warn!("[[notify]] {name}: {why}; tried again less and less often");
+            }
+            let (hopeless, again): (Vec<&Message>, Vec<&Message>) =
+                due.left.iter().partition(|message| message.tries + 1 >= MOST_TRIES);
+            if !hopeless.is_empty() {
+                warn!("[[notify]] {name}: {} messages are given up", hopeless.len());
+                archive.give_up(&hopeless.iter().map(|m| m.id).collect::<Vec<_>>())?;
+            }
+            let tries = again.first().map_or(0, |message| message.tries);
+            let pause = FIRST.0.saturating_mul(1 << tries.min(16)).min(LONGEST.0);
+            return archive.not_sent(&again.iter().map(|m| m.id).collect::<Vec<_>>(), now.0 + pause);
+        }
+    }
+
+    /// Sends messages; what was taken, and why the rest was not.
+    fn deliver(&self, messages: Vec<Message>) -> (Delivered, Option<String>) {
+        let mut delivered = Delivered { taken: Vec::new(), left: messages };
+        let failure = loop {
+            if delivered.left.is_empty() {
+                break None;
+            }
+            let sent = match &self.channel.way {
+                Way::Webhook(address) => {
+                    let alerts: Vec<Value> =
+                        delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
+                    let body = Value::Array(alerts).to_string();
+                    jitlat_web::post(address, body, LIMIT)
+                        .map(|()| delivered.left.len())
+                        .map_err(|e| format!("{address}: {e}"))
+                }
+                Way::Command(command) => run(command, &delivered.left[0]).map(|()| 1),
+                Way::Print => console::print(&format!("{}\n", line(&delivered.left[0].alert)))
+                    .map(|()| 1)
+                    .map_err(|e| e.to_string()),
+            };
+            match sent {
+                Ok(n) => delivered.taken.extend(delivered.left.drain(..n).map(|m| m.id)),
+                Err(why) => break Some(why),
+            }
+        };
+        (delivered, failure)
+    }
+}
+
+/// What became of messages.
+struct Delivered {
+    taken: Vec<i64>,
+    left: Vec<Message>,
+}
+
+/// Who an alert is about.
+fn path(alert: &Alert) -> String {
+    match (alert.test.as_str(), alert.dst.as_str()) {
+        ("", _) => alert.src.clone(),
+        (test, dst) => format!("{test}, {} → {dst}", alert.src),
+    }
+}
+
+/// An alert in a line.
+pub fn line(alert: &Alert) -> String {
+    let Alert { alert: name, severity, reason, .. } = alert;
+    let about = path(alert);
+    match alert.resolved_ns.zip(alert.resolution.as_ref()) {
+        None => format!("{} FIRING {severity} {name}: {about}: {reason}", utc(alert.fired_ns)),
+        Some((at, why)) => {
+            let since = utc(alert.fired_ns);
+            format!("{} RESOLVED {severity} {name}: {about}: {why}; it fired at {since}", utc(at))
+        }
+    }
+}
+
+/// An alert as Alertmanager's `/api/v2/alerts` takes it.
+fn for_alertmanager(alert: &Alert) -> Value {
+    let time = |ns: i64| utc(ns).replace(' ', "T") + "Z";
+    let labels = [
+        ("alertname", &alert.alert),
+        ("severity", &alert.severity),
+        ("test", &alert.test),
+        ("src", &alert.src),
+        ("dst", &alert.dst),
+    ];
+    // A label without a value is none.
+    let labels: serde_json::Map<String, Value> = labels
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.clone().into()))
+        .chain([("job".to_owned(), "jitlat".into())])
+        .collect();
+    let mut annotations = json!({ "summary": format!("{}: {}", path(alert), alert.reason) });
+    if let Some(resolution) = &alert.resolution {
+        annotations["resolution"] = resolution.clone().into();
+    }
+    json!({
+        "labels": labels,
+        "annotations": annotations,
+        "startsAt": time(alert.fired_ns),
+        "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(FOR_EVER.0))),
+    })
+}
+
+/// Runs a command that takes a message.
+fn run(command: &[String], message: &Message) -> Result<(), String> {
+    let Some((program, arguments)) = command.split_first() else { return Err("no command".to_owned()) };
+    let alert = &message.alert;
+    let state = if alert.resolved_ns.is_some() { "resolved" } else { "firing" };
+    let failed = |e: std::io::Error| format!("{program}: {e}");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("JITLAT_ALERT", &alert.alert)
+        .env("JITLAT_STATE", state)
+        .env("JITLAT_SEVERITY", &alert.severity)
+        .env("JITLAT_TEST", &alert.test)
+        .env("JITLAT_SRC", &alert.src)
+        .env("JITLAT_DST", &alert.dst)
+        .env("JITLAT_MESSAGE", message.id.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut to) = child.stdin.take() {
+        // Shorter than what a pipe holds. A program that does not read it may know enough.
+        let _ = to.write_all(format!("{}\n{}\n", line(alert), for_alertmanager(alert)).as_bytes());
+    }
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
+        }
+        if begun.elapsed() > LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{program} did not end within {} s, and was killed", LIMIT.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_archive::{Change, Fired, Note};
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    fn fired(dst: &str) -> Change {
+        let [alert, severity, test] = ["loss", "warning", "voice"].map(str::to_owned);
+        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "loss>1% (loss is 2%)".to_owned());
+        Change::Fired(Fired { alert, severity, test, src, dst, since_ns: 0, fired_ns: 1_000_000_000, reason })
+    }
+
+    fn resolved(dst: &str) -> Change {
+        let [alert, test] = ["loss", "voice"].map(str::to_owned);
+        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "a test was well".to_owned());
+        Change::Resolved { alert, test, src, dst, at_ns: 61_000_000_000, reason }
+    }
+
+    fn archive(root: &std::path::Path, changes: Vec<Change>) -> Archive {
+        let archive = Archive::make(root).unwrap();
+        let channels = vec!["n".to_owned()];
+        archive.note(&Note { changes, channels, most_waiting: 100, ..Note::default() }).unwrap();
+        archive
+    }
+
+    /// A server that gives these answers, one a connection; the bodies it got.
+    fn server(answers: &'static [u16]) -> (String, JoinHandle<Vec<Value>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/api/v2/alerts", listener.local_addr().unwrap());
+        let run = move || {
+            let bodies = answers.iter().map(|status| {
+                let mut stream = listener.accept().unwrap().0;
+                let (mut got, mut part) = (Vec::new(), [0; 4096]);
+                loop {
+                    let n = stream.read(&mut part).unwrap();
+                    got.extend_from_slice(&part[..n]);
+                    let text = String::from_utf8_lossy(&got);
+                    if let Some(body) =
+                        text.split_once("\r\n\r\n").and_then(|(_, b)| serde_json::from_str(b).ok())
+                    {
+                        let answer = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n");
+                        stream.write_all(answer.as_bytes()).unwrap();
+                        return body;
+                    }
+                }
+            });
+            bodies.collect()
+        };
+        (address, std::thread::spawn(run))
+    }
+
+    #[test]
+    fn what_is_not_taken_is_sent_again_later_and_nothing_overtakes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = archive(folder.path(), vec![fired("b")]);
+        let (address, server) = server(&[503, 200]);
+        let channel = Channel { name: "n".to_owned(), way: Way::Webhook(address) };
+        let mut sender = Sender::new(channel, folder.path().to_owned());
+        let at = |second: i64| WallTime(second * 1_000_000_000);
+        sender.step(at(100));
+        // A message that came later waits for the one before it.
+        let (changes, channels) = (vec![resolved("b")], vec!["n".to_owned()]);
+        archive.note(&Note { changes, channels, most_waiting: 100, ..Note::default() }).unwrap();
+        sender.step(at(104));
+        assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 2);
+        sender.step(at(105));
+        assert!(archive.waiting("n", i64::MAX, 9).unwrap().is_empty());
+        let bodies = server.join().unwrap();
+        assert_eq!(bodies[0].as_array().unwrap().len(), 1);
+        let both = bodies[1].as_array().unwrap();
+        assert_eq!(both[0], bodies[0][0]);
+        assert_eq!(both[0]["labels"]["alertname"], "loss");
+        assert_eq!(both[0]["startsAt"], "1970-01-01T00:00:01Z");
+        assert_eq!(both[0]["endsAt"], "1971-01-02T00:00:01Z");
+        assert_eq!(both[0]["annotations"]["summary"], "voice, a → b: loss>1% (loss is 2%)");
+        assert_eq!(
+            (&both[1]["labels"], &both[1]["endsAt"]),
+            (&both[0]["labels"], &"1970-01-01T00:01:01Z".into())
+        );
+    }
+
+    #[test]
+    fn a_command_gets_each_message_and_one_that_fails_is_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("archive");
+        let archive = archive(&root, vec![fired("b"), fired("c"), resolved("b")]);
+        let file = folder.path().join("told");
+        // The first time it fails.
+        let script = format!(
+            "test -e {0} || {{ touch {0}; exit 3; }}; echo $JITLAT_STATE $JITLAT_DST $JITLAT_MESSAGE >> {0}; head -n 1 >> {0}",
+            file.display()
+        );
+        let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        let mut sender = Sender::new(Channel { name: "n".to_owned(), way: Way::Command(command) }, root);
+        sender.step(WallTime(0));
+        assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
+        sender.step(WallTime(FIRST.0));
+        let told = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(
+            (lines.len(), lines[0], lines[2], lines[4]),
+            (6, "firing b 1", "firing c 2", "resolved b 3")
+        );
+        assert_eq!(lines[1], "1970-01-01 00:00:01 FIRING warning loss: voice, a → b: loss>1% (loss is 2%)");
+        assert_eq!(
+            lines[5],
+            "1970-01-01 00:01:01 RESOLVED warning loss: voice, a → b: a test was well; it fired at 1970-01-01 00:00:01"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Comparer`]: the packets of a test with those of tests in an earlier period, by the verdict of metrics §20.
+
+use jitlat_archive::{Archive, Entered, Error, TestId};
+use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
+use jitlat_core::{Options, Span, verdict};
+use jitlat_monitor::alert::Compared;
+use std::collections::BTreeMap;
+use tracing::debug;
+
+/// Tests of the earlier period, evenly chosen, whose packets are looked at; and how many there must be.
+const TESTS: usize = 16;
+const LEAST: usize = 5;
+/// Packets of a test that is looked at.
+const MOST_PACKETS: u64 = 50_000;
+/// How long the earlier period of a stream is the same for the tests that follow.
+const KEPT: Span = Span::seconds(3600);
+/// Streams whose earlier period is kept.
+const STREAMS: usize = 64;
+
+/// Jitter needs no clocks; delay is compared as far as clocks are known.
+const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
+
+/// Compares, and keeps earlier periods for a while.
+#[derive(Default)]
+pub struct Comparer {
+    /// By stream and length of the period: when the test began for which it was looked at; jitter and delay.
+    earlier: BTreeMap<(i64, i64), (i64, [Side; 2])>,
+}
+
+impl Comparer {
+    /// A test compared with those of its stream that began less than `against` before; `None` if that cannot be done.
+    pub fn compare(&mut self, archive: &Archive, test: &Entered, against: Span) -> Option<Compared> {
+        self.compared(archive, test, against).unwrap_or_else(|e| {
+            debug!("alerts: comparing {}: {e}", test.test);
+            None
+        })
+    }
+
+    fn compared(
+        &mut self,
+        archive: &Archive,
+        test: &Entered,
+        against: Span,
+    ) -> Result<Option<Compared>, Error> {
+        let Some(later) = sides(archive, test.test, "this test")? else { return Ok(None) };
+        let key = (test.stream_id, against.0);
+        let is_fresh = |(at, _): &(i64, _)| (test.started_ns - at).abs() < KEPT.0;
+        if !self.earlier.get(&key).is_some_and(is_fresh) {
+            let Some(sides) = earlier(archive, test, against)? else { return Ok(None) };
+            if self.earlier.len() >= STREAMS {
+                self.earlier.clear();
+            }
+            self.earlier.insert(key, (test.started_ns, sides));
+        }
+        let Some((_, earlier)) = self.earlier.get(&key) else { return Ok(None) };
+        let asked = |basis| Question { basis, statistic: Statistic::Median, varied: None, seed: 1 };
+        let found: Vec<Comparison> = BASES
+            .into_iter()
+            .zip(earlier.iter().zip(&later))
+            .map(|(basis, (earlier, later))| compare(earlier, later, &asked(basis)))
+            .collect();
+        // What is worse is told rather than what is better.
+        let differs = |c: &&Comparison| c.outcome == Outcome::Different;
+        let told =
+            found.iter().find(|c| c.is_worse()).or_else(|| found.iter().find(differs)).or(found.first());
+        Ok(told.map(|c| Compared {
+            differs: c.outcome == Outcome::Different,
+            is_worse: c.is_worse(),
+            sentence: verdict::comparison::sentence(c),
+        }))
+    }
+}
+
+/// Jitter and delay of a test; `None` without packets, or with too many.
+fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Side; 2]>, Error> {
+    let listed = archive.listed(test)?;
+    if !listed.has_packets || listed.packets > MOST_PACKETS {
+        return Ok(None);
+    }
+    let (summary, samples) = archive.analyse(test, &Options::default())?;
+    Ok(Some(BASES.map(|basis| Side::new(label, &summary, &samples, basis, Statistic::Median))))
+}
+
+/// Tests before `test`, evenly chosen.
+fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Side; 2]>, Error> {
+    let from = test.started_ns.saturating_sub(against.0);
+    let tests = archive.verdicts(test.stream_id, from, test.started_ns)?.tests;
+    let count = tests.len().min(TESTS);
+    let mut both: [Vec<Side>; 2] = Default::default();
+    for k in 0..count {
+        let (_, _, id) = tests[k * tests.len() / count];
+        let Some(sides) = sides(archive, id, "before")? else { continue };
+        both.iter_mut().zip(sides).for_each(|(all, side)| all.push(side));
+    }
+    if both[0].len() < LEAST {
+        return Ok(None);
+    }
+    Ok(Some(both.map(|sides| Side::pooled("the tests before", sides))))
+}

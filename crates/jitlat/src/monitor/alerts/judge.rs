@@ -1,0 +1,177 @@
+//! [`Judge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
+
+use super::compare::Comparer;
+use jitlat_archive::{Archive, Change, Entered, Error, Fired, Note, Slots};
+use jitlat_core::{Span, WallTime};
+use jitlat_monitor::Model;
+use jitlat_monitor::alert::machine::Event;
+use jitlat_monitor::alert::{self, Machine, TestResult};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// The beginning of the keys of states.
+const PREFIX: &str = "alert/";
+/// Results that are judged at a time.
+const AT_ONCE: usize = 200;
+/// Messages that may wait in a channel.
+const MOST_WAITING: u64 = 1000;
+/// Time between two looks at what is silent.
+const TICK: Span = Span::seconds(5);
+
+/// Judges the results in an archive.
+pub struct Judge {
+    model: Arc<Model>,
+    host: String,
+    root: PathBuf,
+    /// `None` before the first step, and after one that failed: what was not kept was never judged.
+    open: Option<Open>,
+    comparer: Comparer,
+    ended: BTreeMap<Slots, u64>,
+}
+
+struct Open {
+    archive: Archive,
+    machine: Machine,
+    judged: i64,
+    ticked: Option<WallTime>,
+}
+
+impl Judge {
+    /// Of the host `host`, with the archive in the folder `root`.
+    pub fn new(model: Arc<Model>, host: &str, root: &Path) -> Judge {
+        Judge {
+            model,
+            host: host.to_owned(),
+            root: root.to_owned(),
+            open: None,
+            comparer: Comparer::default(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// Follows another file.
+    pub fn follow(&mut self, model: Arc<Model>, root: &Path) {
+        (self.model, self.root, self.open) = (model, root.to_owned(), None);
+    }
+
+    /// Notes a slot that has ended.
+    pub fn ended(&mut self, slots: Slots) {
+        *self.ended.entry(slots).or_default() += 1;
+    }
+
+    /// Judges what is new.
+    ///
+    /// # Errors
+    /// Those of the archive; what was not kept is judged again.
+    pub fn step(&mut self, now: WallTime) -> Result<(), Error> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.opened(now)?,
+        };
+        if !self.ended.is_empty() {
+            let ended: Vec<(Slots, u64)> = self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
+            open.archive.count_slots(&ended)?;
+            self.ended.clear();
+        }
+        while self.judge(&mut open, now)? == AT_ONCE {}
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn opened(&self, now: WallTime) -> Result<Open, Error> {
+        let archive = Archive::make(&self.root)?;
+        let judged = match archive.judged()? {
+            Some(judged) => judged,
+            None => {
+                // What was there before there were rules is nothing new.
+                let judged = archive.entered()?;
+                archive.note(&Note { judged: Some(judged), ..Note::default() })?;
+                judged
+            }
+        };
+        let states = archive.rule_states(PREFIX)?;
+        let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
+        let machine = Machine::new(&self.model, &self.host, &states, now);
+        Ok(Open { archive, machine, judged, ticked: None })
+    }
+
+    /// Judges some results; how many.
+    fn judge(&mut self, open: &mut Open, now: WallTime) -> Result<usize, Error> {
+        let results = open.archive.entered_after(open.judged, AT_ONCE)?;
+        for entered in &results {
+            if let Some(mut result) = result_of(entered) {
+                for against in open.machine.comparisons(&result) {
+                    let compared = self.comparer.compare(&open.archive, entered, against);
+                    result.compared.extend(compared.map(|compared| (against, compared)));
+                }
+                open.machine.judge(&result, now);
+            }
+        }
+        if open.ticked.is_none_or(|at| now - at >= TICK || now < at) {
+            open.ticked = Some(now);
+            open.machine.tick(now);
+        }
+        let judged = results.last().map(|entered| entered.number);
+        let decided = open.machine.take();
+        if judged.is_none() && decided.states.is_empty() && decided.changes.is_empty() {
+            return Ok(0);
+        }
+        let note = Note {
+            judged,
+            states: decided
+                .states
+                .into_iter()
+                .map(|(key, state)| (format!("{PREFIX}{key}"), state))
+                .collect(),
+            changes: decided.changes.into_iter().map(change).collect(),
+            channels: self.model.alerts.channels.iter().map(|c| c.name.clone()).collect(),
+            most_waiting: MOST_WAITING,
+        };
+        let noted = open.archive.note(&note)?;
+        open.judged = judged.unwrap_or(open.judged);
+        for alert in &noted.alerts {
+            match &alert.resolution {
+                None => warn!("{}", super::channel::line(alert)),
+                Some(_) => info!("{}", super::channel::line(alert)),
+            }
+        }
+        if noted.dropped > 0 {
+            warn!("alerts: {} messages were dropped, because more than {MOST_WAITING} wait", noted.dropped);
+        }
+        Ok(results.len())
+    }
+}
+
+/// What is judged; `None` of a test that no monitor made.
+fn result_of(entered: &Entered) -> Option<TestResult> {
+    let tag = |key: &str| entered.tags.get(key).cloned();
+    Some(TestResult {
+        test: tag("test")?,
+        client: tag("client")?,
+        server: tag("server")?,
+        is_backward: entered.direction == "down",
+        started_ns: entered.started_ns,
+        figures: entered.figures.clone(),
+        compared: Vec::new(),
+    })
+}
+
+fn change(change: alert::Change) -> Change {
+    let alert::Change { subject, at, reason, event } = change;
+    let alert::machine::Subject { rule: alert, test, src, dst } = subject;
+    match event {
+        Event::Fired { severity, since_ns } => Change::Fired(Fired {
+            alert,
+            severity: severity.to_owned(),
+            test,
+            src,
+            dst,
+            since_ns,
+            fired_ns: at.0,
+            reason,
+        }),
+        Event::Resolved => Change::Resolved { alert, test, src, dst, at_ns: at.0, reason },
+    }
+}

@@ -1,0 +1,124 @@
+//! [`post`]: one HTTP request, to tell another program something.
+
+use axum::body::Body;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+/// Why something was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// Not the address of a request.
+    #[error("'{0}' is no http:// address")]
+    Address(String),
+    /// The other end cannot be reached, or does not speak HTTP.
+    #[error("{0}")]
+    Failed(String),
+    /// It answered something else than success.
+    #[error("it answers with status {0}")]
+    Refused(u16),
+    /// It did not answer in time.
+    #[error("no answer for {} s", .0.as_secs())]
+    TooLong(Duration),
+}
+
+/// Sends `body`, JSON, to the `http://` address, and waits for the answer: `limit` at most.
+///
+/// # Errors
+/// [`PostError`]: whether the other end has it is known only if it answered.
+pub fn post(address: &str, body: String, limit: Duration) -> Result<(), PostError> {
+    let wrong = || PostError::Address(address.to_owned());
+    let uri: Uri = address.parse().map_err(|_| wrong())?;
+    let host = uri.host().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
+    let target = (host.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));
+    let failed = |e: &dyn std::fmt::Display| PostError::Failed(e.to_string());
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::post(path)
+        .header(HOST, uri.authority().map_or(host, |a| a.as_str()))
+        .header(CONTENT_TYPE, "application/json")
+        .header(USER_AGENT, crate::page::PROGRAM.replace(' ', "/"))
+        .body(Body::from(body))
+        .map_err(|e| failed(&e))?;
+    let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(1).build();
+    let runtime = runtime.map_err(|e| failed(&e))?;
+    let answered = runtime.block_on(async {
+        tokio::time::timeout(limit, async {
+            let stream = TcpStream::connect(target).await.map_err(|e| failed(&e))?;
+            let (mut sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+            tokio::spawn(connection);
+            let answer = sender.send_request(request).await.map_err(|e| failed(&e))?;
+            Ok(answer.status())
+        })
+        .await
+    });
+    runtime.shutdown_background();
+    let status = answered.unwrap_or(Err(PostError::TooLong(limit)))?;
+    if status.is_success() { Ok(()) } else { Err(PostError::Refused(status.as_u16())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// What a server that answers so received, and how that went.
+    fn posted(answer: &'static str) -> (String, Result<(), PostError>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/api/v2/alerts?x=1", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let (mut got, mut part) = (Vec::new(), [0; 4096]);
+            while !got.ends_with(b"[1,2]") {
+                let n = stream.read(&mut part).unwrap();
+                assert!(n > 0, "the request ends early");
+                got.extend_from_slice(&part[..n]);
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+            String::from_utf8(got).unwrap()
+        });
+        let went = post(&address, "[1,2]".to_owned(), PATIENCE);
+        (server.join().unwrap(), went)
+    }
+
+    #[test]
+    fn a_request_is_taken_or_it_is_said_why_not() {
+        let (got, went) = posted("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert!(went.is_ok() && got.starts_with("POST /api/v2/alerts?x=1 HTTP/1.1\r\n"), "{got}");
+        let small = got.to_lowercase();
+        assert!(
+            small.contains("content-type: application/json") && small.contains("content-length: 5"),
+            "{got}"
+        );
+        assert!(small.contains("host: 127.0.0.1:"), "{got}");
+        let (_, went) = posted("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+        assert!(matches!(went, Err(PostError::Refused(503))), "{went:?}");
+        let (_, went) = posted("what?\r\n\r\n");
+        assert!(matches!(went, Err(PostError::Failed(_))), "{went:?}");
+        for wrong in ["https://127.0.0.1/", "ftp://x/", "x", "http://", ""] {
+            assert!(post(wrong, String::new(), PATIENCE).is_err(), "{wrong}");
+        }
+        // Nobody listens there any more.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(
+            post(&format!("http://{free}/"), String::new(), PATIENCE),
+            Err(PostError::Failed(_))
+        ));
+    }
+
+    #[test]
+    fn who_never_answers_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/", listener.local_addr().unwrap());
+        let went = post(&address, String::new(), Duration::from_millis(50));
+        assert!(matches!(went, Err(PostError::TooLong(_))), "{went:?}");
+    }
+}
