@@ -1,0 +1,159 @@
+//! How long the largest pages take: `cargo run --release -p jitlat-web --example speed -- FOLDER [TESTS] [HOSTS]`.
+//!
+//! Makes an archive with a path of 100 000 tests, five minutes apart, and one of a mesh of 100 hosts, unless FOLDER has them, and asks each
+//! page over a socket as a browser does: first of a server that has just started, then again. Most tests are copies of a few in the catalogue, so
+//! that this takes seconds; these pages do not read packets.
+
+#[path = "mesh.rs"]
+#[allow(dead_code, reason = "its main is that of another example")]
+mod mesh;
+
+use jitlat_archive::Archive;
+use jitlat_web::{Settings, Web};
+use mesh::Went;
+use rusqlite::Connection;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Time between two tests of a path, ns.
+const EVERY: i64 = 300_000_000_000;
+/// Tests that are measured; others are copies of their rows in the catalogue.
+const SAMPLE: i64 = 200;
+
+/// An archive in `folder`, made by `fill` unless it is there.
+fn archive(folder: &Path, fill: impl FnOnce(&Archive, &Connection) -> Result<()>) -> Result<()> {
+    if jitlat_archive::is_archive(folder) {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let archive = Archive::make(folder)?;
+    fill(&archive, &Connection::open(folder.join(jitlat_archive::CATALOGUE))?)?;
+    println!("{} made in {:.0} s", folder.display(), begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Copies every row of `table` for each row of `of`, with some columns as said.
+fn copy(db: &Connection, table: &str, of: &str, said: &[(&str, &str)]) -> Result<()> {
+    let mut names = db.prepare("SELECT name FROM pragma_table_info(?)")?;
+    let names = names.query_map([table], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    let value = |name: &String| {
+        let given = said.iter().find(|(known, _)| known == name);
+        given.map_or_else(|| format!("r.\"{name}\""), |(_, value)| (*value).to_owned())
+    };
+    let values: Vec<String> = names.iter().map(value).collect();
+    db.execute_batch(&format!("INSERT INTO {table} SELECT {} FROM {table} r JOIN {of}", values.join(", ")))?;
+    Ok(())
+}
+
+/// The numbers from 1 to `n` as a table `k(n)`.
+fn numbers(n: i64) -> String {
+    format!(
+        "(WITH RECURSIVE k(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < {n}) SELECT n FROM k) k"
+    )
+}
+
+/// How long a page takes, from the connection to its last byte, and its bytes.
+fn ask(address: SocketAddr, page: &str) -> Result<(Duration, usize)> {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {page} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    if !answer.starts_with(b"HTTP/1.1 200 ") {
+        return Err(format!("{page}: {}", String::from_utf8_lossy(&answer[..answer.len().min(200)])).into());
+    }
+    Ok((begun.elapsed(), answer.len()))
+}
+
+/// What `work` says of a server that has just started.
+fn served<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> Result<T>) -> Result<T> {
+    let mut settings = Settings::new(folder);
+    settings.listen.set_port(0);
+    let web = Web::bind(&settings)?;
+    let (address, stop) = (web.address(), Arc::new(AtomicBool::new(false)));
+    let asked = stop.clone();
+    let serving = std::thread::spawn(move || web.run(|| asked.load(Ordering::Relaxed)));
+    let result = work(address);
+    stop.store(true, Ordering::Relaxed);
+    serving.join().map_err(|_| "the server failed")??;
+    result
+}
+
+/// Prints how long `page` takes: of three servers that have just started the median, then of ten more requests to each.
+fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
+    let median = |mut all: Vec<Duration>| {
+        all.sort_unstable();
+        all[all.len() / 2].as_secs_f64() * 1e3
+    };
+    let (mut first, mut later, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..3 {
+        served(folder, |address| {
+            let (time, length) = ask(address, page)?;
+            bytes = length;
+            first.push(time);
+            for _ in 0..10 {
+                later.push(ask(address, page)?.0);
+            }
+            Ok(())
+        })?;
+    }
+    let (first, later) = (median(first), median(later));
+    println!(
+        "{page:<44} {first:>7.0} ms first {later:>7.0} ms again {:>7} kB  {:.2} of {limit_ms} ms",
+        bytes / 1000,
+        first / limit_ms as f64
+    );
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("write a folder")?;
+    let mut number = |usual: i64| arguments.next().map_or(Ok(usual), |text| text.parse());
+    let (tests, hosts) = (number(100_000)?, number(100)?);
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let (path, matrix) = (Path::new(&folder).join("path"), Path::new(&folder).join("matrix"));
+    archive(&path, |archive, db| {
+        for k in 0..SAMPLE {
+            let went = if k % 40 < 3 { Went::Badly } else { Went::Well };
+            mesh::add(archive, ("10.0.0.1", "10.0.0.2"), now - k * EVERY, went)?;
+        }
+        let times = numbers(tests / SAMPLE - 1);
+        let id = [("id", "(r.id / 2) + k.n"), ("entered", "0")];
+        let started = format!("r.started_ns - k.n * {}", SAMPLE * EVERY);
+        copy(db, "tests", &times, &[id[0], id[1], ("started_ns", &started)])?;
+        copy(db, "figures", &times, &[("test", "(r.test / 2) + k.n")])?;
+        Ok(db.execute_batch("DELETE FROM rollups")?)
+    })?;
+    archive(&matrix, |archive, db| {
+        for k in 0..9 {
+            mesh::add(archive, ("10.0.0.1", "10.0.0.2"), now - k * EVERY, Went::Well)?;
+        }
+        mesh::add(archive, ("10.0.0.2", "10.0.0.1"), now, Went::Badly)?;
+        let others = numbers(hosts - 2) + " ON r.id = 1";
+        copy(db, "hosts", &others, &[("id", "k.n + 2"), ("address", "'10.1.0.' || k.n")])?;
+        // Of every path a stream like one of the two that were measured, one of 50 like the bad one.
+        db.execute_batch(
+            "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) \
+             SELECT a.id, b.id, protocol, direction, payload, period_ns, dscp FROM hosts a, hosts b, streams s \
+             WHERE a.id <> b.id AND s.id = 1",
+        )?;
+        let others = "streams s ON s.id > 2 AND r.stream = CASE WHEN s.id % 50 = 0 THEN 2 ELSE 1 END";
+        let id = "(r.id / 4) + s.id * 16";
+        copy(db, "tests", others, &[("id", id), ("stream", "s.id"), ("entered", "0")])?;
+        Ok(db.execute_batch("DELETE FROM rollups")?)
+    })?;
+    // Figures of periods are stored by the first query for them, here all at once.
+    served(&path, |address| ask(address, "/path/10.0.0.1/10.0.0.2?from=1970-01-01"))?;
+    page(&path, "/path/10.0.0.1/10.0.0.2", 300)?;
+    page(&path, "/path/10.0.0.1/10.0.0.2?from=365d", 300)?;
+    page(&path, "/path/10.0.0.1/10.0.0.2?from=1970-01-01", 300)?;
+    page(&matrix, "/", 500)?;
+    page(&matrix, "/hosts", 500)
+}
