@@ -4,6 +4,7 @@ use crate::access::{Access, guard};
 use crate::events::Watchers;
 use crate::hosts::MonitorState;
 use crate::limits::Limits;
+use crate::metrics::metrics;
 use crate::page;
 use crate::problem::Problem;
 use crate::routes::ROUTES;
@@ -107,6 +108,7 @@ pub fn router(app: Arc<App>) -> Router {
     const SCRIPT: &str = "text/javascript; charset=utf-8";
     let reading = ROUTES.iter().fold(Router::new(), |all, route| all.route(route.path, route.handler()));
     reading
+        .route("/metrics", get(metrics))
         .route("/style.css", file("text/css; charset=utf-8", page::style()))
         .route("/report.js", file(SCRIPT, html::SCRIPT.to_owned()))
         .route("/live.js", file(SCRIPT, page::LIVE.to_owned()))

@@ -31,6 +31,7 @@ mod compare;
 mod events;
 mod hosts;
 mod limits;
+mod metrics;
 mod now;
 #[cfg(feature = "schema")]
 mod openapi;

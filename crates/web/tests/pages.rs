@@ -419,3 +419,59 @@ fn a_new_test_is_told_to_those_who_wait() {
     // There is room for one only.
     assert_eq!(served.get("/api/v1/events").status, 503);
 }
+
+#[test]
+fn metrics_count_what_the_archive_has_in_a_form_that_promtool_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let text = served.get("/metrics");
+    assert!(text.head.contains("text/plain; version=0.0.4") && text.status == 200, "{}", text.head);
+    let labels = "src=\"10.0.0.1\",dst=\"10.0.0.2\"";
+    let total = &archive.totals(None, 9).unwrap().streams[0];
+    let of = |name: &str, more: &str| -> f64 {
+        let begins = format!("{name}{{{labels}");
+        let line = text.body.lines().find(|l| l.starts_with(&begins) && l.contains(more)).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(of("jitlat_tests_total", ""), 6.0);
+    assert_eq!(of("jitlat_packets_sent_total", ""), total.pool.sent as f64);
+    assert_eq!(of("jitlat_packets_lost_total", ""), total.pool.lost as f64);
+    assert_eq!(of("jitlat_delay_seconds_count", ""), total.pool.delays().len() as f64);
+    let all = of("jitlat_delay_variation_seconds_bucket", "+Inf");
+    assert!(of("jitlat_delay_variation_seconds_bucket", "le=\"0.1\"") <= all && all > 0.0);
+    let open = served.ask("GET /metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n", "");
+    assert!(open.head.contains("application/openmetrics-text") && open.body.ends_with("# EOF\n"));
+    assert!(open.body.contains("# TYPE jitlat_packets_sent counter\n"));
+    promtool(&["check", "metrics"], &text.body);
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/rules.yml");
+    promtool(&["check", "rules", rules], "");
+    let named = std::fs::read_to_string(rules).unwrap();
+    for name in [
+        "packets_lost_total",
+        "packets_sent_total",
+        "delay_variation_seconds_bucket",
+        "last_test_timestamp_seconds",
+    ] {
+        assert!(named.contains(name) && text.body.contains(&format!("jitlat_{name}{{")), "{name}");
+    }
+}
+
+/// Prometheus' own check of `input`; skipped where it is not installed and need not be.
+fn promtool(arguments: &[&str], input: &str) {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = match command.spawn() {
+        Ok(tool) => tool,
+        Err(e) => {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "promtool: {e}");
+            let _ = writeln!(std::io::stderr(), "skipped: promtool is not installed (Debian: prometheus)");
+            return;
+        }
+    };
+    // A check that needs no input may have ended.
+    let _ = tool.stdin.take().unwrap().write_all(input.as_bytes());
+    let said = tool.wait_with_output().unwrap();
+    assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
+}
