@@ -149,11 +149,11 @@ fn histogram<'a>(
             let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{end:?}\"}} {below}");
         }
         let n = values.len();
-        let sum = mean * n as f64 / 1e9;
-        let _ = writeln!(
-            out,
-            "{name}_bucket{{{labels},le=\"+Inf\"}} {n}\n{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {n}"
-        );
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {n}\n{name}_count{{{labels}}} {n}");
+        // With negative values, as between clocks that differ, the sum could become smaller, which no sum of a histogram may.
+        if quantiles.count_at_most(-1) == 0 {
+            let _ = writeln!(out, "{name}_sum{{{labels}}} {}", mean * n as f64 / 1e9);
+        }
     }
 }
 
