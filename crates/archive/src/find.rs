@@ -241,17 +241,8 @@ impl Archive {
         );
         let run = || {
             let mut streams = self.db.prepare(&query)?;
-            let known = |x: i64| (x >= 0).then_some(x);
             let take = |row: &SqlRow<'_>| {
-                let stream = crate::Stream {
-                    src: row.get(1)?,
-                    dst: row.get(2)?,
-                    protocol: row.get(3)?,
-                    direction: row.get(4)?,
-                    payload_bytes: known(row.get(5)?),
-                    period_ns: known(row.get(6)?),
-                    dscp: row.get(7)?,
-                };
+                let stream = crate::Stream::read(row)?;
                 Ok((row.get(0)?, stream))
             };
             streams.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()

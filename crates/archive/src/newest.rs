@@ -83,19 +83,10 @@ impl Archive {
                      JOIN tests t ON t.id = (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
                      ORDER BY a.address, b.address, s.id";
         let mut streams = self.db.prepare_cached(query)?;
-        let known = |x: i64| (x >= 0).then_some(x);
         let take = |row: &Row<'_>| {
             Ok(Newest {
                 stream_id: row.get(0)?,
-                stream: Stream {
-                    src: row.get(1)?,
-                    dst: row.get(2)?,
-                    protocol: row.get(3)?,
-                    direction: row.get(4)?,
-                    payload_bytes: known(row.get(5)?),
-                    period_ns: known(row.get(6)?),
-                    dscp: row.get(7)?,
-                },
+                stream: Stream::read(row)?,
                 src_name: row.get(8)?,
                 dst_name: row.get(9)?,
                 test: TestId(row.get(10)?),

@@ -158,6 +158,20 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Out of the columns 1 to 7 of a row: addresses, and the columns of `streams` in their order.
+    pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Stream> {
+        let known = |x: i64| (x >= 0).then_some(x);
+        Ok(Stream {
+            src: row.get(1)?,
+            dst: row.get(2)?,
+            protocol: row.get(3)?,
+            direction: row.get(4)?,
+            payload_bytes: known(row.get(5)?),
+            period_ns: known(row.get(6)?),
+            dscp: row.get(7)?,
+        })
+    }
+
     /// What the packets of a test have in common with those of other tests of the same traffic.
     pub fn of(session: &Session) -> Stream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());

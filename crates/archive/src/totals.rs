@@ -94,19 +94,10 @@ impl Archive {
     }
 
     fn stream_list(&self, most: usize) -> rusqlite::Result<(Vec<StreamTotal>, u64)> {
-        let known = |x: i64| (x >= 0).then_some(x);
         let take = |row: &Row<'_>| {
             Ok(StreamTotal {
                 stream_id: row.get(0)?,
-                stream: Stream {
-                    src: row.get(1)?,
-                    dst: row.get(2)?,
-                    protocol: row.get(3)?,
-                    direction: row.get(4)?,
-                    payload_bytes: known(row.get(5)?),
-                    period_ns: known(row.get(6)?),
-                    dscp: row.get(7)?,
-                },
+                stream: Stream::read(row)?,
                 src_name: row.get(8)?,
                 dst_name: row.get(9)?,
                 pool: Pool::default(),
