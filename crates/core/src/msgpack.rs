@@ -363,10 +363,10 @@ impl<'a> VariantAccess<'a> for &mut Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::{IpAddr, SocketAddr};
     use proptest::prelude::*;
     use serde::Serialize;
     use std::collections::BTreeMap;
-    use std::net::{IpAddr, SocketAddr};
 
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     enum Kind {

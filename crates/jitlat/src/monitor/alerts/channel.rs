@@ -41,7 +41,7 @@ impl Sender {
     /// Sends what is due.
     pub fn step(&mut self, now: WallTime) {
         let Ok(archive) = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok) else {
-            // Whoever judges says that it cannot be opened.
+            // The thread that judges says that it cannot be opened.
             return;
         };
         if self.send(&archive, now).is_ok() {
@@ -55,7 +55,7 @@ impl Sender {
             let due = archive.waiting(name, now.0, AT_ONCE)?;
             let first = archive.waiting(name, i64::MAX, 1)?;
             // No message is sent before one that was to be sent earlier.
-            if due.is_empty() || due[0].id != first[0].id {
+            if due.is_empty() || due.first().map(|m| m.id) != first.first().map(|m| m.id) {
                 return Ok(());
             }
             let (due, failure) = self.deliver(due);
