@@ -446,6 +446,7 @@ fn metrics_count_what_the_archive_has_in_a_form_that_promtool_accepts() {
     promtool(&["check", "metrics"], &text.body);
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/prometheus/rules.yml");
     promtool(&["check", "rules", rules], "");
+    promtool(&["test", "rules", &rules.replace("rules.yml", "rules.test.yml")], "");
     let named = std::fs::read_to_string(rules).unwrap();
     for name in [
         "packets_lost_total",
