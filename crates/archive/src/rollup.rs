@@ -18,6 +18,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use jitlat_core::figures::Figure;
+use jitlat_core::passive::streams::PASSIVE;
 use jitlat_core::pool::{self, Pool, PoolFigure};
 use jitlat_core::{Direction, Session, Transport};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -177,6 +178,10 @@ impl Stream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
         let protocol = match (&session.two_way, session.spec.transport()) {
             (Some(two_way), _) => two_way.protocol.clone(),
+            // Other programs' traffic, whatever it is: that of each capture of a monitor on its own.
+            (None, _) if is_captured(session) => {
+                format!("captured {}", session.name.as_deref().unwrap_or_default())
+            }
             (None, Transport::Udp) => "udp".to_owned(),
             (None, Transport::Tcp) => "tcp".to_owned(),
         };
@@ -196,6 +201,14 @@ impl Stream {
             dscp: session.spec.dscp.value().into(),
         }
     }
+}
+
+/// Whether a test is what a monitor captured.
+fn is_captured(session: &Session) -> bool {
+    let has = |key: &str, value: Option<&str>| {
+        session.tags.iter().any(|(k, v)| k == key && value.is_none_or(|value| v == value))
+    };
+    has("instrument", Some(PASSIVE)) && has("test", None) && session.name.is_some()
 }
 
 /// A figure of a period.

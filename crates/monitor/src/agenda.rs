@@ -53,6 +53,8 @@ pub enum Failure {
     Refused,
     /// It was measured, and could not be kept.
     NotKept,
+    /// Of a capture: nothing passed that could be measured.
+    Nothing,
     /// Anything else.
     Other,
 }
@@ -141,6 +143,11 @@ impl Counts {
     /// How many ended so.
     pub fn of(&self, ending: Ending) -> u64 {
         self.0.get(&ending).copied().unwrap_or(0)
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, ending: Ending) {
+        *self.0.entry(ending).or_insert(0) += 1;
     }
 
     /// All, with their numbers.
@@ -386,7 +393,7 @@ impl Agenda {
 
     fn count(&mut self, outcome: Outcome) {
         let key = (outcome.test.clone(), outcome.far.clone());
-        *self.counts.entry(key).or_default().0.entry(outcome.ending).or_insert(0) += 1;
+        self.counts.entry(key).or_default().add(outcome.ending);
         self.outcomes.push(outcome);
     }
 

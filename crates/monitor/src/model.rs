@@ -13,6 +13,8 @@ pub struct Model {
     pub hosts: Vec<Host>,
     /// The tests between them and to targets elsewhere, in the order of the file.
     pub tests: Vec<Test>,
+    /// What is captured all the time, in the order of the file.
+    pub captures: Vec<Capture>,
     /// Where results are kept.
     pub archive: ArchiveRules,
     /// What each host answers.
@@ -77,6 +79,37 @@ pub struct Test {
     pub window: Window,
     /// Starts are shifted by up to this time, at random, and the same on all hosts.
     pub spread: Span,
+}
+
+/// What passes an interface, all the time, a result a period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// Its name: unique among tests and captures.
+    pub name: String,
+    /// The hosts that capture, by their places.
+    pub hosts: Vec<u32>,
+    /// The instrument, by name.
+    pub instrument: String,
+    /// Whether it needs a second point.
+    pub two_points: bool,
+    /// The interface.
+    pub interface: String,
+    /// The host at the far end, by its place; `None`: whatever lies beyond the interface.
+    pub towards: Option<u32>,
+    /// The interface of the second point, at the host `towards` or at the one that captures; `None`: there is no second point.
+    pub far_interface: Option<String>,
+    /// Options as of the command, by their long name.
+    pub options: Vec<(String, crate::file::Value)>,
+    /// The length of a period, which divides a day.
+    pub every: Span,
+}
+
+impl Capture {
+    /// What the far end is called.
+    pub fn far<'a>(&'a self, hosts: &'a [Host]) -> &'a str {
+        let named = self.towards.and_then(|far| hosts.get(far as usize)).map(|host| host.name.as_str());
+        named.or(self.far_interface.as_deref()).unwrap_or(&self.interface)
+    }
 }
 
 /// How something is measured.
@@ -196,6 +229,20 @@ impl Model {
     /// The place of the host `name`; `None` if there is none.
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|h| h.name == name)
+    }
+
+    /// The captures of a host.
+    pub fn captures_of(&self, host: usize) -> impl Iterator<Item = &Capture> {
+        self.captures.iter().filter(move |capture| capture.hosts.contains(&(host as u32)))
+    }
+
+    /// The interfaces of a host of which others are told what passes.
+    pub fn far_interfaces(&self, host: usize) -> Vec<String> {
+        let far = self.captures.iter().filter(|capture| capture.towards == Some(host as u32));
+        let mut list: Vec<String> = far.filter_map(|capture| capture.far_interface.clone()).collect();
+        list.sort();
+        list.dedup();
+        list
     }
 
     /// The name of end `k` of a pair of `test`.

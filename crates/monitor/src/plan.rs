@@ -18,6 +18,8 @@ pub struct Plan {
     pub version: u32,
     /// Each test, in the order of the file.
     pub tests: Vec<TestPlan>,
+    /// Each capture, in the order of the file.
+    pub captures: Vec<CapturePlan>,
     /// Each host, in the order of the file.
     pub hosts: Vec<HostPlan>,
     /// What the timetable cannot do, in sentences.
@@ -46,6 +48,30 @@ pub struct TestPlan {
     pub tests_a_day: f64,
 }
 
+/// What a capture means, at each host that captures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CapturePlan {
+    /// Its name.
+    pub name: String,
+    /// Its instrument.
+    pub instrument: String,
+    /// The hosts that capture.
+    pub hosts: Vec<String>,
+    /// The interface.
+    pub interface: String,
+    /// The far end: a host, or an interface.
+    pub far: String,
+    /// The interface of the second point; null: there is none.
+    pub far_interface: Option<String>,
+    /// Length of a period, in s.
+    pub every_s: f64,
+    /// Results a day of each host that captures: with two points one each way.
+    pub results_a_day: f64,
+    /// Bytes that the archive grows by for each packet; what passes is not known beforehand.
+    pub archive_bytes_a_packet: f64,
+}
+
 /// What the file means for a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -64,7 +90,7 @@ pub struct HostPlan {
     pub peak_out_bits: u64,
     /// Most bits a second that it receives at a time.
     pub peak_in_bits: u64,
-    /// Bytes a day that its archive grows by, about.
+    /// Bytes a day that its archive grows by, about, without captured packets.
     pub archive_bytes_a_day: f64,
     /// Share of the time in which packets of a test are sent; more than 1 where several tests are made at once.
     pub load: f64,
@@ -106,6 +132,25 @@ impl Plan {
                 tests_a_day: times * test.pairs.list.len() as f64,
             });
         }
+        let captures = model.captures.iter().map(|capture| {
+            let results_a_day =
+                f64::from(1 + u8::from(capture.two_points)) * DAY as f64 / capture.every.0.max(1) as f64;
+            for host in &capture.hosts {
+                hosts[*host as usize].archive_bytes_a_day += results_a_day * BYTES_OF_TEST;
+            }
+            CapturePlan {
+                name: capture.name.clone(),
+                instrument: capture.instrument.clone(),
+                hosts: capture.hosts.iter().map(|host| model.hosts[*host as usize].name.clone()).collect(),
+                interface: capture.interface.clone(),
+                far: capture.far(&model.hosts).to_owned(),
+                far_interface: capture.far_interface.clone(),
+                every_s: capture.every.as_seconds(),
+                results_a_day,
+                archive_bytes_a_packet: BYTES_OF_PACKET,
+            }
+        });
+        let captures = captures.collect();
         for set in &timetable.together {
             for (k, host) in hosts.iter_mut().enumerate() {
                 let sum = set.iter().map(|t| rates[*t][k]).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -113,7 +158,7 @@ impl Plan {
                 host.peak_in_bits = host.peak_in_bits.max(sum.1);
             }
         }
-        Plan { version: 1, tests, hosts, shortfalls: timetable.shortfalls(model) }
+        Plan { version: 1, tests, captures, hosts, shortfalls: timetable.shortfalls(model) }
     }
 }
 

@@ -108,7 +108,7 @@ guard = "2 fortnights"
         "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
         "9:8: there is a host 'b' already",
         "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
-        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, archive, serve, timetable, web, alert, notify)",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, serve, timetable, web, alert, notify)",
         "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
@@ -173,6 +173,90 @@ fn alerts_say_what_is_wrong_with_them_and_where() {
         let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();
         assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{alert}: {faults:?}");
     }
+}
+
+const CAPTURES: &str = r#"
+[[capture]]
+name = "office"
+host = ["berlin", "madrid"]
+interface = "eth0"
+towards = "oslo"
+far-interface = "wan1"
+options = { only = "udp" }
+every = "5min"
+
+[[capture]]
+name = "downloads"
+host = "oslo"
+instrument = "tcp"
+interface = "wan1"
+every = "1h"
+
+[[alert]]
+name = "silent"
+if = "silent>2h"
+test = ["office", "downloads"]
+"#;
+
+#[test]
+fn captures_are_read_planned_and_watched() {
+    let model = model(&format!("{MESH}{CAPTURES}"));
+    let [office, downloads] = &model.captures[..] else { panic!("{:?}", model.captures) };
+    assert_eq!((office.hosts.as_slice(), office.towards, office.two_points), (&[0, 1][..], Some(2), true));
+    assert_eq!([office, downloads].map(|c| c.far(&model.hosts)), ["oslo", "wan1"]);
+    assert_eq!((model.far_interfaces(2), model.far_interfaces(0)), (vec!["wan1".to_owned()], Vec::new()));
+    assert_eq!(model.captures_of(2).map(|c| c.name.as_str()).collect::<Vec<_>>(), ["downloads"]);
+    let plan = Plan::new(&model, &Timetable::new(&model));
+    let results: Vec<f64> = plan.captures.iter().map(|c| c.results_a_day).collect();
+    assert_eq!(results, [576.0, 24.0]);
+    let without = Plan::new(&self::model(MESH), &Timetable::new(&self::model(MESH)));
+    let more: Vec<f64> = plan
+        .hosts
+        .iter()
+        .zip(&without.hosts)
+        .map(|(a, b)| a.archive_bytes_a_day - b.archive_bytes_a_day)
+        .collect();
+    assert_eq!(more, [576.0 * 6000.0, 576.0 * 6000.0, 24.0 * 6000.0, 0.0, 0.0]);
+    // Silence is noticed of captures, too.
+    let text = format!("{MESH}{CAPTURES}").replace("silent>2h", "silent>30min");
+    let faults = read(&text, &Simple).unwrap_err();
+    assert!(faults[0].message.contains("'downloads' is made every 1h"), "{faults:?}");
+}
+
+#[test]
+fn captures_say_what_is_wrong_with_them_and_where() {
+    let faults = |from: &str, to: &str| {
+        let text = format!("{MESH}{CAPTURES}").replacen(from, to, 1);
+        let faults = read(&text, &Simple).expect_err(to);
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    for (from, to, message) in [
+        ("name = \"downloads\"", "name = \"office\"", "there is a test or capture 'office' already"),
+        ("name = \"downloads\"", "name = \"delay\"", "there is a test or capture 'delay' already"),
+        ("host = \"oslo\"", "host = \"olso\"", "there is no host 'olso': did you mean 'oslo'?"),
+        ("host = \"oslo\"\ninstr", "instr", "[[capture]] needs 'host'"),
+        ("\"tcp\"", "\"tpc\"", "no capture has the instrument 'tpc': did you mean 'tcp'?"),
+        ("far-interface = \"wan1\"\n", "", "[[capture]] needs 'far-interface'"),
+        (
+            "instrument = \"tcp\"",
+            "instrument = \"tcp\"\nfar-interface = \"x\"",
+            "this instrument has one point",
+        ),
+        ("towards = \"oslo\"", "towards = \"berlin\"", "a host that captures here"),
+        ("only = \"udp\"", "onyl = \"udp\"", "no --onyl"),
+        ("every = \"1h\"", "every = \"7h\"", "divides a day"),
+        ("every = \"1h\"", "every = \"1s\"", "write 5s or 6s"),
+        ("key-file = \"mesh.key\"", "on = true", "a host tells of its packets only who has a key"),
+        ("key-file = \"mesh.key\"", "key-file = \"mesh.key\"\non = false", "[serve] is off"),
+        ("test = [\"office\"", "test = [\"ofice\"", "there is no test 'ofice': did you mean 'office'?"),
+    ] {
+        let found = faults(from, to);
+        assert!(found.contains(message), "{to}: {found}");
+    }
+    // A capture is enough for a file.
+    let begin = MESH.find("[[test]]").unwrap();
+    let end = MESH.find("[serve]").unwrap();
+    assert!(read(&format!("{}{}{CAPTURES}", &MESH[..begin], &MESH[end..]), &Simple).is_ok());
 }
 
 #[test]

@@ -277,6 +277,27 @@ fn what_the_header_said_too_early_is_corrected_at_the_end() {
 }
 
 #[test]
+fn how_many_packets_there_are_may_be_known_at_the_end_alone() {
+    // As of captured traffic: the header says the most there may be.
+    let (mut begin, _) = full_session();
+    begin.sent = None;
+    begin.declared = Some(u64::from(jitlat_core::spec::MAX_PACKETS));
+    let end = Session { sent: Some(9), declared: Some(9), ..begin.clone() };
+    let records = some_records(7);
+    let text = write(&begin, &end, &records, Version::V3);
+    let (session, read, reading) = read_bytes(&text).unwrap();
+    assert_eq!((session.packets(), session.declared, read.len()), (9, None, 7), "{:?}", reading.warnings);
+    assert!(reading.warnings.is_empty() && !session.truncated, "{:?}", reading.warnings);
+    // And from a file, whose end is read first.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.log");
+    std::fs::write(&path, &text).unwrap();
+    let (session, read, reading) = read_all(LogReader::open(&path).unwrap()).unwrap();
+    assert_eq!((session.packets(), read.len()), (9, 7));
+    assert!(reading.warnings.is_empty(), "{:?}", reading.warnings);
+}
+
+#[test]
 fn version_3_begins_like_version_1() {
     let (before, after) = full_session();
     let text = String::from_utf8(write(&before, &after, &some_records(2), Version::V3)).unwrap();

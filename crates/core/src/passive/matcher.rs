@@ -206,6 +206,11 @@ impl Matcher {
         self.matches.covers(point, at.0);
     }
 
+    /// Records that a point's capture dropped packets in this time, so that whether what it did not see was lost is unknown.
+    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+        self.matches.drops(point, from.0, to.0);
+    }
+
     /// Adds one sighting. Sightings of one point come in about the order of its clock; the points are merged by
     /// (reference time, monitor time − [`Self::offset`]).
     #[inline]

@@ -27,6 +27,10 @@ pub const PASSIVE: &str = "passive";
 
 /// Receives the records of both ways.
 pub trait StreamSink {
+    /// The next packet of a way that counts, in the order of the numbers, with the time it was sent on its source's clock. Its
+    /// arrivals come later.
+    fn counted(&mut self, _way: Way, _sent: WallTime) {}
+
     /// The next arrival of a way; its number is below the way's later [`Streams::sent`].
     fn record(&mut self, way: Way, record: &PacketRecord);
 }
@@ -34,8 +38,47 @@ pub trait StreamSink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pending,
-    Counts,
+    /// With the time it was sent.
+    Counts(WallTime),
     Void,
+}
+
+/// What is known of the packets of one way together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WayFacts {
+    /// Those that count.
+    pub(super) sent: u64,
+    /// Times of the first and the last that count, on the source's clock.
+    pub(super) span: Option<(i64, i64)>,
+    /// Those that arrived, and their bytes.
+    pub(super) arrived: u64,
+    pub(super) bytes: u64,
+}
+
+impl WayFacts {
+    pub(super) fn saw(&mut self, at: WallTime) {
+        let s = self.span.get_or_insert((at.0, at.0));
+        *s = (s.0.min(at.0), s.1.max(at.0));
+    }
+
+    /// The session of these packets. `sides` as each point sees them.
+    pub(super) fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+        let (first, last) = self.span.unwrap_or_default();
+        let period = last.saturating_sub(first) / i64::try_from(self.sent.max(2) - 1).unwrap_or(i64::MAX);
+        let mut session = session(way, sides, self.sent, self.bytes / self.arrived.max(1), Span(period));
+        session.created = self.span.map(|s| WallTime(s.0));
+        let reference = |at: i64| match (way, clocks.offset_ns) {
+            (Way::In, Some(offset)) => at.saturating_sub(offset as i64),
+            _ => at,
+        };
+        session.probes.extend(self.span.into_iter().flat_map(|(first, last)| {
+            let (first, last) = (reference(first), reference(last));
+            [clocks.probe(WallTime(first.saturating_sub(1))), clocks.probe(WallTime(last))]
+                .into_iter()
+                .flatten()
+        }));
+        session
+    }
 }
 
 /// One way's numbers.
@@ -50,14 +93,12 @@ struct WayNumbers {
     /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order; each with
     /// its source sighting.
     waiting: TimeQueue<(u64, PacketRecord)>,
-    /// Times of the first and the last that count, on the source's clock, and bytes of those that arrived.
-    span: Option<(i64, i64)>,
-    bytes: u64,
-    arrived: u64,
+    /// But for those sent, which are counted by their fates.
+    facts: WayFacts,
 }
 
 impl WayNumbers {
-    fn settle(&mut self, seq: u64, fate: Fate) {
+    fn settle(&mut self, seq: u64, fate: Fate, way: Way, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
         let i = i as usize;
@@ -67,10 +108,14 @@ impl WayNumbers {
         if self.fates[i] == Fate::Pending {
             self.fates[i] = fate;
         }
-        while let Some(f) = self.fates.front().filter(|f| **f != Fate::Pending) {
-            if *f == Fate::Void {
-                self.voids += 1;
-                self.recent.push_back(self.base);
+        while let Some(fate) = self.fates.front().copied() {
+            match fate {
+                Fate::Pending => break,
+                Fate::Counts(sent) => sink.counted(way, sent),
+                Fate::Void => {
+                    self.voids += 1;
+                    self.recent.push_back(self.base);
+                }
             }
             self.fates.pop_front();
             self.base += 1;
@@ -94,7 +139,7 @@ impl WayNumbers {
     fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
         while self.waiting.len() > WAITING {
             // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
-            self.settle(self.base, Fate::Void);
+            self.settle(self.base, Fate::Void, way, sink);
             self.hand_on(way, sink);
         }
         self.hand_on(way, sink);
@@ -107,11 +152,6 @@ impl WayNumbers {
             record.seq = self.number(seq);
             sink.record(way, &record);
         }
-    }
-
-    fn saw(&mut self, at: WallTime) {
-        let s = self.span.get_or_insert((at.0, at.0));
-        *s = (s.0.min(at.0), s.1.max(at.0));
     }
 }
 
@@ -136,23 +176,34 @@ impl<S: StreamSink> Streams<S> {
 
     /// The session of one way, with what is known so far. `sides` as each point sees them.
     pub fn session(&self, way: Way, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
-        let n = &self.ways[way as usize];
-        let sent = self.sent(way);
-        let (first, last) = n.span.unwrap_or_default();
-        let period = last.saturating_sub(first) / i64::try_from(sent.max(2) - 1).unwrap_or(i64::MAX);
-        let mut session = session(way, sides, sent, n.bytes / n.arrived.max(1), Span(period));
-        session.created = n.span.map(|s| WallTime(s.0));
-        let reference = |at: i64| match (way, clocks.offset_ns) {
-            (Way::In, Some(offset)) => at.saturating_sub(offset as i64),
-            _ => at,
-        };
-        session.probes.extend(n.span.into_iter().flat_map(|(first, last)| {
-            let (first, last) = (reference(first), reference(last));
-            [clocks.probe(WallTime(first.saturating_sub(1))), clocks.probe(WallTime(last))]
-                .into_iter()
-                .flatten()
-        }));
-        session
+        let facts = WayFacts { sent: self.sent(way), ..self.ways[way as usize].facts };
+        facts.session(way, sides, clocks)
+    }
+
+    /// Hands on every arrival that has a number, also those that wait for the number of an earlier arrival.
+    pub fn hand_on_numbered(&mut self) {
+        for way in Way::BOTH {
+            let n = &mut self.ways[way as usize];
+            let (mut waiting, base) = (std::mem::take(&mut n.waiting), n.base);
+            while let Some((at, (seq, mut record))) = waiting.pop() {
+                if seq < base {
+                    record.seq = n.number(seq);
+                    self.sink.record(way, &record);
+                } else {
+                    n.waiting.push(at, (seq, record));
+                }
+            }
+        }
+    }
+
+    /// Whether the fate of a packet is still open before which others are settled.
+    pub fn waits(&self, way: Way) -> bool {
+        !self.ways[way as usize].fates.is_empty()
+    }
+
+    /// The sink.
+    pub fn sink(&self) -> &S {
+        &self.sink
     }
 
     /// The sink, to take what is in it so far.
@@ -222,24 +273,24 @@ impl<S: StreamSink> MatchObserver for Streams<S> {
         }
         n.waiting.push(arrived, (seq, record));
         if !copy {
-            n.saw(sent);
-            n.bytes += u64::from(r.length);
-            n.arrived += 1;
-            n.settle(seq, Fate::Counts);
+            n.facts.saw(sent);
+            n.facts.bytes += u64::from(r.length);
+            n.facts.arrived += 1;
+            n.settle(seq, Fate::Counts(sent), r.way, &mut self.sink);
         }
         n.release(r.way, &mut self.sink);
     }
 
     fn lost(&mut self, way: Way, seq: u64, sent: WallTime, _flow: u32) {
         let n = &mut self.ways[way as usize];
-        n.saw(sent);
-        n.settle(seq, Fate::Counts);
+        n.facts.saw(sent);
+        n.settle(seq, Fate::Counts(sent), way, &mut self.sink);
         n.release(way, &mut self.sink);
     }
 
     fn void(&mut self, way: Way, seq: u64) {
         let n = &mut self.ways[way as usize];
-        n.settle(seq, Fate::Void);
+        n.settle(seq, Fate::Void, way, &mut self.sink);
         n.release(way, &mut self.sink);
     }
 }
@@ -403,14 +454,15 @@ mod tests {
     #[test]
     fn copies_are_numbered_a_million_packets_back() {
         let mut n = WayNumbers::default();
-        n.settle(0, Fate::Void);
+        let mut kept = Kept::default();
+        n.settle(0, Fate::Void, Way::Out, &mut kept);
         n.base = MEMORY - 1;
-        n.settle(MEMORY - 1, Fate::Counts);
+        n.settle(MEMORY - 1, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
         assert_eq!(
             (n.base, n.recent.len(), n.is_void(0, true), n.is_void(1, true)),
             (MEMORY, 1, true, false)
         );
-        n.settle(MEMORY, Fate::Counts);
+        n.settle(MEMORY, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
         assert_eq!((n.base, n.recent.len()), (MEMORY + 1, 0), "forgotten");
         assert!(n.is_void(0, true) && !n.is_void(1, true) && n.is_void(1, false));
     }

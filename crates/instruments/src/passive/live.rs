@@ -12,7 +12,7 @@ use jitlat_core::passive::identity::salted;
 use jitlat_core::passive::pipeline::{
     Delivered, Delivery, Learner, Merger, NamingRule, NotLearnt, PacketNamer, SharedFlowNumbers,
 };
-use jitlat_core::passive::{IdentityRule, Matcher, Point, Prefix, Sides};
+use jitlat_core::passive::{IdentityRule, Matcher, Plan, Point, Prefix, Sides};
 use jitlat_core::{Event, Observer, Span};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::clock;
@@ -21,11 +21,11 @@ use jitlat_proto::jitlat::Key;
 
 /// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
 /// files, because a packet lost towards the reference point delays the pairs by this much.
-const WINDOW: Span = Span::seconds(5);
+pub(super) const WINDOW: Span = Span::seconds(5);
 /// How long the end waits for packets that the points have not delivered yet.
-const ENDING: Span = Span::seconds(3);
+pub(super) const ENDING: Span = Span::seconds(3);
 /// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
-const AVAILABLE: u16 = 200;
+pub(super) const AVAILABLE: u16 = 200;
 /// The same of captures in files, unless their packets show that it is less.
 const AVAILABLE_IN_FILES: u16 = 256;
 /// How long the end of captures in files may take to read.
@@ -114,27 +114,15 @@ impl Passive {
             }
         };
         observer.event(&Event::Planned(&plan));
-        let identity = IdentityRule { fields: self.fields(&plan), available: learner.available() };
-        let numbers = SharedFlowNumbers::default();
         let echoes_apart = learner.holds_more_than_echoes();
-        let window = self.window.unwrap_or(manner.window);
         let offset = self.offset.unwrap_or(if manner.same_clock { Span::ZERO } else { plan.offset });
-        let namers = plan.sides.each_ref().map(|sides| {
-            PacketNamer::new(NamingRule {
-                sides: sides.clone(),
-                identity,
-                sorted: false,
-                only: self.only,
-                part: None,
-                echoes_apart,
-                flows: self.grouping.map(|g| (g, numbers.clone())),
-            })
-        });
-        points.follow(&plan, &self.rule(identity, echoes_apart));
+        let window = self.window.unwrap_or(manner.window);
+        let mut following =
+            Following::begin(self, &plan, &mut points, &learner, (offset, window), echoes_apart);
+        if manner.files {
+            following.merger = following.merger.from_the_first_packet();
+        }
         let mut observers = self.observers(&plan, None);
-        let merger = Merger::new(Matcher::new(offset, window), learner.begins());
-        let merger = if manner.files { merger.from_the_first_packet() } else { merger };
-        let mut following = Following { salt: points.salt(), namers, merger };
         learner.into_held().for_each(|delivery| following.take(delivery));
         let mut pairs = 0;
         while !over(pairs) && !points.ended() {
@@ -146,15 +134,10 @@ impl Passive {
             forward(&mut observers, observer);
         }
         // Another signal ends the process at once.
-        points.stop();
-        let late = clock::steady() + manner.ending;
-        while !points.ended() && clock::steady() < late {
-            if let Some(delivery) = points.next() {
-                following.take(delivery);
-            }
-        }
+        following.end(&mut points, manner.ending);
         let (ends, failures) = points.close();
         let counts = following.merger.finish(&mut observers, |observers| forward(observers, observer));
+        let (identity, numbers) = (following.identity, following.numbers);
         let mut captures = following.namers.map(|n| n.finish().1);
         captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
         let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
@@ -162,7 +145,7 @@ impl Passive {
     }
 
     /// The packets that another host should report; the sides are filled in for each point.
-    fn rule(&self, identity: IdentityRule, without_echoes: bool) -> Rule {
+    pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> Rule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
         Rule { sides: Sides::default(), identity, protocols, port, without_echoes }
@@ -183,14 +166,55 @@ struct Manner {
 }
 
 /// Names the packets that the points deliver, and queues them for matching.
-struct Following {
+pub(super) struct Following {
     salt: Option<u64>,
-    namers: [PacketNamer; 2],
-    merger: Merger,
+    identity: IdentityRule,
+    numbers: SharedFlowNumbers,
+    pub(super) namers: [PacketNamer; 2],
+    pub(super) merger: Merger,
 }
 
 impl Following {
-    fn take(&mut self, delivery: Delivery) {
+    /// Follows the packets of a plan, which the points are told; what `learner` holds is still to be taken. The clocks differ by `offset`,
+    /// and a packet may take up to `window`.
+    pub(super) fn begin(
+        passive: &Passive,
+        plan: &Plan,
+        points: &mut impl Points,
+        learner: &Learner,
+        (offset, window): (Span, Span),
+        echoes_apart: bool,
+    ) -> Following {
+        let identity = IdentityRule { fields: passive.fields(plan), available: learner.available() };
+        let numbers = SharedFlowNumbers::default();
+        let namers = plan.sides.each_ref().map(|sides| {
+            PacketNamer::new(NamingRule {
+                sides: sides.clone(),
+                identity,
+                sorted: false,
+                only: passive.only,
+                part: None,
+                echoes_apart,
+                flows: passive.grouping.map(|g| (g, numbers.clone())),
+            })
+        });
+        points.follow(plan, &passive.rule(identity, echoes_apart));
+        let merger = Merger::new(Matcher::new(offset, window), learner.begins());
+        Following { salt: points.salt(), identity, numbers, namers, merger }
+    }
+
+    /// Asks the points to stop, and takes what they still deliver in this time.
+    pub(super) fn end(&mut self, points: &mut impl Points, ending: Span) {
+        points.stop();
+        let late = clock::steady() + ending;
+        while !points.ended() && clock::steady() < late {
+            if let Some(delivery) = points.next() {
+                self.take(delivery);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, delivery: Delivery) {
         let point: Point = delivery.point;
         let namer = &mut self.namers[point as usize];
         match delivery.what {
@@ -207,6 +231,7 @@ impl Following {
                     self.merger.push(point, s);
                 }
             }
+            Delivered::Dropped(_, from, to) => self.merger.drops(point, from, to),
             // Captured before there was a plan: the time it covers does not count.
             Delivered::Previews(_) => return,
             _ => {}

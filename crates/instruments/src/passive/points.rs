@@ -256,6 +256,8 @@ impl PointLink {
 fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> PointEnd {
     let began = clock::wall();
     let mut end = PointEnd::default();
+    // Drops so far, and when they were read.
+    let mut dropped = (0, began);
     loop {
         let last = link.is_stopping();
         if last {
@@ -270,7 +272,14 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         // A queue that is never empty is that of a busy interface, nearly in order.
         let covered = covered.or_else(|| Some(frames.latest()? - SLACK)).map(|to| (began, to));
         let what = if frames.is_empty() { Delivered::Nothing } else { Delivered::Frames(frames) };
-        let delivered = link.deliver(what, covered);
+        let (drops, now) = (capture.drops(), clock::wall());
+        let lacks = drops > dropped.0;
+        let told = !lacks || {
+            let since = dropped.1 - capture.delay();
+            link.deliver(Delivered::Dropped(drops - dropped.0, since, now), None)
+        };
+        dropped = (drops, now);
+        let delivered = told && link.deliver(what, covered);
         if let Some(e) = &trouble {
             end.notes.push(match e {
                 InterfaceError::Gone(_) => format!("{e}: capturing ended there"),
@@ -318,6 +327,8 @@ fn take_batches(
 fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
     let mut end = PointEnd::default();
     let mut stopping = false;
+    // What was dropped or given up there and not said yet, and up to when everything was covered.
+    let (mut lacking, mut reached) = (0, None);
     loop {
         if let Ok(rule) = link.plans.try_recv() {
             collector.rule(rule);
@@ -336,7 +347,17 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
         match event {
             Some(CollectorEvent::Report { missing, covered, totals, entries }) => {
                 end.missing += missing;
+                // Until there is a plan, previews are enough that show what it can be.
+                let counts = matches!(entries, Entries::Digests(_));
+                lacking += if counts { missing + totals.drops.saturating_sub(end.drops) } else { 0 };
                 end.drops = totals.drops;
+                if let Some((from, to)) = covered {
+                    let since = reached.replace(to).unwrap_or(from);
+                    if lacking > 0 && !link.deliver(Delivered::Dropped(lacking, since, to), None) {
+                        return end;
+                    }
+                    lacking = 0;
+                }
                 let what = match entries {
                     Entries::Previews(list) => Delivered::Previews(list),
                     Entries::Digests(list) => Delivered::Sightings(list.iter().map(sighting).collect()),

@@ -60,6 +60,9 @@ impl RunningServer {
         for address in serving.one_way() {
             info!("listening on TCP {address}");
         }
+        for address in serving.digests() {
+            info!("other hosts' captures may ask on TCP {address} what passes here");
+        }
         if !serving.withheld().is_empty() {
             let list = serving.withheld().join(", ");
             info!(
@@ -89,16 +92,28 @@ impl Drop for RunningServer {
 
 /// What is served: as `jitlat serve` with the options of the file, and to the keys of its hosts.
 fn settings(model: &Model, host: usize, folder: &Path) -> Result<Serve> {
-    let args = serve_args(&model.serve.options).map_err(|wrong| anyhow!(wrong.message))?;
+    let mut args = serve_args(&model.serve.options).map_err(|wrong| anyhow!(wrong.message))?;
+    // What other hosts' captures look at here.
+    let wanted = model.far_interfaces(host).into_iter();
+    let new: Vec<String> = wanted.filter(|name| !args.digests.capture.contains(name)).collect();
+    let offers_all = !args.digests.capture.is_empty();
+    args.digests.capture.extend(new);
     let mut access = args.access()?;
     let keyed = model.hosts.iter().enumerate().filter(|(k, _)| *k != host);
-    for (_, other) in keyed {
+    for (place, other) in keyed {
         if let Some(source) = &other.key {
-            add(&mut access.keys, &other.name, key(source, folder)?);
+            let key = key(source, folder)?;
+            add(&mut access.keys, &other.name, key.clone());
+            // What passes here is told those whose captures ask for it.
+            if offers_all || model.captures_of(place).any(|capture| capture.towards == Some(host as u32)) {
+                add(&mut access.digest_keys, &other.name, key);
+            }
         }
     }
     if let Some(source) = &model.serve.key {
-        add(&mut access.keys, Keys::ANY, key(source, folder)?);
+        let key = key(source, folder)?;
+        add(&mut access.keys, Keys::ANY, key.clone());
+        add(&mut access.digest_keys, Keys::ANY, key);
     }
     args.settings(access)
 }

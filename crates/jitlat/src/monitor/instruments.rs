@@ -1,5 +1,6 @@
 //! What a monitor can measure with: the tests of the command, with the same options.
 
+use super::captures::kinds::{self, CAPTURED};
 use super::given::{OptionSet, ids};
 use super::job::Task;
 use crate::exit::explain;
@@ -19,7 +20,7 @@ use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction as Way, Transport};
 use jitlat_instruments::{Error, Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::Failure;
-use jitlat_monitor::file::{Asked, Instruments, Value, Wrong};
+use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
 use jitlat_net::client::ClientError;
 use jitlat_proto::jitlat::Failure as Conversation;
@@ -78,6 +79,14 @@ impl Instruments for Known {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
         (instrument.traffic)(&(instrument.options)(), asked)
+    }
+
+    fn captures(&self) -> Vec<(&'static str, bool)> {
+        CAPTURED.iter().map(|kind| (kind.name, kind.two_points)).collect()
+    }
+
+    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+        kinds::check(asked)
     }
 
     fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
@@ -142,8 +151,17 @@ pub fn serve_args(options: &[(String, Value)]) -> Result<ServeArgs, Wrong> {
         ("no_sandbox", confined),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
-    let matches = OptionSet::new::<ServeArgs>("jitlat serve", refused).read(options, &[])?;
-    ServeArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))
+    // Captures of the file may need the interfaces of this host, and then these options hold.
+    let of_captures = ["capture-port", "capture-without-key", "max-digest-rate"];
+    let named = |name: &str| options.iter().any(|(given, _)| given == name);
+    let placeholder = of_captures.iter().any(|name| named(name)) && !named("capture");
+    let others: &[String] = if placeholder { &["--capture=none".to_owned()] } else { &[] };
+    let matches = OptionSet::new::<ServeArgs>("jitlat serve", refused).read(options, others)?;
+    let mut args = ServeArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
+    if placeholder {
+        args.digests.capture.clear();
+    }
+    Ok(args)
 }
 
 fn duration(asked: &Asked<'_>) -> Option<String> {

@@ -2,11 +2,13 @@
 //!
 //! * [`instruments`] – what tests can measure with; [`given`] – options in the file
 //! * [`run`] – the monitor at work; [`job`] – one test; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
+//! * [`captures`] – what passes interfaces
 //! * [`alerts`] – what follows from results, and who is told
 //! * [`show`] – the plan and the counts, for people
 
 mod access;
 mod alerts;
+mod captures;
 mod given;
 mod instruments;
 mod job;

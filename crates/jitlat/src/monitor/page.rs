@@ -10,7 +10,6 @@ use jitlat_monitor::agenda::{Counts, Ending};
 use jitlat_monitor::model::Readers;
 use jitlat_net::pace;
 use jitlat_web::{Access, MonitorNow, MonitorState, Settings, SlotsNow, Web};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -101,7 +100,12 @@ impl OwnState {
     }
 
     /// Looks at how many tests are under way, and says so once a second.
-    pub fn look(&mut self, now: SteadyTime, running: usize, counts: &BTreeMap<(String, String), Counts>) {
+    pub fn look<'a>(
+        &mut self,
+        now: SteadyTime,
+        running: usize,
+        counts: impl Iterator<Item = (&'a (String, String), &'a Counts)>,
+    ) {
         if running > 0 {
             self.busy = self.busy + (now - self.seen);
         }
@@ -110,7 +114,7 @@ impl OwnState {
             return;
         }
         self.said = Some(now);
-        let slots = counts.iter().map(|((test, far), counts)| {
+        let slots = counts.map(|((test, far), counts)| {
             let lost = counts.all().filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }));
             SlotsNow {
                 test: test.clone(),

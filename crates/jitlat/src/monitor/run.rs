@@ -2,6 +2,7 @@
 
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, RunningAlerts};
+use super::captures::{self, RunningCaptures};
 use super::job::Task;
 use super::page::{OwnState, RunningPage};
 use super::{MonitorArgs, load, own, show};
@@ -54,6 +55,7 @@ struct Monitor<'a> {
     page: Option<RunningPage>,
     state: OwnState,
     alerts: Option<RunningAlerts>,
+    captures: RunningCaptures,
     threads: Vec<Thread>,
     pruning: Option<JoinHandle<()>>,
 }
@@ -73,11 +75,13 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let kept = archive_of(args, &model, &folder);
     archive::check(kept.as_deref(), false)?;
     alerts::check(&model, kept.as_deref())?;
+    captures::check(&model, host, kept.as_deref())?;
     let server = RunningServer::start(&model, host, &folder)?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown)?;
     let alerts = RunningAlerts::start(&model, &name, kept.as_deref())?;
+    let captures = RunningCaptures::start(&model, host, &folder, kept.as_deref())?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
     info!("monitoring as {name}{}", next_line(&agenda));
@@ -91,6 +95,7 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
         page,
         state,
         alerts,
+        captures,
         threads: Vec::new(),
         pruning: None,
     };
@@ -119,7 +124,8 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
         std::thread::sleep(monitor.pause());
     }
     monitor.finish();
-    console::print(&show::counts(monitor.agenda.counts()))
+    let all = monitor.agenda.counts().iter().chain(monitor.captures.counts());
+    console::print(&show::counts(&all.map(|(of, counts)| (of.clone(), counts.clone())).collect()))
 }
 
 /// When the file was changed, and its length; `None` if it is not there.
@@ -167,7 +173,8 @@ impl Monitor<'_> {
             }
         }
         self.say();
-        self.state.look(now, self.threads.len(), self.agenda.counts());
+        let counts = self.agenda.counts().iter().chain(self.captures.counts());
+        self.state.look(now, self.threads.len(), counts);
     }
 
     fn pause(&self) -> Duration {
@@ -230,6 +237,14 @@ impl Monitor<'_> {
                 });
             }
         }
+        for outcome in self.captures.outcomes() {
+            let captures::Outcome { name: test, far: server, ending } = outcome;
+            debug!("{test} towards {server}: a period {}", show::ending(ending));
+            if let Some(alerts) = &self.alerts {
+                let client = self.agenda.model().hosts[self.host].name.clone();
+                alerts.slot_ended(Slots { test, client, server, ending: show::ending(ending).to_owned() });
+            }
+        }
         for notice in self.agenda.notices() {
             match notice {
                 Notice::Failing { far, failure, why } => {
@@ -273,10 +288,12 @@ impl Monitor<'_> {
         let kept = archive_of(self.args, &new, &self.folder);
         archive::check(kept.as_deref(), false)?;
         alerts::check(&new, kept.as_deref())?;
+        captures::check(&new, host, kept.as_deref())?;
         let old = self.agenda.model().clone();
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
-        if new.serve != old.serve || keys(&new) != keys(&old) {
+        let told = |model: &Model, host: usize| model.far_interfaces(host);
+        if new.serve != old.serve || keys(&new) != keys(&old) || told(&new, host) != told(&old, self.host) {
             // Its ports are needed by the next one.
             self.server = None;
             match RunningServer::start(&new, host, &self.folder) {
@@ -306,6 +323,7 @@ impl Monitor<'_> {
         for shortfall in timetable.shortfalls(&new) {
             warn!("{shortfall}");
         }
+        self.captures.follow(&new, host, &self.folder, kept.as_deref())?;
         match (&self.alerts, &kept) {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
             _ => self.alerts = RunningAlerts::start(&new, &name, kept.as_deref())?,
@@ -349,6 +367,7 @@ impl Monitor<'_> {
     fn finish(&mut self) {
         let begun = clock::steady();
         self.ask_to_end(begun, |_| true);
+        self.captures.end();
         let mut asked = begun;
         while !self.threads.is_empty() {
             let now = clock::steady();

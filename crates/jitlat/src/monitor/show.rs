@@ -17,18 +17,26 @@ const NEXT: usize = 12;
 pub fn checked(path: &Path, model: &Model) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let pairs = model.tests.iter().map(|t| t.pairs.list.len()).sum();
-    format!(
-        "{}: {}, {} of {} in all: nothing is wrong\n",
-        path.display(),
-        count(model.hosts.len(), "host"),
-        count(model.tests.len(), "test"),
-        count(pairs, "pair")
-    )
+    let mut parts = vec![count(model.hosts.len(), "host")];
+    if !model.tests.is_empty() {
+        parts.push(format!("{} of {} in all", count(model.tests.len(), "test"), count(pairs, "pair")));
+    }
+    if !model.captures.is_empty() {
+        parts.push(count(model.captures.len(), "capture"));
+    }
+    format!("{}: {}: nothing is wrong\n", path.display(), parts.join(", "))
 }
 
 /// The plan, with the next tests of `host` from `now` on.
 pub fn plan(model: &Model, timetable: &Timetable, plan: &Plan, host: Option<usize>, now: WallTime) -> String {
-    let mut out = tests(plan) + "\n" + &hosts(plan, host);
+    let mut out = match plan.captures.is_empty() || !plan.tests.is_empty() {
+        true => tests(plan) + "\n",
+        false => String::new(),
+    };
+    if !plan.captures.is_empty() {
+        out += &(captures(plan) + "\n");
+    }
+    out += &hosts(plan, host);
     for shortfall in &plan.shortfalls {
         let _ = write!(out, "\n! {shortfall}\n");
     }
@@ -62,6 +70,44 @@ fn tests(plan: &Plan) -> String {
             really,
             test.tests_a_day
         );
+    }
+    out
+}
+
+fn captures(plan: &Plan) -> String {
+    let names = width(plan.captures.iter().map(|c| c.name.as_str()), 7);
+    let mut out = format!(
+        "{:<names$} {:>10} {:>12} {:>12} {:>12} {:>12} {:>8} {:>11} {:>8}\n",
+        "capture",
+        "instrument",
+        "at",
+        "interface",
+        "towards",
+        "interface",
+        "every",
+        "results/day",
+        "B/packet"
+    );
+    for capture in &plan.captures {
+        for host in &capture.hosts {
+            let _ = writeln!(
+                out,
+                "{:<names$} {:>10} {:>12} {:>12} {:>12} {:>12} {:>8} {:>11.0} {:>8.0}",
+                capture.name,
+                capture.instrument,
+                host,
+                capture.interface,
+                if capture.far_interface.as_ref() == Some(&capture.far) || capture.far == capture.interface {
+                    "-"
+                } else {
+                    &capture.far
+                },
+                capture.far_interface.as_deref().unwrap_or("-"),
+                seconds(capture.every_s),
+                capture.results_a_day,
+                capture.archive_bytes_a_packet
+            );
+        }
     }
     out
 }
@@ -167,6 +213,7 @@ pub fn failure(failure: Failure) -> &'static str {
         Failure::Unreachable => "unreachable",
         Failure::Refused => "refused",
         Failure::NotKept => "not kept",
+        Failure::Nothing => "no traffic",
         Failure::Other => "failed",
     }
 }

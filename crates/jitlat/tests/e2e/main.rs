@@ -11,6 +11,7 @@ mod undisturbed;
 mod acceptance;
 mod alerts;
 mod broadcast;
+mod captures;
 mod cells;
 mod clocks;
 mod closed_log;

@@ -3,6 +3,7 @@
 use super::condition::{Answer, Compared, Condition};
 use super::rule::{Kind, Rule};
 use crate::file::text_of;
+use crate::group::Pair;
 use crate::model::Model;
 use crate::window::{Window, open_between};
 use jitlat_core::time::SECOND;
@@ -177,19 +178,16 @@ impl Machine {
     fn watch(&mut self, model: &Model, now: WallTime) {
         for (k, own) in self.rules.iter().enumerate() {
             let Kind::Silence { by_host, .. } = own.rule.kind else { continue };
-            for test in &model.tests {
-                for pair in &test.pairs.list {
-                    let ends = [pair.client(), pair.server()].map(|end| model.end(test, end));
-                    if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(&test.name, ends) {
-                        continue;
-                    }
-                    for subject in own.silent_subjects(&test.name, ends, by_host) {
-                        let watched = self.watched.entry(subject);
-                        let watched =
-                            watched.or_insert_with(|| Watched { rule: k, since: now, windows: Vec::new() });
-                        if !watched.windows.contains(&test.window) {
-                            watched.windows.push(test.window.clone());
-                        }
+            for (test, ends, window) in paths(model) {
+                if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(test, ends) {
+                    continue;
+                }
+                for subject in own.silent_subjects(test, ends, by_host) {
+                    let watched = self.watched.entry(subject);
+                    let watched =
+                        watched.or_insert_with(|| Watched { rule: k, since: now, windows: Vec::new() });
+                    if !watched.windows.contains(&window) {
+                        watched.windows.push(window.clone());
                     }
                 }
             }
@@ -206,7 +204,9 @@ impl Machine {
             Kind::Silence { .. } => self.watched.contains_key(&subject),
             Kind::Results { .. } => {
                 let ends = [subject.src.as_str(), subject.dst.as_str()];
-                own.rule.covers(&subject.test, ends) && model.tests.iter().any(|t| t.name == subject.test)
+                let captured = || model.captures.iter().any(|c| c.name == subject.test);
+                let is_made = model.tests.iter().any(|t| t.name == subject.test) || captured();
+                own.rule.covers(&subject.test, ends) && is_made
             }
         });
         let Some(own) = rule.filter(|_| is_there) else {
@@ -404,6 +404,20 @@ impl Machine {
         }
         decided
     }
+}
+
+/// Every path of which there are to be results: the test or capture, who starts it and with whom, and when.
+fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], Window)> {
+    let tests = model.tests.iter().flat_map(|test| {
+        let ends = |pair: &Pair| [pair.client(), pair.server()].map(|end| model.end(test, end));
+        test.pairs.list.iter().map(move |pair| (test.name.as_str(), ends(pair), test.window.clone()))
+    });
+    let captures = model.captures.iter().flat_map(|capture| {
+        let hosts = capture.hosts.iter().filter_map(|host| model.hosts.get(*host as usize));
+        let far = capture.far(&model.hosts);
+        hosts.map(move |host| (capture.name.as_str(), [host.name.as_str(), far], Window::default()))
+    });
+    tests.chain(captures)
 }
 
 impl OwnRule {

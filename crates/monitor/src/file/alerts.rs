@@ -5,15 +5,15 @@ use super::keys::{ALERT, NOTIFY, choose};
 use super::reader::{At, Table};
 use crate::alert::condition::Condition;
 use crate::alert::rule::{AGAINST, AlertRules, Channel, Kind, Rule, Severity, Way};
-use crate::model::{Host, Test};
+use crate::model::{Capture, Host, Test};
 use crate::window::Window;
-use jitlat_core::quantity;
+use jitlat_core::{Span, quantity};
 
 /// Most tests that a rule looks back at.
 const MOST_TESTS: u32 = 1000;
 
-pub fn alerts(file: &Sections<'_>, hosts: &[Host], tests: &[Test]) -> AlertRules {
-    let reader = Reader { file, hosts, tests };
+pub fn alerts(file: &Sections<'_>, hosts: &[Host], tests: &[Test], captures: &[Capture]) -> AlertRules {
+    let reader = Reader { file, hosts, tests, captures };
     let mut rules: Vec<Rule> = Vec::new();
     for table in file.tables(&ALERT) {
         let Some(rule) = reader.rule(&table) else { continue };
@@ -37,6 +37,7 @@ struct Reader<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
     tests: &'a [Test],
+    captures: &'a [Capture],
 }
 
 impl Reader<'_, '_> {
@@ -54,10 +55,11 @@ impl Reader<'_, '_> {
                 }
             },
         };
-        let targets = self.tests.iter().flat_map(|t| &t.pairs.targets);
-        let all: Vec<&str> = self.hosts.iter().map(|h| &h.name).chain(targets).map(String::as_str).collect();
+        let targets = self.tests.iter().flat_map(|t| &t.pairs.targets).map(String::as_str);
+        let far = self.captures.iter().filter(|c| c.towards.is_none()).map(|c| c.far(self.hosts));
+        let all: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).chain(targets).chain(far).collect();
         let own: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
-        let tests: Vec<&str> = self.tests.iter().map(|t| t.name.as_str()).collect();
+        let tests: Vec<&str> = self.made_every().map(|(name, _)| name).collect();
         let rule = Rule {
             name,
             severity,
@@ -69,6 +71,12 @@ impl Reader<'_, '_> {
         };
         self.check(table, &rule);
         Some(rule)
+    }
+
+    /// Every test and capture, with the time between two results of a path.
+    fn made_every(&self) -> impl Iterator<Item = (&str, Span)> {
+        let tests = self.tests.iter().map(|t| (t.name.as_str(), t.every));
+        tests.chain(self.captures.iter().map(|c| (c.name.as_str(), c.every)))
     }
 
     /// Names of a list that are known.
@@ -164,15 +172,18 @@ impl Reader<'_, '_> {
             table.fault("against", "nothing is compared: 'against' belongs to if = \"changed\" or \"worse\"");
         }
         let Kind::Silence { after, .. } = rule.kind else { return };
-        let covered = self.tests.iter().filter(|t| rule.tests.is_empty() || rule.tests.contains(&t.name));
-        if let Some(test) = covered.filter(|t| t.every >= after).max_by_key(|t| t.every) {
+        let is_covered = |name: &str| rule.tests.is_empty() || rule.tests.iter().any(|known| known == name);
+        let covered = self.made_every().filter(|(name, _)| is_covered(name));
+        if let Some((name, every)) =
+            covered.filter(|(_, every)| *every >= after).max_by_key(|(_, every)| *every)
+        {
             table.fault(
                 "if",
                 format!(
                     "'{}' is made every {}, and so silent for longer than {} between two tests: wait longer, or name other \
                      tests with 'test'",
-                    test.name,
-                    super::text_of(test.every.0),
+                    name,
+                    super::text_of(every.0),
                     super::text_of(after.0)
                 ),
             );

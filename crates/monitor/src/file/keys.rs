@@ -51,6 +51,13 @@ pub const PING: Section = Section {
     keys: &["name", "targets", "from", "profile", "options", "every", "for", "days", "hours", "spread"],
 };
 
+/// What passes interfaces, all the time.
+pub const CAPTURE: Section = Section {
+    title: "[[capture]]",
+    name: "capture",
+    keys: &["name", "host", "instrument", "interface", "towards", "far-interface", "options", "every"],
+};
+
 /// Where results are kept, and how long.
 pub const ARCHIVE: Section =
     Section { title: "[archive]", name: "archive", keys: &["folder", "packets", "tests", "size"] };
@@ -92,7 +99,8 @@ pub const WEB: Section =
     Section { title: "[web]", name: "web", keys: &["on", "hosts", "listen", "token-file", "behind-proxy"] };
 
 /// Every section.
-pub const SECTIONS: &[Section] = &[HOST, GROUP, TEST, PING, ARCHIVE, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
+pub const SECTIONS: &[Section] =
+    &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
 /// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,11 +1,13 @@
 //! The file: one for all hosts. [`read`] gives the [`Model`] or everything that is wrong, each with line and column.
 //!
 //! * [`keys`] – every section and its keys
+//! * `captures` – what passes interfaces
 //! * `alerts` – what somebody wants to be told
 //! * [`reader`] – tables of TOML, read key by key
 //! * `tests`, `hosts` and `web` – what the sections mean
 
 mod alerts;
+mod captures;
 mod hosts;
 pub mod keys;
 mod reader;
@@ -36,6 +38,15 @@ pub trait Instruments {
     /// [`Wrong`].
     fn traffic(&self, asked: &Asked<'_>) -> Result<Traffic, Wrong>;
 
+    /// Those of captures, each with whether it needs two points; the first is that of a capture that names none.
+    fn captures(&self) -> Vec<(&'static str, bool)>;
+
+    /// Checks what a capture asks for.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong>;
+
     /// Checks options of `jitlat serve`.
     ///
     /// # Errors
@@ -58,7 +69,20 @@ pub struct Asked<'a> {
     pub direction: Direction,
 }
 
-/// What is wrong with a test.
+/// A capture as the file has it.
+#[derive(Clone, Debug)]
+pub struct AskedCapture<'a> {
+    /// The instrument.
+    pub instrument: &'a str,
+    /// Its options.
+    pub options: &'a [(String, Value)],
+    /// Whether the file says whose traffic it is, if the options do not.
+    pub has_ends: bool,
+    /// Whether its second point is at another host.
+    pub is_far: bool,
+}
+
+/// What is wrong with a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The option or key it is about; `None`: the test as a whole.
@@ -102,9 +126,11 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
         faults.add(&(0..0), message);
     }
     let tests = tests::tests(&file, &hosts, instruments, guard + setup);
+    let captures = captures::captures(&file, &hosts, &tests, &serve, instruments);
     let model = Model {
-        alerts: alerts::alerts(&file, &hosts, &tests),
+        alerts: alerts::alerts(&file, &hosts, &tests, &captures),
         tests,
+        captures,
         web: web::web(&file, &hosts),
         hosts,
         archive: hosts::archive(&file),

@@ -1,7 +1,7 @@
 //! Groups and tests.
 
 use super::hosts::{pause, place, plain};
-use super::keys::{GROUP, PING, TEST, choose};
+use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
 use super::reader::{At, Table};
 use super::{Asked, Instruments, MOST_PAIRS, Sections};
 use crate::group::{self, Client, Pair};
@@ -44,7 +44,7 @@ pub fn tests(file: &Sections<'_>, hosts: &[Host], instruments: &dyn Instruments,
         }
     }
     let section = |name| file.root.iter().any(|(k, _)| k.get_ref() == name);
-    if !section(TEST.name) && !section(PING.name) {
+    if !section(TEST.name) && !section(PING.name) && !section(CAPTURE.name) {
         let example = "write [[test]] with name and every, or [[ping]] with name, targets and every";
         file.faults.add(&(0..0), format!("the file has no tests: {example}"));
     }
@@ -314,23 +314,7 @@ impl Context<'_, '_> {
                 Traffic::default()
             }
         };
-        if !table.has("every") {
-            table.missing("every", "every = \"5min\"");
-            return None;
-        }
-        let every = table.quantity("every", quantity::duration)?.into_inner();
-        if every.0 < SECOND || every.0 > DAY || DAY % every.0 != 0 {
-            let near = near(every.0);
-            table.fault(
-                "every",
-                format!(
-                    "'every' divides a day, so that the timetable begins anew at midnight UTC: write {} or {}",
-                    text_of(near.0),
-                    text_of(near.1)
-                ),
-            );
-            return None;
-        }
+        let every = period(table, SECOND)?;
         let slot = traffic.duration + spread + self.around;
         if slot > every {
             table.fault(
@@ -371,6 +355,28 @@ impl Context<'_, '_> {
             }
         }
     }
+}
+
+/// The time under `every`: one that divides a day, `least` ns or more.
+pub fn period(table: &Table<'_>, least: i64) -> Option<Span> {
+    if !table.has("every") {
+        table.missing("every", "every = \"5min\"");
+        return None;
+    }
+    let every = table.quantity("every", quantity::duration)?.into_inner();
+    if every.0 >= least && every.0 <= DAY && DAY % every.0 == 0 {
+        return Some(every);
+    }
+    let near = near(every.0.max(least));
+    table.fault(
+        "every",
+        format!(
+            "'every' divides a day, so that the timetable begins anew at midnight UTC: write {} or {}",
+            text_of(near.0),
+            text_of(near.1)
+        ),
+    );
+    None
 }
 
 /// One of some words; the first if none is given.

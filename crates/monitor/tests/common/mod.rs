@@ -4,7 +4,7 @@
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
 use jitlat_monitor::Model;
-use jitlat_monitor::file::{Asked, Instruments, Value, Wrong, read};
+use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong, read};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
 
 pub struct Simple;
@@ -39,6 +39,17 @@ impl Instruments for Simple {
             Direction::Backward => (Flow::default(), flow),
         };
         Ok(Traffic { duration, forward, backward, recorded: forward.packets + backward.packets })
+    }
+
+    fn captures(&self) -> Vec<(&'static str, bool)> {
+        vec![("spp", true), ("tcp", false)]
+    }
+
+    fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+        match asked.options.iter().find(|(name, _)| name != "only") {
+            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            None => Ok(()),
+        }
     }
 
     fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {

@@ -73,9 +73,9 @@ impl Header {
         }
     }
 
-    /// Whether this `#` line can only be the first of another log.
-    pub fn begins_a_log(line: &str) -> bool {
-        split(line).is_some_and(|(key, _)| key == "command" || key == "npkts")
+    /// Whether this `#` line can only be the first of another log. After the rows a number of packets is that of this one.
+    pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
+        split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
 
     /// Parses line `number`, which begins with `#`.

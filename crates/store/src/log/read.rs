@@ -21,6 +21,8 @@ const TAIL: u64 = 64 * 1024;
 pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Warnings of one kind that are given one by one.
 const SPELT_OUT: usize = 5;
+/// How the first line after the rows begins.
+const ROWS: &str = "# rows ";
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +112,8 @@ pub struct LogReader {
     session: Session,
     /// Whether the lines after the rows are already parsed.
     tail_known: bool,
+    /// Whether lines after the rows are read: some of them change what the header says.
+    after_rows: bool,
     first_unreadable: Option<(u64, String)>,
     next_index: u64,
     index_gaps: Vec<String>,
@@ -176,6 +180,7 @@ impl LogReader {
             scanner: Scanner::default(),
             session: Session::new(jitlat_core::TestSpec::default()),
             tail_known: false,
+            after_rows: false,
             first_unreadable: None,
             next_index: 0,
             index_gaps: Vec::new(),
@@ -321,7 +326,7 @@ impl LogReader {
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
         let lines: Vec<&str> =
             text.rsplit('\n').take_while(|l| l.starts_with('#') || l.trim().is_empty()).collect();
-        if lines.iter().any(|l| Header::begins_a_log(l)) || !lines.iter().any(|l| l.starts_with("# rows ")) {
+        if lines.iter().any(|l| Header::begins_a_log(l, true)) || !lines.iter().any(|l| l.starts_with(ROWS)) {
             return;
         }
         for line in lines.iter().rev() {
@@ -469,7 +474,8 @@ impl LogReader {
         }
         if bytes[0] == b'#' {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            if Header::begins_a_log(&text) {
+            self.after_rows |= text.starts_with(ROWS);
+            if Header::begins_a_log(&text, self.after_rows) {
                 self.reading
                     .warnings
                     .push(format!("another log begins before line {}: only the first is read", self.line));

@@ -4,9 +4,14 @@
 use super::{MatchObserver, RETUNE};
 use crate::passive::flows::key::known_flow;
 use crate::passive::{CapturePart, Point, Record, Sighting, Way};
-use crate::time::WallTime;
+use crate::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+
+/// Most times of drops that are held; each is a reading of a counter, and they are needed for a window.
+const HOLES: usize = 1 << 12;
+/// When a packet that did not come would have come is known to this, in ns.
+const BESIDE: i64 = SECOND;
 
 /// Counts of the packets of one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +25,7 @@ pub struct MatchCounts {
     pub matched: u64,
     /// Seen at the source point and not at the far point, while the far capture ran.
     pub lost: u64,
-    /// Seen at the source point when the far capture did not run.
+    /// Seen at the source point when the far capture did not run, or dropped packets: whether they were lost is unknown.
     pub outside: u64,
     /// Arrived without having been seen at the source point.
     pub unseen: u64,
@@ -115,6 +120,8 @@ pub(super) struct Matches {
     pub(super) ways: [WayMatches; 2],
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
+    /// Times at which a point dropped packets, on its clock, ascending and apart.
+    holes: [VecDeque<(i64, i64)>; 2],
     since_tuned: u32,
     /// What counts; `None`: everything.
     pub(super) part: Option<CapturePart>,
@@ -132,6 +139,18 @@ impl Matches {
         let span = self.span[point as usize].get_or_insert((at, at));
         span.0 = span.0.min(at);
         span.1 = span.1.max(at);
+    }
+
+    /// Notes that a point dropped packets in this time.
+    pub(super) fn drops(&mut self, point: Point, from: i64, to: i64) {
+        let holes = &mut self.holes[point as usize];
+        match holes.back_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => holes.push_back((from, to)),
+        }
+        if holes.len() > HOLES {
+            holes.pop_front();
+        }
     }
 
     #[inline]
@@ -362,7 +381,14 @@ impl Matches {
             Some((from, to)) => (sent > from, sent < to),
             None => (false, false),
         };
-        (begun || sent_common.saturating_add(of_way.first_delay) >= first)
-            && (ended || sent_common.saturating_add(of_way.recent_delay) <= last)
+        let due = sent_common.saturating_add(of_way.recent_delay);
+        let dropped = self.holes[far as usize].iter().any(|(from, to)| {
+            let around =
+                self.common(far, from.saturating_sub(BESIDE))..=self.common(far, to.saturating_add(BESIDE));
+            around.contains(&due)
+        });
+        !dropped
+            && (begun || sent_common.saturating_add(of_way.first_delay) >= first)
+            && (ended || due <= last)
     }
 }

@@ -54,6 +54,8 @@ pub enum Delivered {
     Previews(Vec<PacketPreview>),
     /// Packets named by another host, once there is a plan.
     Sightings(Vec<Sighting>),
+    /// So many packets were dropped in this time, on the point's clock.
+    Dropped(u64, WallTime, WallTime),
     /// Nothing, but time has passed.
     Nothing,
 }

@@ -118,11 +118,13 @@ impl Learner {
                 self.news = true;
                 self.held.push_back(delivery);
             }
+            Delivered::Dropped(..) => self.held.push_back(delivery),
             Delivered::Sightings(_) | Delivered::Nothing => {}
         }
         while self.frames > FRAMES
-            && let Some(Delivery { point, what: Delivered::Frames(old), .. }) = self.held.pop_front()
+            && let Some(Delivery { point, what, .. }) = self.held.pop_front()
         {
+            let Delivered::Frames(old) = what else { continue };
             self.frames -= old.len();
             let given_up = &mut self.given_up[point as usize];
             *given_up = (*given_up).max(old.latest());
@@ -174,6 +176,13 @@ impl Learner {
     /// Whether anything but ICMP echoes was seen.
     pub fn holds_more_than_echoes(&self) -> bool {
         self.more_than_echoes
+    }
+
+    /// Gives up what was delivered before this time of each point.
+    pub fn forget_before(&mut self, times: [WallTime; 2]) {
+        for (given_up, at) in self.given_up.iter_mut().zip(times) {
+            *given_up = (*given_up).max(Some(at - Span(1)));
+        }
     }
 
     /// From when on everything that each point delivered is still held.

@@ -2,7 +2,7 @@
 
 use crate::passive::matcher::MatchObserver;
 use crate::passive::{MatchCounts, Matcher, Point, Sighting, TimeQueue, Way};
-use crate::time::WallTime;
+use crate::time::{Span, WallTime};
 
 /// Most sightings of one point that wait for the other; beyond that they are matched without.
 const WAITING: usize = 1 << 20;
@@ -49,13 +49,34 @@ impl Merger {
         *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
+    /// Records that a point dropped packets in this time.
+    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+        self.matcher.drops(point, from, to);
+    }
+
+    /// Counts of the packets of one way, so far.
+    pub fn counts(&self, way: Way) -> MatchCounts {
+        self.matcher.counts(way)
+    }
+
+    /// Monitor clock minus reference clock, as far as it is known now.
+    pub fn offset(&self) -> Span {
+        self.matcher.offset()
+    }
+
+    /// The common time from which on, and up to which, both points have delivered everything; `None` if there is none yet.
+    pub fn common(&self) -> Option<(WallTime, WallTime)> {
+        let offset = self.matcher.offset();
+        match self.covered {
+            [Some(r), Some(m)] => Some((r.0.max(m.0 - offset), r.1.min(m.1 - offset))),
+            _ => None,
+        }
+    }
+
     /// Matches everything up to the time that both points have reached.
     pub fn release(&mut self, observer: &mut impl MatchObserver) {
-        let offset = self.matcher.offset();
-        let (start, horizon) = match self.covered {
-            [Some(r), Some(m)] => (r.0.max(m.0 - offset), r.1.min(m.1 - offset)),
-            _ => (WallTime(i64::MIN), WallTime(i64::MIN)),
-        };
+        let never = WallTime(i64::MIN);
+        let (start, horizon) = self.common().unwrap_or((never, never));
         while let Some((point, common)) = self.first() {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
                 break;
@@ -112,7 +133,6 @@ impl Merger {
 mod tests {
     use super::*;
     use crate::passive::Estimator;
-    use crate::time::Span;
 
     const EVER: WallTime = WallTime(i64::MIN);
 
@@ -266,6 +286,30 @@ mod tests {
             m.release(&mut fates);
             assert_eq!(fates.lost, lost, "{until}");
         }
+    }
+
+    #[test]
+    fn what_was_sent_while_a_point_dropped_packets_is_not_lost() {
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
+        // A packet a second, each 1 ms under way; the monitor sees every second one, and drops some from 5 to 7 s on its clock.
+        for at in (0..20).map(|k| k * 1000) {
+            m.push(Point::Reference, sighting(at, at as u64 + 1, Way::Out));
+            if at / 1000 % 2 == 0 {
+                m.push(Point::Monitor, sighting(at + 101, at as u64 + 1, Way::Out));
+            }
+        }
+        m.drops(Point::Monitor, ms(5100), ms(6100));
+        m.drops(Point::Monitor, ms(6100), ms(7100));
+        m.drops(Point::Reference, ms(0), ms(20_000));
+        for point in [Point::Reference, Point::Monitor] {
+            m.covers(point, ms(0), ms(30_000));
+        }
+        m.release(&mut fates);
+        let counts = m.finish(&mut fates, |_| ())[0];
+        // Of the ten that did not come, those of 5 and 7 s; a second beside them counts for it, too.
+        assert_eq!((counts.matched, counts.lost, counts.outside), (10, 8, 2), "{counts:?}");
+        assert_eq!((fates.lost, fates.void), (8, 2));
     }
 
     #[test]

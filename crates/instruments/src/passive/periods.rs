@@ -1,0 +1,295 @@
+//! Two live points without an end: what passes them, period by period of wall time, in bounded memory.
+
+use super::error::PassiveError;
+use super::live::{AVAILABLE, ENDING, Following, LiveSettings, WINDOW};
+use super::points::{LivePoint, LivePoints, PointEnd, Points};
+use super::settings::{Matching, Passive};
+use crate::stop::Stop;
+use jitlat_core::passive::pipeline::{Delivered, Delivery, Learner, Merger};
+use jitlat_core::passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Plan, Prefix, Way};
+use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
+use jitlat_net::clock;
+use std::collections::BTreeMap;
+
+/// A clock that was set by more than this makes a capture begin anew.
+const STEP: Span = Span::millis(500);
+/// Time between two looks at clocks, and at whether anything is recognised.
+const LOOK: Span = Span::seconds(1);
+/// Looks in a row, packets each way, without a match after which what was learnt of the points is not true any more.
+const ASTRAY: u32 = 15;
+const UNKNOWN: u64 = 16;
+/// Most periods that are ended at a time while nothing is learnt.
+const AT_ONCE: i64 = 100;
+
+/// What becomes of a capture without an end.
+#[derive(Debug)]
+pub enum PeriodEvent<'a> {
+    /// Capturing has begun, at points of these names.
+    Listening([&'a str; 2]),
+    /// It is known whose packets are followed, and how they are named.
+    Planned(&'a Plan),
+    /// Packets of a way, OUT is 0, have arrived in a period.
+    Records {
+        /// The number of the period.
+        period: i64,
+        /// What is known of the way so far.
+        session: &'a Session,
+        /// Which way.
+        way: usize,
+        /// Those that have arrived, numbered within the period.
+        records: &'a [PacketRecord],
+    },
+    /// A period is over.
+    Ended(EndedCapturePeriod),
+}
+
+/// A period of a capture that is over.
+#[derive(Clone, Debug)]
+pub struct EndedCapturePeriod {
+    /// The number of the period: it begins so many of its lengths after 1970.
+    pub period: i64,
+    /// What is known of each stream, of two ways OUT first; `None`: no packet was recognised at both points since the capture began.
+    pub sessions: Option<Vec<Session>>,
+    /// Packets that the points dropped: they are in no count.
+    pub dropped: u64,
+    /// Whether it was captured from its beginning to its end.
+    pub is_whole: bool,
+}
+
+/// Why a capture ended that was not asked to.
+#[derive(Debug, Default)]
+pub struct CaptureEnd {
+    /// Reasons, in words; empty if it was asked to.
+    pub reasons: Vec<String>,
+}
+
+impl Passive {
+    /// Follows the traffic between two live points, the reference point first, until `stop` or until a point ends. Periods are `every`
+    /// long and begin at its multiples since 1970 on the reference clock; each packet is in the period in which it was sent.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if capturing cannot begin.
+    pub fn follow_periods(
+        &self,
+        points: [LivePoint; 2],
+        settings: &LiveSettings,
+        every: Span,
+        stop: &Stop,
+        each: &mut dyn FnMut(PeriodEvent<'_>),
+    ) -> Result<CaptureEnd, PassiveError> {
+        if matches!(self.matching, Matching::Caia { .. }) {
+            return Err(PassiveError::CaiaLive);
+        }
+        if points[0] == points[1] {
+            let [point, _] = points;
+            return Err(PassiveError::SamePoint(point));
+        }
+        let names = points.each_ref().map(ToString::to_string);
+        let same_clock = points.iter().all(LivePoint::is_here);
+        let hosts: Vec<Prefix> =
+            self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
+        let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
+        each(PeriodEvent::Listening(names.each_ref().map(String::as_str)));
+        let run = Run {
+            passive: self,
+            every: every.max(Span(1)),
+            window: self.window.unwrap_or(WINDOW),
+            same_clock,
+            stop,
+            first: clock::wall().0.div_euclid(every.0.max(1)),
+            clocks: (clock::wall(), clock::steady()),
+            looked: clock::steady(),
+            dropped: BTreeMap::new(),
+            each,
+        };
+        Ok(run.follow(points))
+    }
+}
+
+/// A capture under way.
+struct Run<'a> {
+    passive: &'a Passive,
+    every: Span,
+    window: Span,
+    same_clock: bool,
+    stop: &'a Stop,
+    /// The period in which it began.
+    first: i64,
+    clocks: (WallTime, SteadyTime),
+    looked: SteadyTime,
+    /// Packets dropped, by period.
+    dropped: BTreeMap<i64, u64>,
+    each: &'a mut dyn FnMut(PeriodEvent<'_>),
+}
+
+impl Run<'_> {
+    fn follow(mut self, mut points: LivePoints) -> CaptureEnd {
+        let mut learner = Learner::new(self.passive.sides.clone(), AVAILABLE.into(), points.salt());
+        let mut next = self.first;
+        let plan = loop {
+            if let Some(delivery) = points.next() {
+                self.count_drops(&delivery);
+                learner.take(delivery);
+            }
+            if let Some(plan) = learner.plan(clock::steady()) {
+                break plan;
+            }
+            if let Some(reason) = self.is_over(&points) {
+                return end_of(points, reason);
+            }
+            next = self.wait(next);
+        };
+        (self.each)(PeriodEvent::Planned(&plan));
+        let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
+        // What passed in periods of which nothing was known is over.
+        let begin = WallTime(next.saturating_mul(self.every.0));
+        if next > self.first {
+            learner.forget_before([begin, begin + offset]);
+        }
+        let clocks = (offset, self.window);
+        let mut following = Following::begin(self.passive, &plan, &mut points, &learner, clocks, false);
+        let mut periods = Periods::new(self.every, begin, self.window, plan.sides.clone());
+        learner.into_held().for_each(|delivery| following.take(delivery));
+        let mut astray = Astray::default();
+        let reason = loop {
+            if let Some(reason) = self.is_over(&points) {
+                break reason;
+            }
+            if let Some(delivery) = points.next() {
+                self.count_drops(&delivery);
+                following.take(delivery);
+            }
+            following.merger.release(&mut periods);
+            periods.set_offset(following.merger.offset());
+            following.namers.iter_mut().for_each(|namer| namer.facts_mut().pings.clear());
+            self.hand_on(&mut periods);
+            if let Some((_, horizon)) = following.merger.common() {
+                while periods.is_over(horizon) {
+                    self.hand_on(&mut periods);
+                    self.end(&mut periods, true);
+                }
+            }
+            let now = clock::steady();
+            if now - self.looked >= LOOK {
+                self.looked = now;
+                if astray.is_lost(&following.merger) {
+                    break Some("packets pass both points, and none is recognised any more: the clocks or addresses changed".to_owned());
+                }
+            }
+        };
+        let false_losses = astray.looks > 0;
+        following.end(&mut points, ENDING);
+        let end = end_of(points, reason);
+        following.merger.finish(&mut periods, |periods| self.hand_on(periods));
+        while periods.is_open() && !false_losses {
+            self.end(&mut periods, false);
+        }
+        end
+    }
+
+    /// Why it is over; `Some(None)`: it was asked to end.
+    fn is_over(&self, points: &LivePoints) -> Option<Option<String>> {
+        if self.stop.is_requested() {
+            return Some(None);
+        }
+        let (wall, steady) = self.clocks;
+        let step = (clock::wall() - wall) - (clock::steady() - steady);
+        if step.0.abs() > STEP.0 {
+            return Some(Some(format!("the clock was set by {:.3} s", step.as_seconds())));
+        }
+        points.ended().then(|| Some(String::new()))
+    }
+
+    /// Ends periods in which nothing was learnt; the next one.
+    fn wait(&mut self, mut next: i64) -> i64 {
+        let over = clock::wall() - self.window - ENDING;
+        let now = over.0.div_euclid(self.every.0);
+        next = next.max(now - AT_ONCE);
+        while next < now {
+            let dropped = self.dropped.remove(&next).unwrap_or(0);
+            let is_whole = next > self.first;
+            (self.each)(PeriodEvent::Ended(EndedCapturePeriod {
+                period: next,
+                sessions: None,
+                dropped,
+                is_whole,
+            }));
+            next += 1;
+        }
+        next
+    }
+
+    fn count_drops(&mut self, delivery: &Delivery) {
+        if let Delivered::Dropped(packets, _, to) = delivery.what {
+            *self.dropped.entry(to.0.div_euclid(self.every.0)).or_default() += packets;
+        }
+    }
+
+    /// Hands on what has arrived.
+    fn hand_on(&mut self, periods: &mut Periods) {
+        let fresh: Vec<PeriodRecord> = periods.records().collect();
+        for part in fresh.chunk_by(|a, b| (a.period, a.way) == (b.period, b.way)) {
+            let (period, way) = (part[0].period, part[0].way);
+            let session = periods.session_before(period, way);
+            let records: Vec<PacketRecord> = part.iter().map(|found| found.record).collect();
+            (self.each)(PeriodEvent::Records {
+                period,
+                session: &session,
+                way: way as usize,
+                records: &records,
+            });
+        }
+    }
+
+    /// Ends the next period; `over`: its time has passed.
+    fn end(&mut self, periods: &mut Periods, over: bool) {
+        let EndedPeriod { period, sessions } = periods.end();
+        let later = self.dropped.split_off(&(period + 1));
+        let dropped = std::mem::replace(&mut self.dropped, later).into_values().sum();
+        let is_whole = over && period > self.first;
+        (self.each)(PeriodEvent::Ended(EndedCapturePeriod {
+            period,
+            sessions: Some(sessions.into()),
+            dropped,
+            is_whole,
+        }));
+    }
+}
+
+/// Closes the points; why the capture ended.
+fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
+    let (ends, failures) = points.close();
+    let Some(reason) = reason else { return CaptureEnd::default() };
+    let notes = ends.into_iter().flat_map(|PointEnd { notes, .. }| notes);
+    let mut reasons: Vec<String> =
+        Some(reason).into_iter().filter(|reason| !reason.is_empty()).chain(notes).collect();
+    reasons.extend(failures.iter().map(ToString::to_string));
+    if reasons.is_empty() {
+        reasons.push("a capture point ended".to_owned());
+    }
+    CaptureEnd { reasons }
+}
+
+/// Finds that nothing is recognised any more although packets go both ways at both points.
+#[derive(Default)]
+struct Astray {
+    before: [MatchCounts; 2],
+    looks: u32,
+}
+
+impl Astray {
+    fn is_lost(&mut self, merger: &Merger) -> bool {
+        let now = Way::BOTH.map(|way| merger.counts(way));
+        let new = |of: fn(&MatchCounts) -> u64| -> u64 {
+            now.iter().zip(&self.before).map(|(now, before)| of(now) - of(before)).sum()
+        };
+        let matched = new(|c| c.matched);
+        let unknown = now.iter().zip(&self.before).all(|(now, before)| now.unseen - before.unseen >= UNKNOWN);
+        if matched > 0 {
+            (self.before, self.looks) = (now, 0);
+        } else if unknown {
+            self.looks += 1;
+        }
+        self.looks >= ASTRAY
+    }
+}

@@ -1,0 +1,284 @@
+//! [`Keeper`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
+
+use super::{Outcome, Setup};
+use crate::archive;
+use anyhow::{Context, Result};
+use jitlat_core::passive::streams::PASSIVE;
+use jitlat_core::session::Ending as LogEnding;
+use jitlat_core::{PacketRecord, Session};
+use jitlat_monitor::agenda::{Ending, Failure};
+use jitlat_net::pace;
+use jitlat_store::log::{LogFile, LogReader, Naming, Version};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use tracing::{error, info, warn};
+
+/// Periods that may wait for the archive, each on disk.
+const WAITING: usize = 16;
+
+/// A period that is over.
+pub struct Period {
+    /// Its number.
+    pub number: i64,
+    /// What is known of each stream.
+    pub sessions: Vec<Session>,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// Whether it was captured from its beginning to its end.
+    pub is_whole: bool,
+    /// Whether it has no outcome yet.
+    pub is_new: bool,
+}
+
+/// Logs that wait for the archive.
+struct Finished {
+    logs: Vec<PathBuf>,
+    ending: Option<Ending>,
+    /// Why a log is not complete.
+    trouble: Option<String>,
+}
+
+/// Writes logs, and hands them to the thread that archives.
+pub struct Keeper {
+    setup: Setup,
+    /// Where logs are until they are in the archive.
+    folder: PathBuf,
+    open: BTreeMap<(i64, usize), LogFile>,
+    failed: Option<String>,
+    to: Option<SyncSender<Finished>>,
+    thread: Option<JoinHandle<()>>,
+    outcomes: Sender<Outcome>,
+    /// Distinguishes logs of one period: after a trouble it may be captured in parts.
+    parts: u64,
+}
+
+impl Keeper {
+    /// Of a capture; outcomes of periods go to `outcomes`.
+    pub fn start(setup: &Setup, outcomes: Sender<Outcome>) -> Result<Keeper> {
+        // No other capture of any host that uses this archive has this name.
+        let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
+        let name: String =
+            format!("capture {} {}", setup.host, setup.capture.name).chars().map(letters).collect();
+        let folder = setup.archive.join("tmp").join(name);
+        let left = recover(&folder);
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let (to, finished) = sync_channel(WAITING.max(left.len()));
+        if !left.is_empty() {
+            let n = left.len();
+            info!("[[capture]] {}: {n} logs of a capture that was killed are kept", setup.capture.name);
+        }
+        for log in left {
+            let _ = to.send(Finished { logs: vec![log], ending: None, trouble: None });
+        }
+        let (own, told) = (setup.clone(), outcomes.clone());
+        let thread = std::thread::Builder::new().name("keeper".to_owned());
+        let thread = thread.spawn(move || archive_all(&own, &finished, &told));
+        let thread = thread.context("starting the thread that archives captures")?;
+        Ok(Keeper {
+            setup: setup.clone(),
+            folder,
+            open: BTreeMap::new(),
+            failed: None,
+            to: Some(to),
+            thread: Some(thread),
+            outcomes,
+            parts: 0,
+        })
+    }
+
+    /// Writes packets of a stream that have arrived.
+    pub fn records(&mut self, period: i64, stream: usize, session: &Session, records: &[PacketRecord]) {
+        match self.log(period, stream, session) {
+            Ok(log) => {
+                records.iter().for_each(|record| log.record(record));
+                log.flush();
+            }
+            Err(e) => {
+                self.failed.get_or_insert(format!("{e:#}"));
+            }
+        }
+    }
+
+    /// The log of a stream, with its header written.
+    fn log(&mut self, period: i64, stream: usize, session: &Session) -> Result<&mut LogFile> {
+        if !self.open.contains_key(&(period, stream)) {
+            self.parts += 1;
+            let path = self.folder.join(format!("{period}.{}.{stream}", self.parts));
+            let mut log = match session.two_way {
+                None => LogFile::create(&Naming::Given(path), Version::V3)?,
+                Some(_) => LogFile::create_two_way(&Naming::Given(path))?,
+            };
+            log.begin(&self.annotated(session.clone(), period, 0));
+            self.open.insert((period, stream), log);
+        }
+        self.open.get_mut(&(period, stream)).context("no log")
+    }
+
+    /// The session with what it is found by.
+    fn annotated(&self, mut session: Session, period: i64, dropped: u64) -> Session {
+        let Setup { capture, host, far, .. } = &self.setup;
+        session.name = Some(capture.name.clone());
+        session.client.name = Some(host.clone());
+        session.server.name = Some(far.clone());
+        let mut tags = vec![
+            ("test", capture.name.clone()),
+            ("client", host.clone()),
+            ("server", far.clone()),
+            ("slot", period.to_string()),
+        ];
+        if dropped > 0 {
+            tags.push(("dropped", dropped.to_string()));
+        }
+        if !session.tags.iter().any(|(key, _)| key == "instrument") {
+            session.tags.push(("instrument".to_owned(), PASSIVE.to_owned()));
+        }
+        session.tags.extend(tags.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        session
+    }
+
+    /// Hands the logs of a period on.
+    pub fn end(&mut self, period: &Period) {
+        let ending = Ending::Measured { cut: !period.is_whole };
+        let mut finished =
+            Finished { logs: Vec::new(), ending: period.is_new.then_some(ending), trouble: None };
+        for (stream, session) in period.sessions.iter().enumerate() {
+            let session = self.annotated(session.clone(), period.number, period.dropped);
+            let closed = self.log(period.number, stream, &session).map(drop).and_then(|()| {
+                let mut log = self.open.remove(&(period.number, stream)).context("no log")?;
+                log.finish(&session);
+                Ok(log.close()?.0)
+            });
+            match closed {
+                Ok(path) => finished.logs.push(path),
+                Err(e) => drop(finished.trouble.get_or_insert(format!("{e:#}"))),
+            }
+        }
+        finished.trouble = finished.trouble.or(self.failed.take());
+        let Some(to) = &self.to else { return };
+        if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
+            late.remove();
+            warn!(
+                "[[capture]] {}: {WAITING} periods wait for the archive {}, and this one is not kept",
+                self.setup.capture.name,
+                self.setup.archive.display()
+            );
+            if period.is_new {
+                self.tell(Ending::Failed(Failure::NotKept));
+            }
+        }
+    }
+
+    /// Gives up what was not ended: what it says would not be true.
+    pub fn drop_open(&mut self) {
+        for (_, log) in std::mem::take(&mut self.open) {
+            let path = log.path().to_owned();
+            drop(log);
+            let _ = fs::remove_file(path);
+        }
+        self.failed = None;
+    }
+
+    fn tell(&self, ending: Ending) {
+        let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
+        let _ = self.outcomes.send(Outcome { name, far, ending });
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.drop_open();
+        // What was handed on is archived first.
+        self.to = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("[[capture]] {}: the thread that archives failed", self.setup.capture.name);
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Finished {
+    fn remove(&self) {
+        for log in &self.logs {
+            let _ = fs::remove_file(log);
+        }
+    }
+
+    fn keep(&self, root: &Path) -> Result<(), String> {
+        if let Some(trouble) = &self.trouble {
+            return Err(trouble.clone());
+        }
+        let keep = |log: &PathBuf| archive::add_log(root, log).map(drop).map_err(|e| e.to_string());
+        self.logs.iter().try_for_each(keep)
+    }
+}
+
+/// The logs in `folder` that a capture left which was killed, completed with what their rows say. Others are removed.
+fn recover(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut left: Vec<PathBuf> = files.collect();
+    left.sort();
+    left.retain_mut(|path| match complete(path) {
+        Ok(whole) => {
+            *path = whole;
+            true
+        }
+        Err(_) => {
+            let _ = fs::remove_file(path);
+            false
+        }
+    });
+    left
+}
+
+/// A log of a period as it is on disk, with an end: of what was sent after the last packet that arrived nothing is known.
+fn complete(path: &Path) -> Result<PathBuf> {
+    let mut read = LogReader::open(path)?;
+    if read.session().ending == LogEnding::Complete {
+        return Ok(path.to_owned());
+    }
+    let (mut failure, mut last, mut first) = (None, None, None);
+    for record in read.records(&mut failure) {
+        last = last.max(Some(record.seq));
+        first = first.or(record.sent());
+    }
+    let sent = u32::try_from(last.context("it has no packets")? + 1)?;
+    let mut session = read.session().clone();
+    (session.sent, session.declared, session.created) =
+        (Some(sent), Some(sent.into()), first.or(session.created));
+    (session.ending, session.truncated) = (LogEnding::Interrupted, false);
+    session.reason = Some("the monitor was killed".to_owned());
+    let naming = Naming::Given(path.with_extension("whole"));
+    let mut log = match session.two_way {
+        None => LogFile::create(&naming, Version::V3)?,
+        Some(_) => LogFile::create_two_way(&naming)?,
+    };
+    log.begin(&session);
+    LogReader::open(path)?.records(&mut failure).for_each(|record| log.record(&record));
+    log.finish(&session);
+    let (whole, _) = log.close()?;
+    fs::remove_file(path)?;
+    Ok(whole)
+}
+
+/// Puts logs into the archive until no more can come.
+fn archive_all(setup: &Setup, finished: &Receiver<Finished>, outcomes: &Sender<Outcome>) {
+    pace::yield_to_others();
+    let mut failing = false;
+    for period in finished {
+        let kept = period.keep(&setup.archive);
+        period.remove();
+        let name = &setup.capture.name;
+        if let Err(why) = &kept
+            && !failing
+        {
+            warn!("[[capture]] {name}: archive {}: {why}", setup.archive.display());
+        }
+        failing = kept.is_err();
+        let Some(ending) = period.ending else { continue };
+        let ending = if kept.is_ok() { ending } else { Ending::Failed(Failure::NotKept) };
+        let _ = outcomes.send(Outcome { name: name.clone(), far: setup.far.clone(), ending });
+    }
+}

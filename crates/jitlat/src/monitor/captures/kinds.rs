@@ -1,0 +1,141 @@
+//! [`CAPTURED`]: what a monitor can find in captured traffic, all the time, with the options of the commands.
+
+use super::Setup;
+use crate::exit::explain;
+use crate::monitor::given::{OptionSet, ids};
+use crate::spp::SppArgs;
+use clap::FromArgMatches;
+use jitlat_instruments::Stop;
+use jitlat_instruments::passive::{CaptureEnd, LivePoint, PassiveError, PeriodEvent};
+use jitlat_monitor::agenda::Failure;
+use jitlat_monitor::file::{AskedCapture, Value, Wrong};
+use jitlat_proto::jitlat::Key;
+
+/// What a capture found, or why it could not begin, in words.
+pub type Captured = Result<CaptureEnd, (Failure, String)>;
+
+/// Captures until it is to stop; the key is what this host proves at others.
+type Follow = fn(&Setup, Option<&Key>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> Captured;
+
+/// An instrument that a capture of the file may name.
+pub struct CaptureKind {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it needs two points.
+    pub two_points: bool,
+    /// Captures until it is to stop.
+    pub follow: Follow,
+}
+
+/// Every instrument of captures; the first is that of a capture that names none.
+pub const CAPTURED: [CaptureKind; 1] = [CaptureKind { name: "spp", two_points: true, follow: follow_pairs }];
+
+/// Options of `jitlat spp` that a capture may have.
+const OPTIONS: [&str; 11] = [
+    "reference_address",
+    "monitor_address",
+    "reference_nat",
+    "monitor_nat",
+    "nat",
+    "only",
+    "offset",
+    "window",
+    "mask",
+    "promiscuous",
+    "capture_buffer",
+];
+
+/// Checks what the file asks for.
+pub fn check(asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+    let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
+    read(asked.options, ["reference", "monitor"], asked.is_far, ends).map(drop)
+}
+
+fn options() -> OptionSet {
+    let own = [
+        ("every", "write every = \"5min\" in the capture"),
+        ("key_file", "keys are those of [[host]] and [serve]"),
+        ("tags", "results have the tags of the file's names"),
+    ];
+    let instead = |id: &str| {
+        let own = own.iter().find(|(known, _)| *known == id);
+        own.map_or(
+            "a capture of a monitor puts its packets into the archive: leave it out",
+            |(_, instead)| instead,
+        )
+    };
+    let others = ids::<SppArgs>().into_iter().filter(|id| !OPTIONS.contains(&id.as_str()));
+    OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
+}
+
+/// The options with what the file says elsewhere: both points, of which the second is a host if it `is_far`, and the addresses of
+/// both ends, if the options do not have them.
+fn read(
+    given: &[(String, Value)],
+    [reference, monitor]: [&str; 2],
+    is_far: bool,
+    ends: Option<[&str; 2]>,
+) -> Result<SppArgs, Wrong> {
+    let second = if is_far { "remote" } else { "interface" };
+    let mut others =
+        vec![format!("--reference-interface={reference}"), format!("--monitor-{second}={monitor}")];
+    if !given.iter().any(|(name, _)| name == "reference-address" || name == "monitor-address") {
+        let Some([own, far]) = ends else {
+            let message = "say whose traffic it is: options = { reference-address = [\"10.1.0.0/16\"], \
+                           monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
+            return Err(Wrong { key: None, message: message.to_owned() });
+        };
+        others.extend([format!("--reference-address={own}"), format!("--monitor-address={far}")]);
+    }
+    let matches = options().read(given, &others)?;
+    let args =
+        SppArgs::from_arg_matches(&matches).map_err(|e| Wrong { key: None, message: e.to_string() })?;
+    let wrong = |e: anyhow::Error| Wrong { key: None, message: explain(&e) };
+    args.live.settings().map_err(wrong)?;
+    Ok(args)
+}
+
+fn follow_pairs(
+    setup: &Setup,
+    key: Option<&Key>,
+    stop: &Stop,
+    each: &mut dyn FnMut(PeriodEvent<'_>),
+) -> Captured {
+    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
+    let far_interface = setup.capture.far_interface.clone();
+    let far = setup.far_address.as_deref();
+    let second = far.or(far_interface.as_deref()).unwrap_or_default();
+    let ends = far.map(|far| [setup.address.as_str(), far]);
+    let points = [setup.capture.interface.as_str(), second];
+    let args = read(&setup.capture.options, points, far.is_some(), ends)
+        .map_err(|wrong| (Failure::Other, wrong.message))?;
+    // Names are looked up here.
+    let passive = args.settings().map_err(|e| other(&e))?;
+    let mut settings = args.live.settings().map_err(|e| other(&e))?;
+    settings.key = key.cloned();
+    let first = LivePoint::Interface(setup.capture.interface.clone());
+    let second = match far {
+        None => LivePoint::Interface(second.to_owned()),
+        Some(host) => {
+            LivePoint::Remote { host: host.to_owned(), port: setup.far_port, interface: far_interface }
+        }
+    };
+    passive
+        .follow_periods([first, second], &settings, setup.capture.every, stop, each)
+        .map_err(|e| (kind(&e), e.to_string()))
+}
+
+/// What kind of failure an error is.
+fn kind(error: &PassiveError) -> Failure {
+    use jitlat_net::digest::CollectorError;
+    use jitlat_proto::digest::DigestError;
+    match error {
+        PassiveError::Collector(CollectorError::Conversation {
+            source: DigestError::Refused(..) | DigestError::NotAuthenticated | DigestError::Proof,
+            ..
+        }) => Failure::Refused,
+        PassiveError::Collector(CollectorError::Conversation { .. }) => Failure::Other,
+        PassiveError::Collector(_) => Failure::Unreachable,
+        _ => Failure::Other,
+    }
+}

@@ -1,0 +1,376 @@
+//! Captures of a monitor, beside its tests: what passes interfaces, a result a period, for ever.
+//!
+//! * [`kinds`] – the instruments; [`keep`] – logs of periods into the archive
+//! * this file – threads that capture, begin anew after troubles, and say what became of each period
+
+mod keep;
+pub mod kinds;
+
+use super::access::own_key;
+use anyhow::{Context, Result, bail};
+use jitlat_core::{Span, WallTime};
+use jitlat_instruments::Stop;
+use jitlat_instruments::passive::PeriodEvent;
+use jitlat_monitor::Model;
+use jitlat_monitor::agenda::{Counts, Ending, Failure};
+use jitlat_monitor::file::{Value, text_of};
+use jitlat_monitor::model::{Capture, KeySource};
+use jitlat_net::clock;
+use jitlat_proto::digest;
+use jitlat_proto::jitlat::Key;
+use keep::{Keeper, Period};
+use kinds::{CAPTURED, CaptureKind};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+/// A capture that ran for so long begins anew at once.
+const STABLE: Duration = Duration::from_secs(60);
+/// Time between two looks at whether to stop.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// Most periods that are counted as lost at a time: a clock that was set is no year of losses.
+const AT_ONCE: i64 = 10_000;
+
+/// All that a capture depends on: with another one it begins anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// As the file has it.
+    pub capture: Capture,
+    /// The name of this host, and its address.
+    pub host: String,
+    /// See [`Setup::host`].
+    pub address: String,
+    /// What the far end is called.
+    pub far: String,
+    /// Where it is, if it is a host of the file.
+    pub far_address: Option<String>,
+    /// Where it tells what passes.
+    pub far_port: u16,
+    /// Where results go.
+    pub archive: PathBuf,
+    key: Option<KeySource>,
+}
+
+/// What became of a period.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The capture.
+    pub name: String,
+    /// The far end.
+    pub far: String,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// Captures under way, until this is dropped.
+pub struct RunningCaptures {
+    /// Those of the file, with what this host proves at others.
+    wanted: (Vec<Setup>, Option<Key>),
+    /// Those, and others that were asked to end.
+    running: Vec<Running>,
+    to: Sender<Outcome>,
+    ended: Receiver<Outcome>,
+    counts: BTreeMap<(String, String), Counts>,
+}
+
+struct Running {
+    setup: Setup,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Whether the file can be followed: captures need an archive.
+///
+/// # Errors
+/// What to write.
+pub fn check(model: &Model, host: usize, archive: Option<&Path>) -> Result<()> {
+    if archive.is_none() && model.captures_of(host).next().is_some() {
+        bail!(
+            "[[capture]] keeps what it finds in an archive, and there is none: write [archive] with a folder, or give --archive DIR"
+        );
+    }
+    Ok(())
+}
+
+impl RunningCaptures {
+    /// Starts the captures of `host`.
+    pub fn start(
+        model: &Model,
+        host: usize,
+        folder: &Path,
+        archive: Option<&Path>,
+    ) -> Result<RunningCaptures> {
+        let (to, ended) = channel();
+        let wanted = (Vec::new(), None);
+        let mut captures =
+            RunningCaptures { wanted, running: Vec::new(), to, ended, counts: BTreeMap::new() };
+        captures.follow(model, host, folder, archive)?;
+        Ok(captures)
+    }
+
+    /// Follows a file: what it has not any more ends, and what is new begins; all else goes on.
+    pub fn follow(
+        &mut self,
+        model: &Model,
+        host: usize,
+        folder: &Path,
+        archive: Option<&Path>,
+    ) -> Result<()> {
+        check(model, host, archive)?;
+        let of =
+            |archive| model.captures_of(host).map(move |capture| Setup::new(model, host, capture, archive));
+        self.wanted = (archive.into_iter().flat_map(of).collect(), own_key(model, host, folder)?);
+        let is_wanted = |own: &&Running| self.wanted.0.contains(&own.setup);
+        self.running.iter().filter(|own| !is_wanted(own)).for_each(|own| own.stop.request());
+        self.begin();
+        Ok(())
+    }
+
+    /// Starts those that are wanted and do not run. One with the name of another that has not ended waits for that.
+    fn begin(&mut self) {
+        self.running.retain(|own| own.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
+        let (wanted, key) = &self.wanted;
+        for setup in wanted {
+            if self.running.iter().any(|own| own.setup.capture.name == setup.capture.name) {
+                continue;
+            }
+            match Running::start(setup.clone(), key.clone(), self.to.clone()) {
+                Ok(own) => self.running.push(own),
+                Err(e) => {
+                    error!("[[capture]] {}: {e:#}", setup.capture.name);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What became of periods since the last call.
+    pub fn outcomes(&mut self) -> Vec<Outcome> {
+        if self.running.len() != self.wanted.0.len() || self.running.iter().any(|own| own.stop.is_requested())
+        {
+            self.begin();
+        }
+        let list: Vec<Outcome> = self.ended.try_iter().collect();
+        for outcome in &list {
+            let key = (outcome.name.clone(), outcome.far.clone());
+            self.counts.entry(key).or_default().add(outcome.ending);
+        }
+        list
+    }
+
+    /// How periods ended so far, by capture and far end.
+    pub fn counts(&self) -> &BTreeMap<(String, String), Counts> {
+        &self.counts
+    }
+
+    /// Ends all, keeping what they have.
+    pub fn end(&mut self) {
+        self.wanted.0.clear();
+        self.running.iter().for_each(|own| own.stop.request());
+        self.running.clear();
+    }
+}
+
+impl Setup {
+    fn new(model: &Model, host: usize, capture: &Capture, archive: &Path) -> Setup {
+        let own = &model.hosts[host];
+        let far = capture.towards.and_then(|far| model.hosts.get(far as usize));
+        let port = model.serve.options.iter().find_map(|(name, value)| match value {
+            Value::Text(port) if name == "capture-port" => port.parse().ok(),
+            _ => None,
+        });
+        Setup {
+            capture: capture.clone(),
+            host: own.name.clone(),
+            address: own.address.clone(),
+            far: capture.far(&model.hosts).to_owned(),
+            far_address: far.map(|far| far.address.clone()),
+            far_port: port.unwrap_or(digest::PORT),
+            archive: archive.to_owned(),
+            key: own.key.clone().or(model.serve.key.clone()),
+        }
+    }
+
+    /// The number of the period at `at`.
+    fn period_of(&self, at: WallTime) -> i64 {
+        at.0.div_euclid(self.capture.every.0.max(1))
+    }
+}
+
+impl Running {
+    fn start(setup: Setup, key: Option<Key>, to: Sender<Outcome>) -> Result<Running> {
+        let stop = Stop::new();
+        let (asked, own) = (stop.clone(), setup.clone());
+        let thread = std::thread::Builder::new().name("capture".to_owned());
+        let thread = thread
+            .spawn(move || capture(&own, key.as_ref(), &asked, to))
+            .context("starting the thread of a capture")?;
+        Ok(Running { setup, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.request();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            error!("[[capture]] {}: its thread failed", self.setup.capture.name);
+        }
+    }
+}
+
+/// Captures until it is to stop, and begins anew after troubles.
+fn capture(setup: &Setup, key: Option<&Key>, stop: &Stop, to: Sender<Outcome>) {
+    let name = &setup.capture.name;
+    let Some(kind) = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument) else { return };
+    let keeper = match Keeper::start(setup, to.clone()) {
+        Ok(keeper) => keeper,
+        Err(e) => return error!("[[capture]] {name}: {e:#}"),
+    };
+    let mut course = Course::new(setup, keeper, to);
+    let mut pause = FIRST;
+    while !stop.is_requested() {
+        let begun = Instant::now();
+        let why = course.follow(kind, key, stop);
+        let Some((failure, why)) = why else { break };
+        if begun.elapsed() >= STABLE {
+            pause = FIRST;
+        }
+        course.failed(failure, &why);
+        let again = Instant::now() + pause;
+        while !stop.is_requested() && Instant::now() < again {
+            course.miss(failure);
+            std::thread::sleep(LOOK_AROUND);
+        }
+        pause = (pause * 2).min(LONGEST);
+    }
+}
+
+/// What is said of a capture, and counted.
+struct Course<'a> {
+    setup: &'a Setup,
+    keeper: Keeper,
+    to: Sender<Outcome>,
+    /// The first period without an outcome.
+    next: i64,
+    /// Since when it fails, how often a period was lost, and what was said.
+    trouble: Option<(WallTime, u64, Vec<Failure>)>,
+    /// Whether it was said that it has begun.
+    has_begun: bool,
+    /// Whether it was said that nothing is seen.
+    is_silent: bool,
+    /// Whether it was said that packets are dropped.
+    drops: bool,
+}
+
+impl<'a> Course<'a> {
+    fn new(setup: &'a Setup, keeper: Keeper, to: Sender<Outcome>) -> Course<'a> {
+        let next = setup.period_of(clock::wall());
+        Course { setup, keeper, to, next, trouble: None, has_begun: false, is_silent: false, drops: false }
+    }
+
+    /// Captures; why that ended, unless it was asked to.
+    fn follow(&mut self, kind: &CaptureKind, key: Option<&Key>, stop: &Stop) -> Option<(Failure, String)> {
+        let setup = self.setup;
+        let ended = (kind.follow)(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
+        self.keeper.drop_open();
+        match ended {
+            Ok(end) if end.reasons.is_empty() => None,
+            Ok(end) => Some((Failure::Unreachable, end.reasons.join("; "))),
+            Err(failed) => Some(failed),
+        }
+    }
+
+    fn event(&mut self, event: PeriodEvent<'_>) {
+        let name = &self.setup.capture.name;
+        match event {
+            PeriodEvent::Listening([first, second]) => {
+                self.next = self.next.max(self.setup.period_of(clock::wall()));
+                if !std::mem::replace(&mut self.has_begun, true) {
+                    info!("[[capture]] {name}: capturing at {first} and {second}");
+                }
+            }
+            PeriodEvent::Planned(plan) => {
+                if std::mem::replace(&mut self.is_silent, false) {
+                    info!("[[capture]] {name}: traffic is seen at both points again");
+                }
+                self.recovered();
+                tracing::debug!("[[capture]] {name}: {} packets in common", plan.common);
+            }
+            PeriodEvent::Records { period, session, way, records } => {
+                self.keeper.records(period, way, session, records);
+            }
+            PeriodEvent::Ended(ended) => {
+                let is_new = ended.period >= self.next;
+                self.next = self.next.max(ended.period + 1);
+                if ended.dropped > 0 && !std::mem::replace(&mut self.drops, true) {
+                    warn!(
+                        "[[capture]] {name}: {} packets of a period were dropped because they were not read in time: what \
+                         became of those around them is unknown, and in no count",
+                        ended.dropped
+                    );
+                }
+                let Some(sessions) = ended.sessions else {
+                    if !std::mem::replace(&mut self.is_silent, true) {
+                        warn!(
+                            "[[capture]] {name}: no packet between {} and {} was recognised at both points so far",
+                            self.setup.host, self.setup.far
+                        );
+                    }
+                    return self.count(Ending::Failed(Failure::Nothing));
+                };
+                self.keeper.end(&Period {
+                    number: ended.period,
+                    sessions,
+                    dropped: ended.dropped,
+                    is_whole: ended.is_whole,
+                    is_new,
+                });
+            }
+        }
+    }
+
+    /// Says, once a kind, that it cannot be captured.
+    fn failed(&mut self, failure: Failure, why: &str) {
+        let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
+        if !said.contains(&failure) {
+            said.push(failure);
+            warn!("[[capture]] {}: {why}; tried again less and less often", self.setup.capture.name);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if let Some((since, lost, _)) = self.trouble.take() {
+            let long = Span((clock::wall() - since).0.max(0) / 1_000_000_000 * 1_000_000_000);
+            info!(
+                "[[capture]] {}: captured again, after {} and {lost} lost periods",
+                self.setup.capture.name,
+                text_of(long.0)
+            );
+        }
+    }
+
+    /// Counts the periods that have passed.
+    fn miss(&mut self, failure: Failure) {
+        let now = self.setup.period_of(clock::wall());
+        self.next = self.next.max(now - AT_ONCE);
+        while self.next < now {
+            self.next += 1;
+            if let Some((_, lost, _)) = &mut self.trouble {
+                *lost += 1;
+            }
+            self.count(Ending::Failed(failure));
+        }
+    }
+
+    fn count(&self, ending: Ending) {
+        let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
+        // Who is gone counts nothing any more.
+        let _ = self.to.send(Outcome { name, far, ending });
+    }
+}

@@ -1,0 +1,247 @@
+//! `[[capture]]` of `jitlat monitor`: what passes two hosts, period by period, with nothing missing and nothing there twice, also on a bad
+//! link and after a kill.
+
+use crate::harness::*;
+use jitlat_archive::Archive;
+use jitlat_net::emulator::lab::Namespace;
+use jitlat_store::log::LogReader;
+use nix::sys::signal::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
+                    [[capture]]\nname = \"office\"\nhost = \"a\"\ninterface = \"path\"\ntowards = \"b\"\nfar-interface = \"path\"\n\
+                    options = { only = \"udp:7000\" }\nevery = \"5s\"\n\
+                    [serve]\nkey = \"correct horse battery staple\"\n[archive]\nfolder = \"archive\"\n[web]\n\
+                    [[alert]]\nname = \"loss\"\nif = \"loss>10%\"\n\
+                    [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> told\"]\n";
+
+/// The period of the file, in ns.
+const EVERY: i64 = 5_000_000_000;
+
+fn wait_until(what: &str, mut enough: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !enough() {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn monitor(place: &Namespace, folder: &Path, host: &str) -> (Running, std::path::PathBuf) {
+    let log = folder.join(format!("{host}.log"));
+    let mut command =
+        Place::In(place).jitlat(folder, &format!("monitor mesh.toml --host {host} --archive {host}"));
+    command.env("JITLAT_LOG_TO", &log);
+    (Running::start(command), log)
+}
+
+/// Sends numbered packets to b every 10 ms until told to stop.
+#[derive(Default)]
+struct Traffic {
+    stop: AtomicBool,
+    /// Of each packet, when it was about to be sent, in ns.
+    sent: Mutex<Vec<i64>>,
+    /// The numbers of those that arrived.
+    arrived: Mutex<Vec<u64>>,
+}
+
+impl Traffic {
+    fn send(&self, from: &Namespace) {
+        let socket = from.within(|| UdpSocket::bind("10.9.0.1:7001").unwrap()).unwrap();
+        let begun = Instant::now();
+        for k in 0u32.. {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let mut packet = [0; 200];
+            packet[..8].copy_from_slice(&u64::from(k).to_be_bytes());
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            self.sent.lock().unwrap().push(now.as_nanos() as i64);
+            socket.send_to(&packet, "10.9.0.2:7000").unwrap();
+            let due = begun + Duration::from_millis(10) * (k + 1);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn receive(&self, at: &Namespace) {
+        let socket = at.within(|| UdpSocket::bind("10.9.0.2:7000").unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut packet = [0; 300];
+        let mut quiet = 0;
+        while quiet < 5 {
+            match socket.recv(&mut packet) {
+                Ok(_) => {
+                    let number = u64::from_be_bytes(packet[..8].try_into().unwrap());
+                    self.arrived.lock().unwrap().push(number);
+                    // Each packet has an answer, so that both ways have traffic.
+                    let _ = socket.send_to(&packet[..100], "10.9.0.1:7001");
+                    quiet = 0;
+                }
+                Err(_) => quiet += u32::from(self.stop.load(Ordering::Relaxed)),
+            }
+        }
+    }
+}
+
+/// What an archive has of the way from a to b: by slot, packets sent and times of those that arrived.
+#[derive(Debug, Default)]
+struct Kept {
+    sent: u64,
+    times: Vec<i64>,
+    slots: BTreeMap<i64, usize>,
+    cut: usize,
+}
+
+fn kept(folder: &Path, archive: &str) -> Kept {
+    let out = folder.join(format!("{archive}.logs"));
+    let _ = fs::remove_dir_all(&out);
+    let line = format!("archive export {archive} {archive}.logs");
+    let exported = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    assert_eq!(exported.code(), 0, "{}", exported.stderr);
+    let mut kept = Kept::default();
+    for entry in fs::read_dir(&out).unwrap() {
+        let mut log = LogReader::open(&entry.unwrap().path()).unwrap();
+        let session = log.session().clone();
+        if session.spec.direction() != jitlat_core::Direction::Up {
+            continue;
+        }
+        let tag = |key: &str| session.tags.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
+        assert_eq!([tag("test"), tag("client"), tag("server")], [Some("office"), Some("a"), Some("b")]);
+        let slot: i64 = tag("slot").unwrap().parse().unwrap();
+        *kept.slots.entry(slot).or_default() += 1;
+        kept.cut += usize::from(session.reason.is_some());
+        kept.sent += session.packets();
+        let times: Vec<i64> = log.records(&mut None).map(|record| record.sent().unwrap().0).collect();
+        for at in &times {
+            assert_eq!(at.div_euclid(EVERY), slot, "each packet is in the period in which it was sent");
+        }
+        kept.times.extend(times);
+    }
+    kept
+}
+
+/// What a page of this host answers.
+fn ask(host: &Namespace, path: &str) -> String {
+    let get = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect("127.0.0.1:2680")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:2680\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    host.within(get).unwrap().unwrap_or_default()
+}
+
+#[test]
+fn what_passes_two_hosts_is_archived_period_by_period() {
+    let Some(lab) = lab("what_passes_two_hosts_is_archived_period_by_period") else { return };
+    let switch = lab.switch().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = folder.join("mesh.toml");
+    fs::write(&file, FILE).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let traffic = Traffic::default();
+    let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
+    let measured = |host: &str| -> u64 {
+        let Ok(archive) = Archive::open(&folder.join(host)) else { return 0 };
+        let slots = archive.slots().unwrap_or_default();
+        slots.into_iter().filter(|(slots, _)| slots.ending == "measured").map(|(_, n)| n).sum()
+    };
+    let (b, _) = monitor(&lab.server, folder, "b");
+    let (a, _) = monitor(&lab.client, folder, "a");
+    // Both points listen: only then is every packet seen.
+    wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
+    std::thread::sleep(Duration::from_secs(3));
+    std::thread::scope(|threads| {
+        threads.spawn(|| traffic.receive(&lab.server));
+        threads.spawn(|| traffic.send(&lab.client));
+        wait_until("two whole periods", || measured("a") >= 2);
+        // 100 packets of 242 bytes a second are 194 kbit/s.
+        switch.run("tc qdisc add dev server root tbf rate 100kbit burst 2000 limit 4000").unwrap();
+        wait_until("the alert", || told().contains("loss firing a b"));
+        let now = ask(&lab.client, "/api/v1/now");
+        assert!(now.contains("captured office") && now.contains("\"bad\""), "{now}");
+        switch.run("tc qdisc del dev server root").unwrap();
+        wait_until("its end", || told().contains("loss resolved a b"));
+        traffic.stop.store(true, Ordering::Relaxed);
+    });
+    let so_far = measured("a");
+    wait_until("the last period with packets", || measured("a") >= so_far + 2);
+    a.signal(Signal::SIGTERM);
+    let ended = a.finish(PATIENCE);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    assert_eq!(told(), "loss firing a b\nloss resolved a b\n");
+    let all = kept(folder, "a");
+    // From the first packet on that was recognised, each is in one period.
+    let (sent, arrived) = (traffic.sent.into_inner().unwrap(), traffic.arrived.into_inner().unwrap());
+    let before = sent.partition_point(|at| at <= all.times.iter().min().unwrap()) as u64 - 1;
+    let arrived = arrived.iter().filter(|number| **number >= before).count();
+    assert_eq!((all.sent, all.times.len()), (sent.len() as u64 - before, arrived), "{ended:?}");
+    assert!(before < 200, "learning whose packets these are took {before} of them");
+    assert_eq!(all.times.iter().collect::<BTreeSet<_>>().len(), arrived, "nothing is there twice");
+    assert!(all.slots.values().all(|tests| *tests == 1) && all.cut == 0, "{:?}", all.slots);
+    let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
+    assert!(row.contains('b'), "{row}");
+    b.signal(Signal::SIGTERM);
+    assert_eq!(b.finish(PATIENCE).code(), 0);
+}
+
+#[test]
+fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
+    let Some(lab) = lab("a_capture_survives_kills_and_a_far_host_and_interface_that_go") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = folder.join("mesh.toml");
+    fs::write(&file, FILE).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let traffic = Traffic::default();
+    let entered = || Archive::open(&folder.join("a")).and_then(|archive| archive.entered()).unwrap_or(0);
+    let (b, _) = monitor(&lab.server, folder, "b");
+    let (first, _) = monitor(&lab.client, folder, "a");
+    let second = std::thread::scope(|threads| {
+        threads.spawn(|| traffic.receive(&lab.server));
+        threads.spawn(|| traffic.send(&lab.client));
+        wait_until("a period", || entered() >= 2);
+        std::thread::sleep(Duration::from_secs(2));
+        first.signal(Signal::SIGKILL);
+        let killed = first.finish(PATIENCE);
+        let before = entered();
+        let (second, _) = monitor(&lab.client, folder, "a");
+        wait_until("what the killed one left, and two periods more", || entered() >= before + 6);
+        // The far host goes.
+        b.signal(Signal::SIGKILL);
+        b.finish(PATIENCE);
+        std::thread::sleep(Duration::from_secs(11));
+        let before = entered();
+        let (b, _) = monitor(&lab.server, folder, "b");
+        wait_until("a period after its return", || entered() >= before + 4);
+        traffic.stop.store(true, Ordering::Relaxed);
+        second.signal(Signal::SIGTERM);
+        b.signal(Signal::SIGTERM);
+        b.finish(PATIENCE);
+        drop(killed);
+        second
+    });
+    let ended = second.finish(PATIENCE);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    let said = |text: &str| ended.stderr.matches(text).count();
+    assert_eq!(said("logs of a capture that was killed are kept"), 1, "{}", ended.stderr);
+    assert_eq!(said("tried again less and less often"), 1, "{}", ended.stderr);
+    assert_eq!(said("captured again"), 1, "{}", ended.stderr);
+    let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
+    assert!(row.contains("unreachable"), "{row}");
+    let all = kept(folder, "a");
+    assert_eq!(all.times.iter().collect::<BTreeSet<_>>().len(), all.times.len(), "nothing is there twice");
+    assert!(all.cut >= 1 && all.sent <= traffic.sent.lock().unwrap().len() as u64, "{all:?}");
+    // Nothing was lost on the cable: what was not captured is in no count.
+    assert_eq!(all.sent, all.times.len() as u64);
+}

@@ -1,0 +1,143 @@
+//! Captures that run all the time.
+
+use super::hosts::{place, plain};
+use super::keys::{CAPTURE, choose};
+use super::reader::{At, Table};
+use super::tests::period;
+use super::{AskedCapture, Instruments, Sections};
+use crate::model::{Capture, Host, ServeRules, Test};
+use jitlat_core::time::SECOND;
+
+/// The shortest period of a capture: packets may be under way for some seconds.
+const SHORTEST: i64 = 5 * SECOND;
+
+pub fn captures(
+    file: &Sections<'_>,
+    hosts: &[Host],
+    tests: &[Test],
+    serve: &ServeRules,
+    instruments: &dyn Instruments,
+) -> Vec<Capture> {
+    let reader = Reader { file, hosts, serve, instruments };
+    let mut captures: Vec<Capture> = Vec::new();
+    for table in file.tables(&CAPTURE) {
+        let Some(capture) = reader.capture(&table) else { continue };
+        let names = tests.iter().map(|t| &t.name).chain(captures.iter().map(|c| &c.name));
+        if names.into_iter().any(|name| *name == capture.name) {
+            table.fault(
+                "name",
+                format!("there is a test or capture '{}' already", capture.name.escape_debug()),
+            );
+        }
+        captures.push(capture);
+    }
+    captures
+}
+
+struct Reader<'a, 'b> {
+    file: &'a Sections<'b>,
+    hosts: &'a [Host],
+    serve: &'a ServeRules,
+    instruments: &'a dyn Instruments,
+}
+
+impl Reader<'_, '_> {
+    fn capture(&self, table: &Table<'_>) -> Option<Capture> {
+        let name = table.needed("name", "name = \"office\"");
+        if name.as_ref().is_some_and(|name| name.get_ref().contains(|c: char| c.is_control() || c == '/')) {
+            table.fault("name", "a name is one line, without '/'");
+        }
+        let hosts = match table.texts("host") {
+            Some(names) => names.iter().filter_map(|name| self.host(name)).collect(),
+            None => {
+                table.missing("host", "host = \"NAME\", where it captures");
+                Vec::new()
+            }
+        };
+        let known = self.instruments.captures();
+        let instrument = match table.text("instrument") {
+            Some(wanted) => match known.iter().find(|(name, _)| name == wanted.get_ref()) {
+                Some(known) => *known,
+                None => {
+                    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                    let meant = choose(wanted.get_ref(), &names);
+                    let text = wanted.get_ref().escape_debug();
+                    table.fault("instrument", format!("no capture has the instrument '{text}': {meant}"));
+                    return None;
+                }
+            },
+            None => *known.first()?,
+        };
+        let interface = table.needed("interface", "interface = \"eth0\"").map(At::into_inner);
+        let far_interface = table.needed_if_there("far-interface", "far-interface = \"eth1\"");
+        let towards = table.text("towards").and_then(|name| self.host(&name));
+        let (instrument, two_points) = instrument;
+        self.check_points(table, two_points, &hosts, towards);
+        let given = table.options("options");
+        let capture = Capture {
+            name: name?.into_inner(),
+            hosts,
+            instrument: instrument.to_owned(),
+            two_points,
+            interface: interface?,
+            towards,
+            far_interface,
+            options: plain(&given),
+            every: period(table, SHORTEST)?,
+        };
+        let asked = AskedCapture {
+            instrument,
+            options: &capture.options,
+            has_ends: capture.towards.is_some() || !two_points,
+            is_far: capture.towards.is_some(),
+        };
+        if let Err(wrong) = self.instruments.capture(&asked) {
+            place(self.file, table, &given, wrong);
+        }
+        Some(capture)
+    }
+
+    fn host(&self, name: &At<String>) -> Option<u32> {
+        if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
+            return Some(place as u32);
+        }
+        let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
+        let meant = choose(name.get_ref(), &names);
+        let text = name.get_ref().escape_debug();
+        self.file.faults.add(&name.span(), format!("there is no host '{text}': {meant}"));
+        None
+    }
+
+    /// Names what is missing for the second point, or would not be used.
+    fn check_points(&self, table: &Table<'_>, two_points: bool, hosts: &[u32], towards: Option<u32>) {
+        if !two_points {
+            if table.has("far-interface") {
+                table.fault("far-interface", "this instrument has one point: leave 'far-interface' out");
+            }
+            return;
+        }
+        if !table.has("far-interface") {
+            let example = "far-interface = \"eth1\", where the traffic passes next: at the host 'towards', or at this one";
+            table.missing("far-interface", example);
+        }
+        let Some(far) = towards else { return };
+        if hosts.contains(&far) {
+            table.fault("towards", "a host that captures here: 'towards' names another, or leave it out");
+        }
+        let is_open = self.serve.options.iter().any(|(name, _)| name == "capture-without-key");
+        let known = |host: &Host| host.key.is_some() || self.serve.key.is_some();
+        if !self.serve.on {
+            table.fault(
+                "towards",
+                "the far host tells what passes there, and [serve] is off: leave on = false out",
+            );
+        } else if !is_open
+            && hosts.iter().filter_map(|host| self.hosts.get(*host as usize)).any(|host| !known(host))
+        {
+            table.fault(
+                "towards",
+                "a host tells of its packets only who has a key: write key-file in [serve], or in each [[host]]",
+            );
+        }
+    }
+}
