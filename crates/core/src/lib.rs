@@ -23,6 +23,7 @@
 //! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
 //! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
+//! * [`live`] – what is known of a test while it runs
 //! * [`so_far`] – what a receiver knows of a stream that still runs
 //! * [`sweep`] – a test under many conditions, repeated
 //! * [`compare`] – two runs compared, with a verdict
@@ -60,6 +61,7 @@ pub mod figure;
 pub mod figures;
 pub mod gaps;
 pub mod impair;
+pub mod live;
 pub mod metrics;
 pub mod msgpack;
 pub mod noise;

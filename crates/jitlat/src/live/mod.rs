@@ -1,6 +1,6 @@
 //! The full-screen view of `--live`: what happens in a test while it happens, and scrolling through a saved one.
 //!
-//! * [`state`], [`stream`], [`history`] – what is known, pure: events and times in
+//! * [`jitlat_core::live`] – what is known
 //! * [`viewing`] – what is looked at, and what keys do; [`screen`] – the screen drawn from both; [`look`] – what the
 //!   terminal can show
 //! * [`terminal`] – the terminal, and the thread that draws on it
@@ -9,18 +9,15 @@
 //! The thread that converses with the far host copies what happens into the state; another one draws. Neither touches a
 //! packet. A terminal that is slow, or stuck, costs pictures.
 
-mod history;
 mod look;
 pub mod saved;
 mod screen;
-mod state;
-mod stream;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod viewing;
 
-pub use state::LiveState;
+pub use jitlat_core::live::LiveState;
 pub use terminal::View;
 
 use crate::console;

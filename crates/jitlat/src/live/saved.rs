@@ -1,9 +1,9 @@
 //! Scrolling through saved tests: `jitlat -f LOG --live`.
 
-use super::state::LiveState;
 use super::{Board, View};
 use crate::interrupt;
 use anyhow::{Result, bail};
+use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;

@@ -3,12 +3,12 @@
 use super::Board;
 use super::look::Look;
 use super::screen::{self, Shown};
-use super::state::Phase;
-use super::stream::{StreamState, summary};
 use super::viewing::{Tab, Viewing, Wish};
 use crate::console::log;
 use anyhow::{Context, Result};
 use jitlat_core::Summary;
+use jitlat_core::live::Phase;
+use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event as TestEvent, Observer};
 use jitlat_instruments::Stop;
 use jitlat_net::clock::steady;

@@ -1,12 +1,13 @@
 //! Screens as pictures, from events in virtual time.
 
+use super::Board;
 use super::look::Look;
 use super::screen::{self, Shown};
-use super::state::LiveState;
-use super::stream::{StreamState, summary};
 use super::viewing::{Tab, Viewing, Wish};
-use super::{Board, state::Phase};
 use jitlat_core::distribution::Precision;
+use jitlat_core::live::LiveState;
+use jitlat_core::live::Phase;
+use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event, StreamProgress};
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;

@@ -2,8 +2,8 @@
 
 use super::plot::{LABELS, Plot, Stroke, time};
 use super::{Shown, write};
-use crate::live::state::LiveState;
-use crate::live::stream::{Function, StreamState};
+use jitlat_core::live::LiveState;
+use jitlat_core::live::{Function, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

@@ -1,8 +1,8 @@
 //! Every figure there is, of each stream; the definition of the chosen one.
 
 use super::{Shown, write};
-use crate::live::stream::StreamState;
 use jitlat_core::figures::{FIGURES, Figure, Number};
+use jitlat_core::live::StreamState;
 use jitlat_core::so_far::ReceivedSoFar;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -15,8 +15,8 @@ pub mod targets;
 
 use super::Board;
 use super::look::Look;
-use super::state::{LiveState, Phase};
 use super::viewing::{Tab, Viewing};
+use jitlat_core::live::{LiveState, Phase};
 use jitlat_core::units::duration;
 use jitlat_core::{Span, SteadyTime, Summary};
 use ratatui::buffer::Buffer;

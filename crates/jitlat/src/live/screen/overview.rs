@@ -2,9 +2,9 @@
 
 use super::plot::{LABELS, Plot, Stroke, clock, time};
 use super::{Shown, distribution, table, write};
-use crate::live::history::Bucket;
-use crate::live::state::LiveState;
-use crate::live::stream::{Known, StreamState};
+use jitlat_core::live::Bucket;
+use jitlat_core::live::LiveState;
+use jitlat_core::live::{Known, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

@@ -1,8 +1,8 @@
 //! The table of streams, and what has to be said of them.
 
 use super::{Shown, write};
-use crate::live::state::{LiveState, Phase};
-use crate::live::stream::{Known, StreamState};
+use jitlat_core::live::{Known, StreamState};
+use jitlat_core::live::{LiveState, Phase};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;

@@ -2,7 +2,7 @@
 
 use super::{Shown, phase, write};
 use crate::live::Board;
-use crate::live::state::{LiveState, Phase};
+use jitlat_core::live::{LiveState, Phase};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;

@@ -12,8 +12,9 @@ pub struct Bucket {
     pub received: u32,
     /// Packets missing.
     pub missing: u32,
-    /// Smallest and largest delay, ns; nothing without packets received.
+    /// Smallest delay, ns; 0 without packets received.
     pub low: i64,
+    /// Largest delay, ns; 0 without packets received.
     pub high: i64,
     /// Sum of the middle delays, each as often as it has packets, ns.
     sum: f64,
@@ -45,19 +46,19 @@ pub struct History {
     buckets: Vec<Bucket>,
 }
 
-impl History {
-    /// Without packets.
-    pub fn new() -> History {
+impl Default for History {
+    fn default() -> History {
         History { width: FINEST, buckets: Vec::new() }
     }
+}
 
+impl History {
     /// The time that it covers, ns.
     pub fn end(&self) -> i64 {
         self.buckets.len() as i64 * self.width
     }
 
     /// The finest step that can be shown, ns.
-    #[cfg(test)]
     pub fn step(&self) -> i64 {
         self.width
     }
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_day_stays_in_bounded_memory_and_nothing_is_lost() {
-        let mut history = History::new();
+        let mut history = History::default();
         for k in 0..86_400 * 2 {
             history.received(k * SECOND / 2, 1000 + k % 7);
         }
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn late_packets_are_not_missing() {
-        let mut history = History::new();
+        let mut history = History::default();
         history.missing([0, SECOND], 10);
         (0..4).for_each(|k| history.found(SECOND * (k + 1) / 11));
         let missing = |h: &History| h.columns([0, SECOND], 1)[0].missing;
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_said_once_a_second_fills_the_second() {
-        let mut history = History::new();
+        let mut history = History::default();
         history.summary([0, SECOND], 50, Some([10, 20, 40]), 5);
         history.summary([SECOND, 2 * SECOND], 0, None, 50);
         let columns = history.columns([0, 2 * SECOND], 8);

@@ -1,8 +1,8 @@
 //! [`LiveState`]: everything shown of one test, fed by its events. Pure: time is an argument.
 
 use super::stream::StreamState;
-use jitlat_core::SteadyTime;
-use jitlat_core::observer::Event;
+use crate::SteadyTime;
+use crate::observer::Event;
 
 /// How far a test is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub enum Phase {
 pub struct LiveState {
     /// The far host, or the log.
     pub name: String,
+    /// How far it is.
     pub phase: Phase,
     /// Streams in the order of the sessions.
     pub streams: Vec<StreamState>,

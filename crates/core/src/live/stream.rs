@@ -1,14 +1,14 @@
 //! [`StreamState`]: everything shown of one stream.
 
 use super::history::History;
-use jitlat_core::analysis::{Analyzer, Options};
-use jitlat_core::distribution::Precision;
-use jitlat_core::metrics::clock::ClockEstimate;
-use jitlat_core::observer::StreamProgress;
-use jitlat_core::session::Ending;
-use jitlat_core::so_far::{Arrival, PERCENTAGES, ReceivedSoFar, SoFar};
-use jitlat_core::twoway::{View, project};
-use jitlat_core::{Direction, PacketRecord, Session, SteadyTime, Summary};
+use crate::analysis::{Analyzer, Options};
+use crate::distribution::Precision;
+use crate::metrics::clock::ClockEstimate;
+use crate::observer::StreamProgress;
+use crate::session::Ending;
+use crate::so_far::{Arrival, PERCENTAGES, ReceivedSoFar, SoFar};
+use crate::twoway::{View, project};
+use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
 /// How long nothing may have arrived before that is said, ns; and so many periods, if they take longer.
 const QUIET: i64 = 2_000_000_000;
@@ -20,7 +20,9 @@ pub type Function = Vec<(f64, f64)>;
 /// What is known of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamState {
+    /// What is known of its test.
     pub session: Session,
+    /// How far it is.
     pub progress: StreamProgress,
     /// Packets that came faster than the view took them; their delays are not shown.
     pub overlooked: u64,
@@ -60,7 +62,7 @@ impl StreamState {
         StreamState {
             progress: StreamProgress { packets: session.spec.packets(), ..StreamProgress::default() },
             overlooked: 0,
-            history: History::new(),
+            history: History::default(),
             origin: None,
             clocks: ClockEstimate::new(session, None),
             so_far: SoFar::new(Precision::STREAM),
