@@ -109,9 +109,26 @@ impl Archive {
         Ok(all)
     }
 
+    /// Median time between the newest tests of a stream that nobody asked for, as those do that are started from a page (tag `asked`), ns; `None`
+    /// of fewer than three.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, Error> {
+        let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'asked') \
+                     ORDER BY started_ns DESC LIMIT ?";
+        self.distance(query, stream).map_err(self.sql("reading"))
+    }
+
     /// Median time between the newest tests of a stream.
     fn usual_distance(&self, stream: i64) -> rusqlite::Result<Option<i64>> {
-        let query = "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?";
+        self.distance(
+            "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?",
+            stream,
+        )
+    }
+
+    fn distance(&self, query: &str, stream: i64) -> rusqlite::Result<Option<i64>> {
         let mut recent = self.db.prepare_cached(query)?;
         let starts = recent.query_map(params![stream, RECENT], |row| row.get(0))?;
         let starts = starts.collect::<rusqlite::Result<Vec<i64>>>()?;

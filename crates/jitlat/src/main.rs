@@ -7,7 +7,7 @@
 //! * [`analyze`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
 //!   [`tcp`] – captured traffic
 //! * [`monitor`] – many paths, all the time
-//! * [`mod@web`] – the page of an archive
+//! * [`mod@web`] – the page of an archive; [`on_demand`] – tests that are asked for on it
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
@@ -33,6 +33,7 @@ mod live;
 mod load;
 mod manual;
 mod monitor;
+mod on_demand;
 mod options;
 mod output;
 mod path;

@@ -1,20 +1,25 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
 use crate::exit::Status;
-use crate::options::read_key_file;
-use crate::{console, interrupt};
+use crate::on_demand::alone::Alone;
+use crate::options::{key, read_key_file};
+use crate::{archive, console, interrupt};
 use anyhow::{Context, Result};
 use clap::Args;
+use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
-use jitlat_web::{Access, PORT, Settings, Token, Web};
+use jitlat_web::{Access, PORT, RunLimits, Runs, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Show an archive as pages: which direction of which path is bad, and since when
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Pages can be read by the users of this host only. To show them to others: --listen ADDRESS:PORT with --token-file FILE, or \
-                  --behind-proxy where a web server before it asks who they are. Nothing can be changed through a page."
+                  --behind-proxy where a web server before it asks who they are. Nothing can be changed through a page, unless --run lets \
+                  people start tests from it."
 )]
 pub struct WebArgs {
     /// The archive's folder, which tests fill with --archive DIR
@@ -30,6 +35,64 @@ pub struct WebArgs {
     /// A proxy before it decides who may read, and which names the page has
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Tests that are started from the page.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Running tests from the page")]
+struct RunArgs {
+    /// Let people start tests from this host, and watch them: with HOSTS, separated by commas, or without any with the hosts that
+    /// the archive knows. Results go into the archive
+    #[arg(long, value_name = "HOSTS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',')]
+    run: Option<Vec<String>>,
+    /// Who knows the token in the first line of FILE may start and stop tests; without it the users of this host may, and where
+    /// others can read the page (--token-file, --behind-proxy) nobody without it
+    #[arg(long, value_name = "FILE", requires = "run")]
+    run_token_file: Option<PathBuf>,
+    /// The key of the servers that tests are made with
+    #[arg(long, value_name = "FILE", requires = "run")]
+    run_key_file: Option<PathBuf>,
+    /// How long such a test may send [default: 60s]
+    #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "run")]
+    run_longest: Option<Span>,
+    /// Bits a second that it may send in a direction, on the wire [default: 10M]
+    #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate, requires = "run")]
+    run_rate: Option<u64>,
+    /// Such tests at the same time [default: 1]
+    #[arg(long, value_name = "N", requires = "run")]
+    run_at_once: Option<NonZeroUsize>,
+    /// Such tests that are begun within an hour [default: 60]
+    #[arg(long, value_name = "N", requires = "run")]
+    run_per_hour: Option<NonZeroUsize>,
+}
+
+impl RunArgs {
+    /// Who may start which tests; `None`: nobody.
+    fn runs(&self, archive: &Path) -> Result<Option<Runs>> {
+        let Some(hosts) = &self.run else { return Ok(None) };
+        let runner = Alone {
+            archive: archive.to_owned(),
+            hosts: hosts.iter().map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).collect(),
+            key: self.run_key_file.as_deref().map(key).transpose().context("--run-key-file")?,
+        };
+        let who = match &self.run_token_file {
+            Some(path) => {
+                Starters::Token(token(path).with_context(|| format!("--run-token-file {}", path.display()))?)
+            }
+            None => Starters::Local,
+        };
+        let usual = RunLimits::default();
+        let limits = RunLimits {
+            at_once: self.run_at_once.map_or(usual.at_once, NonZeroUsize::get),
+            per_hour: self.run_per_hour.map_or(usual.per_hour, NonZeroUsize::get),
+            longest: self.run_longest.unwrap_or(usual.longest),
+            bits_per_second: self.run_rate.unwrap_or(usual.bits_per_second),
+            ..usual
+        };
+        Ok(Some(Runs { runner: Arc::new(runner), who, limits }))
+    }
 }
 
 fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
@@ -50,6 +113,11 @@ pub fn run(args: &WebArgs) -> Result<Status> {
         None if args.behind_proxy => Access::Proxy,
         None => Access::Local,
     };
+    settings.runs = args.run.runs(&args.archive)?;
+    if settings.runs.is_some() {
+        // Results go there: it is made if there is none.
+        archive::check(Some(&args.archive), false)?;
+    }
     let stop = interrupt::stop()?;
     let web = Web::bind(&settings)?;
     console::print(&format!("jitlat web: http://{}/\n", web.address()))?;

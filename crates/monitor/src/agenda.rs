@@ -1,6 +1,7 @@
 //! [`Agenda`]: what one host starts next, given the time and what happened. Each slot of each test that the host starts ends as
 //! exactly one [`Outcome`]: measured, failed, or missed with its reason. Nothing that was missed is made up for.
 
+use crate::extra::{Around, Extras, NoGap, Step};
 use crate::group::Pair;
 use crate::model::{Model, Test};
 use crate::timetable::{Scheduled, Timetable};
@@ -193,6 +194,7 @@ pub struct Agenda {
     counts: BTreeMap<(String, String), Counts>,
     outcomes: Vec<Outcome>,
     notices: Vec<Notice>,
+    extras: Extras,
 }
 
 /// The part of this host in a test.
@@ -253,6 +255,7 @@ impl Agenda {
             counts: BTreeMap::new(),
             outcomes: Vec::new(),
             notices: Vec::new(),
+            extras: Extras::default(),
         })
     }
 
@@ -270,7 +273,35 @@ impl Agenda {
     pub fn wake(&self) -> Option<WallTime> {
         let due = self.tests.iter().filter_map(|own| own.due.front()).map(|slot| slot.start);
         let over = self.running.iter().filter(|r| !r.stopped).map(|r| r.job.until);
-        due.chain(over).min()
+        due.chain(over).chain(self.extras.wake()).min()
+    }
+
+    /// Takes up a test that somebody asks for, which sends for `duration`, with the host `far` of the file (`None`: with another one):
+    /// its id, and when it starts.
+    ///
+    /// # Errors
+    /// [`NoGap`].
+    pub fn add_extra(
+        &mut self,
+        far: Option<&str>,
+        duration: Span,
+        now: WallTime,
+    ) -> Result<(u64, WallTime), NoGap> {
+        self.ids += 1;
+        let around = Around { model: &self.model, timetable: &self.timetable, me: self.me };
+        let start = self.extras.add(self.ids, far, duration, now, around)?;
+        Ok((self.ids, start))
+    }
+
+    /// What is to be done with such tests at `now`.
+    pub fn poll_extras(&mut self, now: WallTime) -> Vec<Step> {
+        let around = Around { model: &self.model, timetable: &self.timetable, me: self.me };
+        self.extras.poll(now, !self.running.is_empty(), around)
+    }
+
+    /// Such a test is over, or not wanted any more. Whether `id` is one.
+    pub fn end_extra(&mut self, id: u64) -> bool {
+        self.extras.remove(id)
     }
 
     /// What is to be done at `now`; `steady` shows whether the clock was set in between.
@@ -325,7 +356,7 @@ impl Agenda {
             return Some(Missed::BackOff);
         }
         let pings = self.running.iter().filter(|r| r.is_ping).count();
-        let others = self.running.len() - pings;
+        let others = self.running.len() - pings + self.extras.running();
         let is_ping = self.is_ping(test);
         // All pings together disturb others as one test does.
         let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
@@ -498,6 +529,8 @@ impl Agenda {
         };
         self.failing.retain(|far, _| known(far));
         (self.model, self.timetable, self.me, self.tests) = (model, timetable, me, tests);
+        let around = Around { model: &self.model, timetable: &self.timetable, me };
+        self.extras.follow(now, around);
         Some(changes)
     }
 }

@@ -6,6 +6,7 @@
 //! * [`rounds`] – which pairs are tested at the same time
 //! * [`timetable`] – when: the same on every host that has the same file
 //! * [`agenda`] – what one host does next, and what became of each slot
+//! * [`extra`] – tests that somebody asks for beside it, in its gaps
 //! * [`alert`] – what of the results somebody wants to be told
 //! * [`plan`] – what that sends, and how busy each host is
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@
 
 pub mod agenda;
 pub mod alert;
+pub mod extra;
 pub mod file;
 pub mod group;
 pub mod model;

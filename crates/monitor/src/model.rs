@@ -205,6 +205,23 @@ pub struct WebRules {
     pub listen: (Option<IpAddr>, Option<u16>),
     /// Who may read it.
     pub readers: Readers,
+    /// Tests that are started from it; `None`: there are none.
+    pub run: Option<RunRules>,
+}
+
+/// Tests that are started from a page. What is `None` is as usual there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunRules {
+    /// The file with the token of those who may, named from the folder of this one; `None`: the users of the host may.
+    pub token: Option<String>,
+    /// How long a test may send.
+    pub longest: Option<Span>,
+    /// Bits a second that it may send in a direction.
+    pub rate: Option<u64>,
+    /// Tests that may wait or be under way at the same time.
+    pub at_once: Option<u32>,
+    /// Tests that may be begun within an hour.
+    pub per_hour: Option<u32>,
 }
 
 impl WebRules {

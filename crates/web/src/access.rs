@@ -1,17 +1,18 @@
 //! Who may read, and what every answer says of itself.
 
 use crate::app::App;
+use crate::change::{self, Role, Shown, TOKEN_COOKIE, shows};
 use crate::page::{self, Tab};
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::run::Starters;
+use crate::token::Token;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
-use sha2::{Digest, Sha256};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,64 +26,6 @@ pub enum Access {
     Token(Token),
     /// Those whom the proxy before it lets through.
     Proxy,
-}
-
-/// A secret that readers show. Only its checksum is kept.
-#[derive(Clone)]
-pub struct Token([u8; 32]);
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
-
-/// What a file has is no token: too easy to guess, or it cannot be sent in a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a token has {MIN} to {MAX} characters of ASCII without spaces, in the first line; `openssl rand -hex 24` makes one",
-    MIN = Token::LENGTHS.start(), MAX = Token::LENGTHS.end()
-)]
-pub struct UnfitToken;
-
-impl Token {
-    const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
-
-    /// The first line of what a file has.
-    ///
-    /// # Errors
-    /// [`UnfitToken`].
-    pub fn of_file_contents(contents: &[u8]) -> Result<Token, UnfitToken> {
-        let line = contents.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-        let line = std::str::from_utf8(line).map_err(|_| UnfitToken)?;
-        let fit = Token::LENGTHS.contains(&line.len()) && line.bytes().all(|b| b.is_ascii_graphic());
-        if fit { Ok(Token::new(line)) } else { Err(UnfitToken) }
-    }
-
-    /// A token that the caller knows to be hard to guess.
-    pub fn new(secret: &str) -> Token {
-        Token(checksum(&[secret.as_bytes()]))
-    }
-
-    /// Whether `shown` is it; in a time that does not depend on how much of it is right.
-    fn is(&self, shown: &str) -> bool {
-        equal(&self.0, &checksum(&[shown.as_bytes()]))
-    }
-
-    /// What a browser keeps in its place, as long as this process runs with this `salt`.
-    pub(crate) fn cookie(&self, salt: &[u8]) -> String {
-        checksum(&[salt, &self.0]).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-fn checksum(parts: &[&[u8]]) -> [u8; 32] {
-    let mut sum = Sha256::new();
-    parts.iter().for_each(|part| sum.update(part));
-    sum.finalize().into()
-}
-
-fn equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    std::hint::black_box(a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b))) == 0
 }
 
 /// Nothing but files of this server, and no script or style within a page.
@@ -101,20 +44,23 @@ const ALWAYS: [(HeaderName, &str); 7] = [
 
 /// The address of the form that asks for the token.
 pub const LOGIN: &str = "/login";
-const COOKIE: &str = "jitlat";
+/// Where a test is asked for, and where tests are watched and stopped.
+const RUN: &str = "/run";
+const RUNS: &str = "/api/v1/runs";
 
 /// Lets a request through, or says why not.
-pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match decide(&app, &request) {
-        Decision::Answer => {
+        Decision::Answer(role) => {
+            request.extensions_mut().insert(role);
             let answer = tokio::time::timeout(app.limits.request, next.run(request)).await;
             answer.unwrap_or_else(|_| {
                 if is_api { Problem::TooLong.json() } else { Problem::TooLong.into_response() }
             })
         }
         Decision::LogIn => log_in(&app, request).await,
-        Decision::Refuse(status, why) => refuse(status, why, is_api),
+        Decision::Refuse(status, why) => refuse(&app, status, why, is_api),
     };
     for (name, value) in ALWAYS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
@@ -123,34 +69,74 @@ pub async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) ->
 }
 
 enum Decision {
-    Answer,
+    Answer(Role),
     LogIn,
     Refuse(StatusCode, &'static str),
 }
 
 fn decide(app: &App, request: &Request) -> Decision {
     use Decision::{Answer, LogIn, Refuse};
-    let (method, path) = (request.method(), request.uri().path());
-    if matches!(app.access, Access::Local) && !names_this_host(request.headers()) {
+    let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+    if matches!(app.access, Access::Local) && !names_this_host(headers) {
         return Refuse(
             StatusCode::MISDIRECTED_REQUEST,
             "This page is for the users of this host: open it as http://127.0.0.1 or http://localhost, with its port.",
         );
     }
-    if let (Access::Token(_), &Method::POST, LOGIN) = (&app.access, method, path) {
+    if app.has_token() && *method == Method::POST && path == LOGIN {
         return LogIn;
     }
-    if !matches!(*method, Method::GET | Method::HEAD) {
+    let found = role(app, headers);
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return match found {
+            Some((role, _)) => Answer(role),
+            None if path == "/style.css" => Answer(Role::Read),
+            None => Refuse(StatusCode::UNAUTHORIZED, ""),
+        };
+    }
+    let is_api = path.starts_with(RUNS);
+    let is_run = is_api || path == RUN || path.starts_with("/run/");
+    if *method != Method::POST || !is_run || app.runs.is_none() {
         return Refuse(
             StatusCode::METHOD_NOT_ALLOWED,
             "Nothing can be changed here: there is only GET and HEAD.",
         );
     }
-    let Access::Token(token) = &app.access else { return Answer };
-    if path == "/style.css" || shows(request.headers(), token, &app.cookie) {
-        return Answer;
+    let (role, shown) = match found {
+        Some((Role::Run, shown)) => (Role::Run, shown),
+        Some(_) => {
+            return Refuse(StatusCode::FORBIDDEN, "Starting and stopping tests takes the token for it.");
+        }
+        None => return Refuse(StatusCode::UNAUTHORIZED, ""),
+    };
+    if let Err(why) = change::is_own(headers) {
+        tracing::warn!("page: a request to start or stop a test was refused: {why}");
+        return Refuse(StatusCode::FORBIDDEN, why);
     }
-    Refuse(StatusCode::UNAUTHORIZED, "")
+    if is_api && shown == Some(Shown::Cookie) {
+        return Refuse(StatusCode::FORBIDDEN, "Programs show the token: Authorization: Bearer TOKEN.");
+    }
+    if is_api && !change::is_json(headers) {
+        return Refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send JSON: Content-Type: application/json.");
+    }
+    Answer(role)
+}
+
+/// What who sent `headers` may do, and how a token for it is shown; `None`: nothing.
+fn role(app: &App, headers: &HeaderMap) -> Option<(Role, Option<Shown>)> {
+    match app.runs.as_ref().map(|runs| &runs.who) {
+        Some(Starters::Token(token)) => {
+            if let Some(shown) = shows(headers, token, &app.run_cookie) {
+                return Some((Role::Run, Some(shown)));
+            }
+        }
+        Some(Starters::Local) if matches!(app.access, Access::Local) => return Some((Role::Run, None)),
+        _ => {}
+    }
+    match &app.access {
+        Access::Local | Access::Proxy => Some((Role::Read, None)),
+        Access::Token(token) => shows(headers, token, &app.cookie).map(|shown| (Role::Read, Some(shown))),
+    }
 }
 
 /// Whether the name that the client used can only be this host's: a page elsewhere cannot make a browser read this one
@@ -164,42 +150,37 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Whether the headers have the token, or what a browser keeps in its place.
-fn shows(headers: &HeaderMap, token: &Token, cookie: &str) -> bool {
-    let text = |name| headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-    let bearer = text(header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
-    let kept = text(header::COOKIE)
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
-    let kept_one = Token::new(cookie);
-    bearer.map(|shown| token.is(shown.trim())).chain(kept.map(|shown| kept_one.is(shown))).any(|right| right)
-}
-
 /// How long a wrong token takes.
 const WRONG: Duration = Duration::from_secs(1);
 /// Most bytes of a form.
 const MOST_FORM: usize = 4096;
 
 async fn log_in(app: &App, request: Request) -> Response {
-    let Access::Token(token) = &app.access else { return Problem::Wrong(String::new()).into_response() };
     let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MOST_FORM)).await;
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too long.".to_owned()).into_response();
     };
-    let form = String::from_utf8_lossy(&body);
-    if !Query::parse(&form).get("token").is_some_and(|shown| token.is(shown)) {
-        tokio::time::sleep(WRONG).await;
-        tracing::warn!("page: somebody showed a wrong token");
-        return (StatusCode::UNAUTHORIZED, form_page(Some("This is not the token."))).into_response();
-    }
-    let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000", app.cookie);
-    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, "/".to_owned())];
+    let form = Query::parse(&String::from_utf8_lossy(&body));
+    let shown = form.get("token").unwrap_or("");
+    let cookie = match (&app.access, app.runs.as_ref().map(|runs| &runs.who)) {
+        (_, Some(Starters::Token(token))) if token.is(shown) => &app.run_cookie,
+        (Access::Token(token), _) if token.is(shown) => &app.cookie,
+        _ => {
+            tokio::time::sleep(WRONG).await;
+            tracing::warn!("page: somebody showed a wrong token");
+            return (StatusCode::UNAUTHORIZED, form_page(app, Some("This is not the token.")))
+                .into_response();
+        }
+    };
+    let cookie = format!("{TOKEN_COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000");
+    let to = if form.get("to") == Some(RUN) { RUN } else { "/" };
+    let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, to.to_owned())];
     (StatusCode::SEE_OTHER, headers, Body::empty()).into_response()
 }
 
-fn refuse(status: StatusCode, why: &str, is_api: bool) -> Response {
+fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
     let mut response = match (status, is_api) {
-        (StatusCode::UNAUTHORIZED, false) => (status, form_page(None)).into_response(),
+        (StatusCode::UNAUTHORIZED, false) => (status, form_page(app, None)).into_response(),
         (_, true) => {
             let why = if why.is_empty() { "Send the token: Authorization: Bearer TOKEN." } else { why };
             let body = serde_json::json!({ "error": "refused", "detail": why }).to_string();
@@ -223,21 +204,37 @@ fn refuse(status: StatusCode, why: &str, is_api: bool) -> Response {
     response
 }
 
-fn form_page(problem: Option<&str>) -> Html<String> {
-    page::page("Who may read this", Tab::None, |out| {
+fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
+    let (title, button, to, file) = match app.access {
+        Access::Token(_) => ("Who may read this", "Show the page", "/", "--token-file"),
+        // Everybody who comes here may read.
+        Access::Local | Access::Proxy => ("Who may run tests", "Go on", RUN, "--run-token-file"),
+    };
+    page::page(title, Tab::None, |out| {
         out.push_str("</header>\n<main id=\"main\">\n");
         if let Some(problem) = problem {
             out.push_str("<p class=\"headline bad\" role=\"alert\">");
             out.push_str(problem);
             out.push_str("</p>");
         }
-        out.push_str(
-            "<form method=\"post\" action=\"/login\" class=\"login\"><p><label for=\"token\">Token</label> \
-             <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required> \
-             <button>Show the page</button></p></form>\
-             <p>The token is in the file that the server was started with (<code>--token-file</code>).</p>",
-        );
+        token_form(out, button, to);
+        out.push_str("<p>The token is in the file that the server was started with (<code>");
+        out.push_str(file);
+        out.push_str("</code>).</p>");
     })
+}
+
+/// A form that asks for a token, and leads `to` a page.
+pub fn token_form(out: &mut String, button: &str, to: &str) {
+    out.push_str(
+        "<form method=\"post\" action=\"/login\" class=\"login\"><p><label for=\"token\">Token</label> \
+         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required> \
+         <input type=\"hidden\" name=\"to\" value=\"",
+    );
+    out.push_str(to);
+    out.push_str("\"><button>");
+    out.push_str(button);
+    out.push_str("</button></p></form>");
 }
 
 #[cfg(test)]
@@ -262,26 +259,5 @@ mod tests {
             assert_eq!(names_this_host(&headers), right, "{host}");
         }
         assert!(!names_this_host(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn a_token_is_shown_in_a_header_or_a_cookie() {
-        let token = Token::new("correct-horse-battery");
-        let cookie = token.cookie(b"salt");
-        assert_ne!(cookie, token.cookie(b"pepper"));
-        for file in ["", "short", "with a space in it somewhere", "tr\u{e4}ger-in-latin-or-utf8"] {
-            assert!(Token::of_file_contents(file.as_bytes()).is_err(), "{file}");
-        }
-        assert!(
-            Token::of_file_contents(b"correct-horse-battery \nand more").unwrap().is("correct-horse-battery")
-        );
-        let with = |name: HeaderName, value: &str| HeaderMap::from_iter([(name, value.parse().unwrap())]);
-        assert!(shows(&with(header::AUTHORIZATION, "Bearer correct-horse-battery"), &token, &cookie));
-        assert!(shows(&with(header::COOKIE, &format!("a=b; jitlat={cookie}")), &token, &cookie));
-        for wrong in ["Bearer correct-horse-batter", "Basic correct-horse-battery", "Bearer "] {
-            assert!(!shows(&with(header::AUTHORIZATION, wrong), &token, &cookie), "{wrong}");
-        }
-        assert!(!shows(&with(header::COOKIE, "jitlat=correct-horse-battery"), &token, &cookie));
-        assert!(!shows(&HeaderMap::new(), &token, &cookie));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use crate::routes::Asked;
-use crate::{alerts, compare, hosts, now, path, times};
+use crate::{alerts, compare, hosts, now, path, run, times};
 use jitlat_archive::Archive;
 use serde::Serialize;
 
@@ -33,4 +33,14 @@ pub fn compare(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
 /// Alerts.
 pub fn alerts(archive: &Archive, _: &Asked) -> Result<String, Problem> {
     json(&alerts::read(archive, times::now())?)
+}
+
+/// Running tests.
+pub fn runs(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    json(&run::api::runs(archive, asked)?)
+}
+
+/// A test that was started.
+pub fn run(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
+    json(&run::api::run(archive, asked)?)
 }

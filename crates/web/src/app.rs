@@ -1,6 +1,7 @@
 //! [`App`]: what all requests share, and how they read the archive.
 
 use crate::access::{Access, guard};
+use crate::change::Secrets;
 use crate::events::Watchers;
 use crate::hosts::MonitorState;
 use crate::limits::Limits;
@@ -8,6 +9,7 @@ use crate::metrics::metrics;
 use crate::page;
 use crate::problem::Problem;
 use crate::routes::ROUTES;
+use crate::run::{Runs, Starters, Table};
 use crate::{Error, Settings};
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -29,22 +31,38 @@ pub struct App {
     pub limits: Limits,
     /// What a browser keeps in place of the token; empty without one.
     pub cookie: String,
+    /// The same of the token for running tests.
+    pub run_cookie: String,
+    /// Those of the forms that change something.
+    pub secrets: Secrets,
     /// Open connections to the catalogue that nobody uses.
     idle: Mutex<Vec<Archive>>,
     readers: Arc<Semaphore>,
     pub watchers: Watchers,
     /// The monitor that serves the page.
     pub monitor: Option<Arc<MonitorState>>,
+    /// Running tests; `None`: it is off.
+    pub runs: Option<Runs>,
+    /// Those that were asked for.
+    pub table: Table,
 }
 
 impl App {
     /// Opens the archive, to say at once if it cannot be read.
     pub fn new(settings: &Settings) -> Result<App, Error> {
         let archive = Archive::open(&settings.archive)?;
-        let mut salt = [0; 32];
-        getrandom::fill(&mut salt).map_err(|e| Error::Runtime(std::io::Error::other(e.to_string())))?;
+        let random = || -> Result<[u8; 32], Error> {
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map_err(|e| Error::Runtime(std::io::Error::other(e.to_string())))?;
+            Ok(bytes)
+        };
+        let (salt, run_salt) = (random()?, random()?);
         let cookie = match &settings.access {
             Access::Token(token) => token.cookie(&salt),
+            _ => String::new(),
+        };
+        let run_cookie = match settings.runs.as_ref().map(|runs| &runs.who) {
+            Some(Starters::Token(token)) => token.cookie(&run_salt),
             _ => String::new(),
         };
         Ok(App {
@@ -52,11 +70,21 @@ impl App {
             access: settings.access.clone(),
             limits: settings.limits,
             cookie,
+            run_cookie,
+            secrets: Secrets::new(random()?),
             idle: Mutex::new(vec![archive]),
             readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
             watchers: Watchers::default(),
             monitor: settings.monitor.clone(),
+            runs: settings.runs.clone(),
+            table: Table::default(),
         })
+    }
+
+    /// Whether there is a token that somebody can show.
+    pub fn has_token(&self) -> bool {
+        let runs = self.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Token(_)));
+        runs || matches!(self.access, Access::Token(_))
     }
 
     /// Reads the archive on a thread that may wait for the disk.

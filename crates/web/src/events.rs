@@ -38,7 +38,7 @@ pub struct Watchers(Mutex<Vec<Sender<Bytes>>>);
 
 impl Watchers {
     /// One more, unless there are `most`.
-    fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
+    pub fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| !client.is_closed());
         if all.len() >= most {
@@ -52,12 +52,18 @@ impl Watchers {
     }
 
     /// Tells all of them; one that takes nothing is forgotten.
-    fn tell(&self, text: &Bytes) {
+    pub fn tell(&self, text: &Bytes) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| client.try_send(text.clone()).is_ok());
     }
 
-    fn is_empty(&self) -> bool {
+    /// Nothing more follows for any of them.
+    pub fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
@@ -79,7 +85,14 @@ impl HttpBody for Events {
 
 /// Sends an event whenever tests entered the archive.
 pub async fn events(State(app): State<Arc<App>>) -> Response {
-    let Some(receiver) = app.watchers.add(app.limits.watching) else { return Problem::Busy.json() };
+    match app.watchers.add(app.limits.watching) {
+        Some(receiver) => sent(receiver),
+        None => Problem::Busy.json(),
+    }
+}
+
+/// The answer that has what a client of [`Watchers`] is told.
+pub fn sent(receiver: Receiver<Bytes>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
     (kind, Body::new(Events(receiver))).into_response()
 }

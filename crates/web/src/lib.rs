@@ -2,11 +2,12 @@
 //!
 //! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
+//! * [`Runs`], [`Runner`] – tests that are started from a page, where that is allowed, and watched there
 //! * [`post`] – a request of its own
-//! * `access` – who may read what; `limits` – how much of it at once
+//! * `access` – who may read what; `change` – who may start a test, and nobody else; `limits` – how much of it at once
 //!
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
-//! Everything is read-only: no request changes anything.
+//! No request changes anything but those that start and stop tests, which are refused unless [`Settings::runs`] is set.
 //!
 //! ```
 //! use jitlat_web::{Settings, Web};
@@ -25,6 +26,7 @@ mod access;
 mod alerts;
 mod api;
 mod app;
+mod change;
 mod chart;
 mod client;
 mod compare;
@@ -40,18 +42,24 @@ mod path;
 mod problem;
 mod query;
 mod routes;
+mod run;
 mod server;
 mod test;
 mod times;
+mod token;
 mod verdict;
 
-pub use access::{Access, Token, UnfitToken};
+pub use access::Access;
 pub use client::{PostError, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
 pub use limits::Limits;
 #[cfg(feature = "schema")]
 pub use openapi::openapi;
+pub use run::{
+    HostOffer, Offer, Planned, Refusal, RunFeed, RunLimits, Runner, Runs, Starters, TestOffer, Wish,
+};
 pub use server::Web;
+pub use token::{Token, UnfitToken};
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -73,6 +81,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The monitor that serves the page; `None` where none does.
     pub monitor: Option<Arc<MonitorState>>,
+    /// Running tests from the page; `None`: nobody can.
+    pub runs: Option<Runs>,
 }
 
 impl Settings {
@@ -84,6 +94,7 @@ impl Settings {
             access: Access::Local,
             limits: Limits::default(),
             monitor: None,
+            runs: None,
         }
     }
 }
@@ -109,6 +120,11 @@ pub enum Error {
          read (--behind-proxy)"
     )]
     Open(SocketAddr),
+    /// Others can read, and nothing says who of them may run tests.
+    #[error(
+        "--run: others than the users of this host can come here: name a file with a token for those who may run tests (--run-token-file)"
+    )]
+    OpenRuns,
     /// The threads cannot be started.
     #[error("starting the threads of the page: {0}")]
     Runtime(std::io::Error),

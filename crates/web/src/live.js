@@ -16,7 +16,11 @@
       const focused = document.activeElement && document.activeElement.getAttribute("href");
       for (const part of document.querySelectorAll("[data-live]")) {
         const now = page.querySelector(`[data-live="${part.dataset.live}"]`);
-        if (now) part.replaceWith(document.adoptNode(now));
+        // What is the same stays, with its focus and where it is scrolled to.
+        if (!now || now.isEqualNode(part)) continue;
+        const at = [...part.querySelectorAll(".drawn")].map((drawn) => drawn.scrollLeft);
+        part.replaceWith(document.adoptNode(now));
+        now.querySelectorAll(".drawn").forEach((drawn, k) => { if (at[k] !== undefined) drawn.scrollLeft = at[k]; });
       }
       if (focused && document.activeElement === document.body) {
         const same = [...document.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused);
@@ -30,11 +34,26 @@
     if (again) { again = false; setTimeout(load, 1000); }
   }
 
+  // A test under way has events of its own, until it is over.
+  const own = document.querySelector("[data-events]");
   live.textContent = "connecting";
-  const events = new EventSource("/api/v1/events");
+  const events = new EventSource(own ? own.dataset.events : "/api/v1/events");
   events.addEventListener("open", () => { live.textContent = "live"; });
   events.addEventListener("tests", load);
+  events.addEventListener("run", (event) => {
+    const over = ["ended", "failed"].includes(JSON.parse(event.data).state);
+    if (over) events.close();
+    load().then(() => { if (over) live.textContent = "it has ended"; });
+  });
   events.addEventListener("error", () => { live.textContent = "no connection"; });
+
+  // A choice takes effect at once, and stays in the address.
+  for (const form of document.querySelectorAll("[data-choose]")) {
+    form.addEventListener("change", () => {
+      history.replaceState(null, "", `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`);
+      load();
+    });
+  }
   // Ages grow without any test.
   setInterval(() => { if (!document.hidden) load(); }, 60000);
 })();

@@ -52,7 +52,7 @@ pub struct StreamNow {
     pub verdict: Verdict,
     /// The answer in a line.
     pub headline: String,
-    /// Median time between its newest tests, ns; null of fewer than three.
+    /// Median time between its newest tests, ns; null of fewer than three, and where all were asked for on a page and have ceased.
     pub every_ns: Option<i64>,
     /// Whether there has been no test for three times as long.
     pub silent: bool,
@@ -78,7 +78,7 @@ impl StreamNow {
             verdict: Verdict::named(&newest.severity),
             headline: newest.headline,
             every_ns: newest.every_ns,
-            silent: newest.every_ns.is_some_and(|every| age > every.saturating_mul(SILENT_AFTER)),
+            silent: is_silent(newest.every_ns, age),
             bad_since_ns: newest.bad.map(|bad| bad.since_ns),
             bad_tests: newest.bad.map_or(0, |bad| bad.tests),
             bad_tests_at_least: newest.bad.is_some_and(|bad| bad.at_least),
@@ -115,9 +115,19 @@ impl StreamNow {
     }
 }
 
+fn is_silent(every_ns: Option<i64>, age: i64) -> bool {
+    every_ns.is_some_and(|every| age > every.saturating_mul(SILENT_AFTER))
+}
+
 /// Reads it.
 pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
-    let streams = archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
+    let mut streams: Vec<StreamNow> =
+        archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
+    for stream in streams.iter_mut().filter(|stream| stream.silent) {
+        // Tests that somebody asked for are not missed.
+        stream.every_ns = archive.regular_distance(stream.id)?;
+        stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
+    }
     Ok(Now { now_ns: now, streams })
 }
 

@@ -7,6 +7,9 @@ use crate::hosts::Hosts;
 use crate::now::Now;
 use crate::path::PathCourse;
 use crate::routes::{Kind, ROUTES, Route};
+use crate::run::Wish;
+use crate::run::api::RunsNow;
+use crate::run::watched::RunNow;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -18,13 +21,17 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// What each address answers with.
-const TYPES: [Type; 6] = [
+const TYPES: [Type; 10] = [
     ("/api/v1/now", of::<Now>),
     ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
     ("/api/v1/hosts", of::<Hosts>),
     ("/api/v1/compare", of::<Compared>),
     ("/api/v1/alerts", of::<Alerts>),
     ("/api/v1/events", of::<TestsEvent>),
+    ("/api/v1/runs", of::<RunsNow>),
+    ("/api/v1/runs/{id}", of::<RunNow>),
+    ("/api/v1/runs/{id}/events", of::<RunNow>),
+    ("/api/v1/runs/{id}/stop", of::<RunNow>),
 ];
 
 /// The document, OpenAPI 3.1.
@@ -35,15 +42,21 @@ pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
     let mut paths = Map::new();
-    for route in ROUTES.iter().filter(|route| !matches!(route.kind, Kind::Page(_))) {
+    for route in ROUTES.iter().filter(|route| !matches!(route.kind, Kind::Page(_) | Kind::Form(_))) {
         let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
-        paths.insert(route.path.to_owned(), operation(route, &schema(&mut generator)));
+        let is_order = matches!(route.kind, Kind::Order(_));
+        let starts = is_order && route.path == "/api/v1/runs";
+        // What is started is answered as one of those there are.
+        let schema = if starts { of::<RunNow>(&mut generator) } else { schema(&mut generator) };
+        let takes = starts.then(|| of::<Wish>(&mut generator));
+        let operations = paths.entry(route.path).or_insert_with(|| json!({}));
+        operations[if is_order { "post" } else { "get" }] = operation(route, &schema, takes.as_ref());
     }
     let mut schemas = generator.take_definitions(true);
     let text = |about: &str| json!({ "type": "string", "description": about });
     let problem = json!({
         "type": "object",
-        "properties": { "error": text("What is wrong, in short."), "detail": text("In a sentence.") },
+        "properties": { "error": text("What is wrong, in short."), "detail": text("In a sentence."), "field": text("The field that is wrong, if it is one.") },
         "required": ["error", "detail"]
     });
     schemas.insert("Problem".to_owned(), problem);
@@ -52,7 +65,8 @@ pub fn openapi() -> Value {
         "info": {
             "title": "jitlat web",
             "version": "1",
-            "description": "What `jitlat web` and a monitor with [web] answer to programs: all that their pages show. Read-only. \
+            "description": "What `jitlat web` and a monitor with [web] answer to programs: all that their pages show, and running \
+                            tests where that is on. \
                             Times are UTC. Nanoseconds unless a name says otherwise; null is undefined."
         },
         "servers": [{ "url": "http://127.0.0.1:2680" }],
@@ -65,12 +79,12 @@ pub fn openapi() -> Value {
     })
 }
 
-fn operation(route: &Route, schema: &Schema) -> Value {
-    let kind = if matches!(route.kind, Kind::Events) { "text/event-stream" } else { "application/json" };
+fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
+    let kind = if matches!(route.kind, Kind::Events(_)) { "text/event-stream" } else { "application/json" };
     let parts = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parts = parts.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" },
-                "description": "An address or a name of a host." })
+        let about = if name == "id" { "The id of a test that was started." } else { "An address or a name of a host." };
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": about })
     });
     let asked = route.parameters.iter().map(|(name, about)| {
         json!({ "name": name, "in": "query", "required": false, "schema": { "type": "string" }, "description": about })
@@ -80,15 +94,25 @@ fn operation(route: &Route, schema: &Schema) -> Value {
         let schema = json!({ "$ref": "#/components/schemas/Problem" });
         json!({ "description": what, "content": { "application/json": { "schema": schema } } })
     };
-    json!({ "get": {
-        "summary": route.about,
-        "parameters": parameters,
-        "responses": {
-            "200": { "description": "What was asked for.", "content": { kind: { "schema": schema } } },
-            "400": problem("The address says something impossible."),
-            "401": problem("The token is missing or wrong."),
-            "404": problem("There is no such thing."),
-            "503": problem("Others are being answered, or it took too long.")
-        }
-    } })
+    let mut responses = json!({
+        "400": problem("The address says something impossible."),
+        "401": problem("The token is missing or wrong."),
+        "404": problem("There is no such thing."),
+        "503": problem("Others are being answered, or it took too long.")
+    });
+    let done = if takes.is_some() { "201" } else { "200" };
+    responses[done] =
+        json!({ "description": "What was asked for.", "content": { kind: { "schema": schema } } });
+    let mut operation = json!({ "summary": route.about, "parameters": parameters });
+    if matches!(route.kind, Kind::Order(_)) {
+        responses["403"] = problem("Whoever asks may not, or a foreign page made them ask.");
+        responses["409"] = problem("There is no room for it now.");
+        operation["security"] = json!([{}, { "token": [] }]);
+    }
+    if let Some(schema) = takes {
+        operation["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    }
+    operation["responses"] = responses;
+    operation
 }

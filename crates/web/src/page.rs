@@ -26,16 +26,19 @@ pub enum Tab {
     Compare,
     /// What fires.
     Alerts,
+    /// Where a test is asked for.
+    Run,
     /// None of them.
     None,
 }
 
 /// Pages that every page has a link to.
-const TABS: [(Tab, &str, &str); 4] = [
+const TABS: [(Tab, &str, &str); 5] = [
     (Tab::Now, "/", "Now"),
     (Tab::Hosts, "/hosts", "Hosts"),
     (Tab::Compare, "/compare", "Compare"),
     (Tab::Alerts, "/alerts", "Alerts"),
+    (Tab::Run, "/run", "Run"),
 ];
 
 /// The links between pages; the first skips them.
@@ -51,9 +54,13 @@ pub fn navigation(current: Tab) -> String {
 
 /// A page. `content` begins within its header, after the title, and ends within its main part.
 pub fn page(title: &str, current: Tab, content: impl FnOnce(&mut String)) -> Html<String> {
+    page_after(&navigation(current), title, content)
+}
+
+/// A page that begins with `before`.
+pub fn page_after(before: &str, title: &str, content: impl FnOnce(&mut String)) -> Html<String> {
     let mut out = String::with_capacity(1 << 16);
-    let before = navigation(current);
-    let frame = Frame { style: "/style.css", scripts: &["/live.js"], before: &before };
+    let frame = Frame { style: "/style.css", scripts: &["/live.js"], before };
     html::open(&mut out, title, PROGRAM, Some(&frame));
     content(&mut out);
     out.push_str("</main>\n");

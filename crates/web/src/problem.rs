@@ -1,6 +1,7 @@
 //! [`Problem`]: why there is no answer, as a page or as JSON.
 
 use crate::page::{self, Tab};
+use crate::run::Refusal;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jitlat_archive::Error;
@@ -19,6 +20,16 @@ pub enum Problem {
     Busy,
     /// It took too long.
     TooLong,
+    /// Whoever asks may not, or was made to ask.
+    NotAllowed(String),
+    /// A test is not made: what is wrong with what was asked for, or that there is no room for it.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        Problem::Refused(refusal)
+    }
 }
 
 impl From<Error> for Problem {
@@ -54,13 +65,27 @@ impl Problem {
                 "This takes too long",
                 "The archive did not answer in time. Ask for a shorter time.",
             ),
+            Problem::NotAllowed(text) => (StatusCode::FORBIDDEN, "Refused", text),
+            Problem::Refused(refusal) => {
+                let status = match refusal {
+                    Refusal::Wish(..) => StatusCode::BAD_REQUEST,
+                    Refusal::Busy(_) => StatusCode::CONFLICT,
+                };
+                (status, "The test is not made", refusal.why())
+            }
         }
     }
 
     /// As JSON.
     pub fn json(&self) -> Response {
         let (status, title, text) = self.said();
-        let body = serde_json::json!({ "error": title, "detail": text }).to_string();
+        let mut body = serde_json::json!({ "error": title, "detail": text });
+        if let Problem::Refused(Refusal::Wish(field, _)) = self
+            && !field.is_empty()
+        {
+            body["field"] = field.as_str().into();
+        }
+        let body = body.to_string();
         (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 }

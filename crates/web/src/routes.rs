@@ -1,10 +1,11 @@
 //! [`ROUTES`]: every page and every document that is made from the archive.
 
 use crate::app::App;
+use crate::change::Role;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::{alerts, api, compare, events, hosts, now, path, test};
-use axum::extract::{RawPathParams, RawQuery, State};
+use crate::{alerts, api, compare, events, hosts, now, path, run, test};
+use axum::extract::{Extension, RawPathParams, RawQuery, State};
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -15,12 +16,19 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Asked {
     pub app: Arc<App>,
+    /// What who asks may do.
+    pub role: Role,
     /// The variable parts of its path.
     parts: Vec<String>,
     pub query: Query,
 }
 
 impl Asked {
+    /// An address without variable parts.
+    pub fn of(app: &Arc<App>, role: Role) -> Asked {
+        Asked { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
+    }
+
     /// A variable part of its path, from 0.
     pub fn part(&self, k: usize) -> &str {
         self.parts.get(k).map_or("", String::as_str)
@@ -38,8 +46,15 @@ pub enum Kind {
     /// The same as JSON, for programs.
     Json(Answer),
     /// Server-sent events.
-    Events,
+    Events(Handler),
+    /// A page with a form that changes something.
+    Form(Handler),
+    /// Something to be done, for programs: POST, which answers with JSON.
+    Order(Handler),
 }
+
+/// Answers by itself, as what changes something does.
+type Handler = fn() -> MethodRouter<Arc<App>>;
 
 /// An address.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +80,7 @@ const fn page(path: &'static str, answer: Answer) -> Route {
     Route { path, kind: Kind::Page(answer), about: "", parameters: &[] }
 }
 
-/// Every address that reads the archive.
+/// Every address of pages and documents.
 pub const ROUTES: &[Route] = &[
     page("/", now::page),
     page("/path/{src}/{dst}", path::page),
@@ -73,6 +88,9 @@ pub const ROUTES: &[Route] = &[
     page("/hosts", hosts::page),
     page("/compare", compare::page),
     page("/alerts", alerts::page),
+    Route { path: "/run", kind: Kind::Form(run::form::asking), about: "", parameters: &[] },
+    Route { path: "/run/{id}", kind: Kind::Form(run::page::watching), about: "", parameters: &[] },
+    Route { path: "/run/{id}/stop", kind: Kind::Form(run::form::stopping), about: "", parameters: &[] },
     Route {
         path: "/api/v1/now",
         kind: Kind::Json(api::now),
@@ -120,8 +138,38 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/events",
-        kind: Kind::Events,
+        kind: Kind::Events(|| get(events::events)),
         about: "Server-sent events: `tests`, with how many the archive has, whenever one entered it.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/runs",
+        kind: Kind::Json(api::runs),
+        about: "Running tests: what may be asked for, how much of it, and the tests that were started. Not found where it is off.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/runs",
+        kind: Kind::Order(run::api::starting),
+        about: "Starts a test, at once or in the next gap of the monitor's timetable; takes the token for running tests.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/runs/{id}",
+        kind: Kind::Json(api::run),
+        about: "A test that was started: how far it is, the answer so far, and in the end its tests in the archive.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/runs/{id}/events",
+        kind: Kind::Events(run::api::following),
+        about: "Server-sent events: `run`, the same once a second until it is over.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/runs/{id}/stop",
+        kind: Kind::Order(run::api::stopping),
+        about: "Asks a test to end and keep what it has; a second time also to drop what the far host still has.",
         parameters: &[],
     },
 ];
@@ -130,7 +178,7 @@ impl Route {
     /// What answers it.
     pub fn handler(&self) -> MethodRouter<Arc<App>> {
         match self.kind {
-            Kind::Events => get(events::events),
+            Kind::Events(handler) | Kind::Form(handler) | Kind::Order(handler) => handler(),
             Kind::Page(answer) => reading(answer, false),
             Kind::Json(answer) => reading(answer, true),
         }
@@ -138,12 +186,18 @@ impl Route {
 }
 
 fn reading(answer: Answer, is_json: bool) -> MethodRouter<Arc<App>> {
-    get(move |State(app): State<Arc<App>>, parts: RawPathParams, RawQuery(query): RawQuery| async move {
-        let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
-        let asked = Asked { app: app.clone(), parts, query: Query::parse(&query.unwrap_or_default()) };
-        let made = app.read(move |archive| answer(archive, &asked)).await;
-        respond(made, is_json)
-    })
+    get(
+        move |State(app): State<Arc<App>>,
+              Extension(role),
+              parts: RawPathParams,
+              RawQuery(query): RawQuery| async move {
+            let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
+            let asked =
+                Asked { app: app.clone(), role, parts, query: Query::parse(&query.unwrap_or_default()) };
+            let made = app.read(move |archive| answer(archive, &asked)).await;
+            respond(made, is_json)
+        },
+    )
 }
 
 fn respond(made: Result<String, Problem>, is_json: bool) -> Response {

@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::app::{App, router};
 use crate::limits::{MOST_HEADER_BYTES, MOST_HEADERS, Patient, Slots};
+use crate::run::Starters;
 use crate::{Error, Settings, events};
 use axum::Router;
 use hyper::server::conn::http1;
@@ -37,6 +38,10 @@ impl Web {
         if !address.ip().is_loopback() && matches!(settings.access, Access::Local) {
             return Err(Error::Open(address));
         }
+        let for_all = settings.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Local));
+        if for_all && !matches!(settings.access, Access::Local) {
+            return Err(Error::OpenRuns);
+        }
         let app = App::new(settings)?;
         let failed = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -57,11 +62,12 @@ impl Web {
     pub fn run(self, stop: impl Fn() -> bool) -> Result<(), Error> {
         let Web { app, listener, .. } = self;
         let app = Arc::new(app);
-        // One thread waits; those that read the archive are a few, and one more asks it what is new.
+        // One thread waits; those that read the archive are a few, and one more asks it what is new, another
+        // follows tests under way.
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(app.limits.readers + 1)
+            .max_blocking_threads(app.limits.readers + 2)
             .thread_name("web")
             .build()
             .map_err(Error::Runtime)?;

@@ -2,15 +2,19 @@
 
 #[path = "../../report/tests/browser/mod.rs"]
 mod browser;
+mod fake;
 #[path = "../examples/mesh.rs"]
 mod mesh;
 mod served;
 
+use fake::Fake;
+use jitlat_web::Starters;
 use served::Served;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A mesh of five hosts, and the addresses of a page of each kind.
-fn served(folder: &std::path::Path) -> (Served, Vec<String>) {
+fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let archive = mesh::mesh(folder, now, 12).unwrap();
     let test = archive.newest().unwrap()[0].test;
@@ -24,8 +28,23 @@ fn served(folder: &std::path::Path) -> (Served, Vec<String>) {
         "/compare?src=10.0.0.3&dst=10.0.0.4&from=1d&to=9h&from2=9h",
         "/alerts",
     ];
-    let pages = pages.into_iter().map(str::to_owned).chain([format!("/test/{test}")]);
-    (Served::start(folder, |_| ()), pages.collect())
+    let fake = Arc::new(Fake::default());
+    let served = Served::start(folder, |settings| settings.runs = fake::runs(&fake, Starters::Local));
+    let pages = pages.into_iter().map(str::to_owned);
+    let pages = pages.chain(["/run".to_owned(), under_way(&served, &fake), format!("/test/{test}")]);
+    let pages = pages.collect();
+    (served, fake, pages)
+}
+
+/// The page of a test under way.
+fn under_way(served: &Served, fake: &Fake) -> String {
+    let body = "{\"host\":\"oslo\"}";
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let run = served.ask("POST /api/v1/runs", &headers, body);
+    let run: serde_json::Value = serde_json::from_str(&run.body).unwrap();
+    let mut started = fake.started.lock().unwrap();
+    fake::two_seconds(&mut started.last_mut().unwrap().1);
+    format!("/run/{}", run["id"].as_str().unwrap())
 }
 
 /// A page with its style sheet within it and without scripts, so that it is the same as a file.
@@ -45,7 +64,7 @@ fn alone(served: &Served, path: &str) -> String {
 #[test]
 fn nobody_is_kept_from_a_page() {
     let folder = tempfile::tempdir().unwrap();
-    let (served, pages) = served(folder.path());
+    let (served, _fake, pages) = served(folder.path());
     let Some(axe) = browser::axe() else { return };
     for path in &pages {
         let page = alone(&served, path);
@@ -60,7 +79,7 @@ fn nobody_is_kept_from_a_page() {
 fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone() {
     let Some(program) = browser::browser() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (served, pages) = served(folder.path());
+    let (served, fake, pages) = served(folder.path());
     let own = browser::folder();
     let url = |path: &str| format!("http://{}{path}", served.address);
     // Its own scripts run, and wait for new tests.
@@ -69,6 +88,17 @@ fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone(
         dom.contains("role=\"status\">connecting<") || dom.contains("role=\"status\">live<"),
         "the script does not run"
     );
+    // A test under way is followed: what happens in it is on the page, and a choice of another figure too.
+    let run = pages.iter().find(|path| path.starts_with("/run/")).unwrap();
+    let dom = std::thread::scope(|scope| {
+        // The browser's own time stands still while it waits for events, so that it sees the end of the test, whenever that is.
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(3));
+            fake.started.lock().unwrap()[0].1.ended(Ok(Vec::new()));
+        });
+        browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=5000"], &url(run))
+    });
+    assert!(dom.contains("It has ended") && dom.contains(">it has ended<"), "{dom}");
     let test = pages.last().unwrap();
     let dom = browser::visit(program, own.path(), &["--dump-dom"], &url(test));
     assert!(

@@ -2,7 +2,7 @@
 
 use super::captures::kinds::{self, CAPTURED};
 use super::given::{OptionSet, ids};
-use super::job::Task;
+use super::measure::Measuring;
 use crate::exit::explain;
 use crate::journal::Journals;
 use crate::options::late::LateArgs;
@@ -15,10 +15,11 @@ use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
 use anyhow::Result;
 use clap::FromArgMatches;
+use jitlat_core::observer::{Observer, Unobserved};
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction as Way, Transport};
-use jitlat_instruments::{Error, Instrument, OneWay, Ping, Stop};
+use jitlat_instruments::{Error, Instrument, OneWay, Ping};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
@@ -39,7 +40,7 @@ pub struct Monitored {
     /// What a test of it sends.
     traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
     /// Makes a test, and leaves its logs in a folder.
-    measure: fn(&OptionSet, &Asked<'_>, &Task, &Path, &Stop) -> Logs,
+    measure: fn(&OptionSet, &Asked<'_>, &mut Measuring<'_>, &Path) -> Logs,
 }
 
 impl Monitored {
@@ -47,8 +48,8 @@ impl Monitored {
     ///
     /// # Errors
     /// Why nothing was measured, in words.
-    pub fn measure(&self, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
-        (self.measure)(&(self.options)(), asked, task, folder, stop)
+    pub fn measure(&self, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
+        (self.measure)(&(self.options)(), asked, with, folder)
     }
 }
 
@@ -242,39 +243,47 @@ fn flow_of(spec: &TestSpec) -> Flow {
     Flow { packets, bytes: packets * length, rate }
 }
 
-fn measure_one_way(options: &OptionSet, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
-    let way = match (asked.direction, task.job.pair.first_is_client) {
+fn measure_one_way(options: &OptionSet, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
+    let way = match (asked.direction, with.is_first) {
         (Direction::Both, _) => Some("--both"),
         (Direction::Forward, true) | (Direction::Backward, false) => None,
         (Direction::Forward, false) | (Direction::Backward, true) => Some("--reverse"),
     };
-    let given = [asked.options, &task.options_of_server()].concat();
+    let given = [asked.options, &with.of_server].concat();
     let asked = Asked { options: &given, ..asked.clone() };
-    let mut test = one_way(options, &asked, task.address(), way).map_err(|w| (Failure::Other, w.message))?;
-    test.key = task.key.clone();
-    test.annotations.name = Some(task.job.name.clone());
-    test.annotations.tags.extend(task.tags());
+    let mut test = one_way(options, &asked, with.address, way).map_err(|w| (Failure::Other, w.message))?;
+    test.key = with.key.cloned();
+    test.feedback = with.watcher.is_some();
+    with.annotate(&mut test.annotations);
     let naming = Naming::Given(folder.join("test.log"));
     let logs = match test.streams.len() {
         2 => LogFile::create_pair(&naming, Version::V3).map(Vec::from),
         _ => LogFile::create(&naming, Version::V3).map(|log| vec![log]),
     };
-    let mut journals = Journals::new(logs.map_err(|e| (Failure::NotKept, e.to_string()))?);
-    let run = test.run(stop, &mut journals).map(drop).map_err(|e| (kind(&e), e.to_string()));
-    close(run, journals)
+    let journals = Journals::new(logs.map_err(|e| (Failure::NotKept, e.to_string()))?);
+    run(&test, journals, with)
 }
 
-fn measure_ping(options: &OptionSet, asked: &Asked<'_>, task: &Task, folder: &Path, stop: &Stop) -> Logs {
-    let mut test = ping(options, asked, task.address()).map_err(|w| (Failure::Other, w.message))?;
-    test.annotations.name = Some(task.job.name.clone());
-    test.annotations.tags.extend(task.tags());
+fn measure_ping(options: &OptionSet, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
+    let mut test = ping(options, asked, with.address).map_err(|w| (Failure::Other, w.message))?;
+    with.annotate(&mut test.annotations);
     let naming = Naming::Given(folder.join("test.log"));
     let log = match test.client.protocol().transport {
         Transport::Tcp => LogFile::create_two_way_tcp(&naming),
         Transport::Udp => LogFile::create_two_way(&naming),
     };
-    let mut journals = Journals::new([log.map_err(|e| (Failure::NotKept, e.to_string()))?]);
-    let run = test.run(stop, &mut journals).map(drop).map_err(|e| (kind(&e), e.to_string()));
+    let journals = Journals::new([log.map_err(|e| (Failure::NotKept, e.to_string()))?]);
+    run(&test, journals, with)
+}
+
+fn run(test: &impl Instrument, mut journals: Journals, with: &mut Measuring<'_>) -> Logs {
+    let mut nobody = Unobserved;
+    let watcher: &mut dyn Observer = match with.watcher.as_deref_mut() {
+        Some(watcher) => watcher,
+        None => &mut nobody,
+    };
+    let mut both = [&mut journals as &mut dyn Observer, watcher];
+    let run = test.run(with.stop, &mut both).map(drop).map_err(|e| (kind(&e), e.to_string()));
     close(run, journals)
 }
 

@@ -1,14 +1,13 @@
 //! One test of the timetable: measured, and put into the archive.
 
-use super::instruments::{MONITORED, Monitored};
-use crate::archive;
+use super::measure::{Measuring, measure};
 use jitlat_instruments::Stop;
 use jitlat_monitor::Model;
 use jitlat_monitor::agenda::{Failure, Job};
 use jitlat_monitor::file::{Asked, Value};
 use jitlat_monitor::model::Test;
 use jitlat_proto::jitlat::Key;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What a thread needs to measure.
@@ -21,6 +20,11 @@ pub struct Task {
     pub key: Option<Key>,
     /// Where the result goes; `None`: it is not kept.
     pub archive: Option<PathBuf>,
+}
+
+/// Options of the server of all hosts of a file that their clients have to know.
+pub fn options_of_server(model: &Model) -> Vec<(String, Value)> {
+    model.serve.options.iter().filter(|(name, _)| name == "control-port").cloned().collect()
 }
 
 impl Task {
@@ -39,8 +43,8 @@ impl Task {
     pub fn options_of_server(&self) -> Vec<(String, Value)> {
         let given = &self.test().work.options;
         let is_host = (self.job.pair.server() as usize) < self.model.hosts.len();
-        let port = self.model.serve.options.iter().filter(|(name, _)| is_host && name == "control-port");
-        port.filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).cloned().collect()
+        let options = if is_host { options_of_server(&self.model) } else { Vec::new() };
+        options.into_iter().filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).collect()
     }
 
     /// What the result is found by.
@@ -60,14 +64,7 @@ impl Task {
     /// # Errors
     /// Why there is no result, in words.
     pub fn measure(&self, stop: &Stop) -> Result<(), (Failure, String)> {
-        let other = |e: &dyn std::fmt::Display| (Failure::Other, e.to_string());
         let work = &self.test().work;
-        let instrument: &Monitored = MONITORED
-            .iter()
-            .find(|i| i.name == work.instrument)
-            .ok_or((Failure::Other, "no such instrument".to_owned()))?;
-        // An archive takes logs.
-        let folder = tempfile::tempdir().map_err(|e| other(&e))?;
         let asked = Asked {
             instrument: &work.instrument,
             profiles: &work.profiles,
@@ -75,16 +72,16 @@ impl Task {
             duration: work.duration,
             direction: work.direction,
         };
-        let logs = instrument.measure(&asked, self, folder.path(), stop)?;
-        if logs.is_empty() {
-            return Err((Failure::Unreachable, "nothing was answered".to_owned()));
-        }
-        let Some(root) = &self.archive else { return Ok(()) };
-        logs.iter().try_for_each(|log| keep(root, log))
+        let mut with = Measuring {
+            address: self.address(),
+            key: self.key.as_ref(),
+            of_server: self.options_of_server(),
+            is_first: self.job.pair.first_is_client,
+            name: Some(self.job.name.clone()),
+            tags: self.tags(),
+            watcher: None,
+            stop,
+        };
+        measure(&asked, &mut with, self.archive.as_deref()).map(drop)
     }
-}
-
-fn keep(root: &Path, log: &Path) -> Result<(), (Failure, String)> {
-    let kept = archive::add_log(root, log);
-    kept.map(drop).map_err(|e| (Failure::NotKept, format!("archive {}: {e}", root.display())))
 }

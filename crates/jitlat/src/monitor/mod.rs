@@ -1,7 +1,8 @@
 //! `jitlat monitor`: many paths, all the time, from one file that all hosts have.
 //!
 //! * [`instruments`] – what tests can measure with; [`given`] – options in the file
-//! * [`run`] – the monitor at work; [`job`] – one test; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
+//! * [`measure`] – one test; [`job`] – one of the timetable; [`demand`] – one that is asked for on the page
+//! * [`run`] – the monitor at work; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
 //! * [`captures`] – what passes interfaces
 //! * [`alerts`] – what follows from results, and who is told
 //! * [`show`] – the plan and the counts, for people
@@ -9,9 +10,11 @@
 mod access;
 mod alerts;
 mod captures;
+mod demand;
 mod given;
-mod instruments;
+pub mod instruments;
 mod job;
+pub mod measure;
 mod own;
 mod page;
 mod run;

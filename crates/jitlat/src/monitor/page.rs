@@ -1,5 +1,6 @@
 //! The page of this host's archive, beside the tests.
 
+use super::demand::Demands;
 use super::show;
 use crate::web;
 use anyhow::{Context, Result, bail};
@@ -7,9 +8,9 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_monitor::Model;
 use jitlat_monitor::agenda::{Counts, Ending};
-use jitlat_monitor::model::Readers;
+use jitlat_monitor::model::{Readers, RunRules};
 use jitlat_net::pace;
-use jitlat_web::{Access, MonitorNow, MonitorState, Settings, SlotsNow, Web};
+use jitlat_web::{Access, MonitorNow, MonitorState, RunLimits, Runs, Settings, SlotsNow, Starters, Web};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -29,6 +30,7 @@ impl RunningPage {
         folder: &Path,
         archive: Option<&Path>,
         state: &Arc<MonitorState>,
+        demands: &Arc<Demands>,
     ) -> Result<Option<RunningPage>> {
         let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
         let Some(archive) = archive else {
@@ -49,6 +51,9 @@ impl RunningPage {
                 Access::Token(token)
             }
         };
+        if let Some(rules) = &rules.run {
+            settings.runs = Some(runs(rules, folder, demands)?);
+        }
         let page = Web::bind(&settings).context("[web]")?;
         info!("page: http://{}/", page.address());
         let stop = Stop::new();
@@ -64,6 +69,25 @@ impl RunningPage {
         let thread = thread.spawn(run).context("starting the thread of the page")?;
         Ok(Some(RunningPage { stop, thread: Some(thread) }))
     }
+}
+
+/// Who may run tests from the page, and how much, by the file.
+fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs> {
+    let token = |name: &String| {
+        let file = folder.join(name);
+        web::token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))
+    };
+    let who = rules.token.as_ref().map(token).transpose()?;
+    let usual = RunLimits::default();
+    let count = |of: Option<u32>, usual| of.map_or(usual, |n| n as usize);
+    let limits = RunLimits {
+        at_once: count(rules.at_once, usual.at_once),
+        per_hour: count(rules.per_hour, usual.per_hour),
+        longest: rules.longest.unwrap_or(usual.longest),
+        bits_per_second: rules.rate.unwrap_or(usual.bits_per_second),
+        ..usual
+    };
+    Ok(Runs { runner: demands.clone(), who: who.map_or(Starters::Local, Starters::Token), limits })
 }
 
 impl Drop for RunningPage {

@@ -3,20 +3,25 @@
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, RunningAlerts};
 use super::captures::{self, RunningCaptures};
-use super::job::Task;
+use super::demand::{Demanded, Demands, refused};
+use super::job::{Task, options_of_server};
 use super::page::{OwnState, RunningPage};
 use super::{MonitorArgs, load, own, show};
+use crate::on_demand::Place;
 use crate::{archive, console, interrupt};
 use anyhow::{Context, Result, bail};
 use jitlat_archive::{Archive, Keep, Slots};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_monitor::agenda::{Failure, Missed, Notice, Order};
+use jitlat_monitor::extra::Step;
 use jitlat_monitor::file::text_of;
 use jitlat_monitor::model::ArchiveRules;
 use jitlat_monitor::{Agenda, Model, Timetable};
 use jitlat_net::clock;
 use jitlat_proto::jitlat::Key;
+use jitlat_web::Refusal;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +59,9 @@ struct Monitor<'a> {
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
+    /// Tests that are asked for on the page, and those of them that wait for their time.
+    demands: Arc<Demands>,
+    demanded: BTreeMap<u64, Demanded>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
     threads: Vec<Thread>,
@@ -79,7 +87,8 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let server = RunningServer::start(&model, host, &folder)?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
-    let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown)?;
+    let demands = Arc::new(Demands::new(model.clone(), host));
+    let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, kept.as_deref())?;
     let captures = RunningCaptures::start(&model, host, &folder, kept.as_deref())?;
     let agenda =
@@ -94,6 +103,8 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
         server,
         page,
         state,
+        demands,
+        demanded: BTreeMap::new(),
         alerts,
         captures,
         threads: Vec::new(),
@@ -164,6 +175,7 @@ impl Monitor<'_> {
                 Order::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
             }
         }
+        self.extras(wall, now);
         self.collect();
         // Who is still busy with the far host's results long after the end of its slot drops them.
         for thread in &mut self.threads {
@@ -175,6 +187,79 @@ impl Monitor<'_> {
         self.say();
         let counts = self.agenda.counts().iter().chain(self.captures.counts());
         self.state.look(now, self.threads.len(), counts);
+    }
+
+    /// Fits tests that are asked for on the page into gaps of the timetable, and starts those whose time it is.
+    fn extras(&mut self, wall: WallTime, now: SteadyTime) {
+        for demanded in self.demands.take().into_iter().filter(|demanded| !demanded.is_stopped()) {
+            let duration = demanded.demand.traffic.duration;
+            match self.agenda.add_extra(demanded.far(), duration, wall) {
+                Ok((id, start)) => {
+                    demanded.feed.waits(start.0);
+                    // If nobody waits for the answer any more, it is asked to stop.
+                    let _ = demanded.answer.send(Ok(()));
+                    self.demanded.insert(id, demanded);
+                }
+                Err(gap) => drop(demanded.answer.send(Err(Refusal::Busy(refused(gap))))),
+            }
+        }
+        let stopped: Vec<u64> =
+            self.demanded.iter().filter(|(_, d)| d.is_stopped()).map(|(id, _)| *id).collect();
+        for id in stopped {
+            self.agenda.end_extra(id);
+            if let Some(demanded) = self.demanded.remove(&id) {
+                demanded.feed.ended(Err("it was stopped before it began".to_owned()));
+            }
+        }
+        for step in self.agenda.poll_extras(wall) {
+            match step {
+                Step::Start(id) => self.start_extra(id),
+                Step::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                Step::Moved(id, start) => {
+                    if let Some(demanded) = self.demanded.get(&id) {
+                        demanded.feed.waits(start.0);
+                    }
+                }
+                Step::Dropped(id, gap) => {
+                    if let Some(demanded) = self.demanded.remove(&id) {
+                        demanded.feed.ended(Err(refused(gap)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_extra(&mut self, id: u64) {
+        let Some(demanded) = self.demanded.remove(&id) else { return };
+        let model = self.agenda.model().clone();
+        let Some(archive) = archive_of(self.args, &model, &self.folder) else {
+            self.agenda.end_extra(id);
+            demanded.feed.ended(Err("there is no archive any more".to_owned()));
+            return;
+        };
+        let (from, key) = (model.hosts[self.host].name.clone(), self.key.clone());
+        let of_server = if demanded.host.only_answers { Vec::new() } else { options_of_server(&model) };
+        let stop = Stop::from(demanded.feed.stop());
+        let run = move || {
+            let host = demanded.host.clone();
+            demanded.measure(&Place {
+                from: &from,
+                host: &host.name,
+                address: &host.address,
+                key: key.as_ref(),
+                of_server: &of_server,
+                archive: &archive,
+            });
+            Ok(())
+        };
+        match std::thread::Builder::new().name(format!("test {id}")).spawn(run) {
+            Ok(handle) => self.threads.push(Thread { id, stop, asked: None, handle }),
+            // What was asked for ends with its feed.
+            Err(e) => {
+                warn!("no thread for a test that was asked for can be started: {e}");
+                self.agenda.end_extra(id);
+            }
+        }
     }
 
     fn pause(&self) -> Duration {
@@ -215,6 +300,9 @@ impl Monitor<'_> {
         for thread in ended {
             let failed = |_| Err((Failure::Other, "its thread failed: a fault of this program".to_owned()));
             let result = thread.handle.join().unwrap_or_else(failed);
+            if self.agenda.end_extra(thread.id) {
+                continue;
+            }
             self.agenda.ended(thread.id, clock::wall(), result);
         }
     }
@@ -312,7 +400,9 @@ impl Monitor<'_> {
         if new.web != old.web || kept != kept_before {
             // Its port is needed by the next one.
             self.page = None;
-            let page = RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown);
+            let demands = &self.demands;
+            let page =
+                RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
             self.page = page.unwrap_or_else(|e| {
                 error!("{e:#}; there is no page");
                 None
@@ -328,8 +418,11 @@ impl Monitor<'_> {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
             _ => self.alerts = RunningAlerts::start(&new, &name, kept.as_deref())?,
         }
-        let changes =
-            self.agenda.take_up(new, Arc::new(timetable), clock::wall()).context("it lost this host")?;
+        let changes = self
+            .agenda
+            .take_up(new.clone(), Arc::new(timetable), clock::wall())
+            .context("it lost this host")?;
+        self.demands.follow(new, host);
         (self.host, self.key) = (host, key);
         let list = |what: &str, names: &[String]| match names {
             [] => String::new(),
@@ -366,6 +459,9 @@ impl Monitor<'_> {
     /// Ends what is under way, keeping what it has.
     fn finish(&mut self) {
         let begun = clock::steady();
+        for (_, demanded) in std::mem::take(&mut self.demanded) {
+            demanded.feed.ended(Err("the monitor was ended before it began".to_owned()));
+        }
         self.ask_to_end(begun, |_| true);
         self.captures.end();
         let mut asked = begun;

@@ -17,6 +17,7 @@ mod clocks;
 mod closed_log;
 mod confined;
 mod failures;
+mod from_page;
 mod harness;
 mod live;
 mod loopback;

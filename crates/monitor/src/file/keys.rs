@@ -95,8 +95,23 @@ pub const NOTIFY: Section =
     Section { title: "[[notify]]", name: "notify", keys: &["name", "webhook", "command", "print"] };
 
 /// The page of a host's archive.
-pub const WEB: Section =
-    Section { title: "[web]", name: "web", keys: &["on", "hosts", "listen", "token-file", "behind-proxy"] };
+pub const WEB: Section = Section {
+    title: "[web]",
+    name: "web",
+    keys: &[
+        "on",
+        "hosts",
+        "listen",
+        "token-file",
+        "behind-proxy",
+        "run",
+        "run-token-file",
+        "run-longest",
+        "run-rate",
+        "run-at-once",
+        "run-per-hour",
+    ],
+};
 
 /// Every section.
 pub const SECTIONS: &[Section] =

@@ -2,8 +2,8 @@
 
 use super::Sections;
 use super::keys::{WEB, choose};
-use super::reader::At;
-use crate::model::{Host, Readers, WebRules};
+use super::reader::{At, Table};
+use crate::model::{Host, Readers, RunRules, WebRules};
 use jitlat_core::quantity;
 
 /// What the file says about the page; `None`: no host has one.
@@ -40,5 +40,37 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
             Readers::Local
         }
     };
-    table.truth("on").unwrap_or(true).then_some(WebRules { hosts, listen, readers })
+    let run = run(&table, &readers);
+    table.truth("on").unwrap_or(true).then_some(WebRules { hosts, listen, readers, run })
+}
+
+/// What the file says about running tests from the page; `None`: nobody can.
+fn run(table: &Table<'_>, readers: &Readers) -> Option<RunRules> {
+    let positive = |key| {
+        let number = table.number(key);
+        if number == Some(0) {
+            table.fault(key, "write 1 or more; run = false lets nobody run tests");
+        }
+        number
+    };
+    let rules = RunRules {
+        token: table.needed_if_there("run-token-file", "run-token-file = \"run.token\""),
+        longest: table.quantity("run-longest", quantity::duration).map(At::into_inner),
+        rate: table.quantity("run-rate", quantity::bit_rate).map(At::into_inner),
+        at_once: positive("run-at-once"),
+        per_hour: positive("run-per-hour"),
+    };
+    if table.truth("run").unwrap_or(false) {
+        if *readers != Readers::Local && rules.token.is_none() {
+            let message = "others than the users of the host can read this page: name a file with a token for those who may run \
+                           tests (run-token-file)";
+            table.fault("run", message);
+        }
+        return Some(rules);
+    }
+    let keys = ["run-token-file", "run-longest", "run-rate", "run-at-once", "run-per-hour"];
+    if let Some(key) = keys.into_iter().find(|key| table.has(key)) {
+        table.fault(key, "it is for running tests from the page: write run = true");
+    }
+    None
 }

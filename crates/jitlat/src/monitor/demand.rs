@@ -1,0 +1,123 @@
+//! [`Demands`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
+//! into a gap of the timetable, and says when, or that there is none.
+
+use crate::on_demand::{Demand, Place, profiles, tests};
+use jitlat_archive::Archive;
+use jitlat_monitor::Model;
+use jitlat_monitor::extra::{HORIZON, NoGap};
+use jitlat_monitor::file::text_of;
+use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
+use std::collections::BTreeSet;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the thread of the page waits for the monitor, which looks around many times a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is asked for, on its way to the monitor.
+#[derive(Debug)]
+pub struct Demands {
+    /// The file, and this host's place in it.
+    now: Mutex<(Arc<Model>, usize)>,
+    queue: Mutex<Vec<Demanded>>,
+}
+
+/// A test that somebody asks for.
+#[derive(Debug)]
+pub struct Demanded {
+    pub demand: Demand,
+    pub host: HostOffer,
+    pub feed: RunFeed,
+    /// Whether it is made.
+    pub answer: SyncSender<Result<(), Refusal>>,
+}
+
+impl Demands {
+    /// Of the host at this place of the file.
+    pub fn new(model: Arc<Model>, host: usize) -> Demands {
+        Demands { now: Mutex::new((model, host)), queue: Mutex::default() }
+    }
+
+    /// Follows a new file.
+    pub fn follow(&self, model: Arc<Model>, host: usize) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (model, host);
+    }
+
+    /// What was asked for since the last call.
+    pub fn take(&self) -> Vec<Demanded> {
+        std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Runner for Demands {
+    fn offer(&self, _: &Archive) -> Result<Offer, jitlat_archive::Error> {
+        let (model, own) = &*self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = model.hosts.iter().enumerate().filter(|(k, _)| k != own).map(|(_, host)| HostOffer {
+            name: host.name.clone(),
+            address: host.address.clone(),
+            only_answers: false,
+        });
+        let targets: BTreeSet<&String> = model.tests.iter().flat_map(|test| &test.pairs.targets).collect();
+        let targets = targets.into_iter().filter(|name| model.host(name).is_none()).map(|name| HostOffer {
+            name: name.clone(),
+            address: name.clone(),
+            only_answers: true,
+        });
+        let from = model.hosts.get(*own).map_or_else(String::new, |host| host.name.clone());
+        Ok(Offer { from, hosts: others.chain(targets).collect(), tests: tests(), profiles: profiles() })
+    }
+
+    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
+        Ok(Demand::of(wish, host)?.planned())
+    }
+
+    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
+        let demand = Demand::of(wish, host)?;
+        let stop = feed.stop();
+        let (answer, answered) = sync_channel(1);
+        let demanded = Demanded { demand, host: host.clone(), feed, answer };
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(demanded);
+        answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+            Err(Refusal::Busy("the monitor did not answer within 5 s".to_owned()))
+        })
+    }
+}
+
+impl Demanded {
+    /// Whether it is not wanted any more.
+    pub fn is_stopped(&self) -> bool {
+        self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// The far host, if it is one of the file.
+    pub fn far(&self) -> Option<&str> {
+        (!self.host.only_answers).then_some(self.host.name.as_str())
+    }
+
+    /// Measures it.
+    pub fn measure(self, place: &Place<'_>) {
+        self.demand.measure(place, self.feed);
+    }
+}
+
+/// Why there is no time for a test.
+pub fn refused(gap: NoGap) -> String {
+    let within = text_of(HORIZON.0);
+    match gap {
+        NoGap::TooShort(Some(most)) => {
+            let most = most.0 / 1_000_000_000;
+            format!(
+                "the timetable has no gap for it within {within}, in which it would disturb no other test of both hosts; the longest one \
+                 has room for a test of {most} s"
+            )
+        }
+        NoGap::TooShort(None) => {
+            format!(
+                "the timetable has no gap within {within}, in which it would disturb no other test of both hosts"
+            )
+        }
+        NoGap::NoHost => "the file does not have the far host any more".to_owned(),
+    }
+}

@@ -1,0 +1,81 @@
+//! [`Alone`]: tests that `jitlat web --run` makes, beside no timetable.
+
+use super::{Demand, Place, profiles, tests};
+use jitlat_archive::Archive;
+use jitlat_proto::jitlat::Key;
+use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
+use nix::unistd::gethostname;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tracing::debug;
+
+/// Makes tests with the hosts of a list, or with those that the archive knows.
+#[derive(Debug)]
+pub struct Alone {
+    /// Where results go.
+    pub archive: PathBuf,
+    /// The far hosts that are allowed; empty: those of the archive.
+    pub hosts: Vec<String>,
+    /// What this host proves to servers; `None`: nothing.
+    pub key: Option<Key>,
+}
+
+impl Runner for Alone {
+    fn offer(&self, archive: &Archive) -> Result<Offer, jitlat_archive::Error> {
+        let named =
+            |name: &String| HostOffer { name: name.clone(), address: name.clone(), only_answers: false };
+        let hosts =
+            if self.hosts.is_empty() { known(archive)? } else { self.hosts.iter().map(named).collect() };
+        Ok(Offer { from: own_name(), hosts, tests: tests(), profiles: profiles() })
+    }
+
+    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
+        Ok(Demand::of(wish, host)?.planned())
+    }
+
+    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
+        let demand = Demand::of(wish, host)?;
+        let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
+        debug!("page: test {} with {} starts", feed.id(), host.address);
+        let thread = std::thread::Builder::new().name(format!("test {}", feed.id()));
+        let run = move || {
+            let place = Place {
+                from: &own_name(),
+                host: &host.name,
+                address: &host.address,
+                key: key.as_ref(),
+                of_server: &[],
+                archive: &archive,
+            };
+            demand.measure(&place, feed);
+        };
+        thread
+            .spawn(run)
+            .map(drop)
+            .map_err(|e| Refusal::Busy(format!("no thread for it can be started: {e}")))
+    }
+}
+
+/// The name of this host.
+fn own_name() -> String {
+    gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "this host".to_owned())
+}
+
+/// Hosts that sent or received in a test of the archive, by name.
+fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::Error> {
+    let mut hosts: BTreeMap<String, String> = BTreeMap::new();
+    for newest in archive.newest()? {
+        let ends = [(newest.stream.src, newest.src_name), (newest.stream.dst, newest.dst_name)];
+        for (address, name) in ends.into_iter().filter(|(address, _)| address != "-") {
+            hosts.insert(address, name.unwrap_or_default());
+        }
+    }
+    // A name that two addresses have would not say which is meant.
+    let alone = |name: &String| !name.is_empty() && hosts.values().filter(|n| *n == name).count() == 1;
+    let offer = |(address, name): (&String, &String)| HostOffer {
+        name: if alone(name) { name.clone() } else { address.clone() },
+        address: address.clone(),
+        only_answers: false,
+    };
+    Ok(hosts.iter().map(offer).collect())
+}

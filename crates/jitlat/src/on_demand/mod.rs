@@ -1,0 +1,277 @@
+//! Tests that somebody asks for on the page: what is offered, and a wish as an instrument with its options.
+//!
+//! * [`alone`] – those of `jitlat web`; those of a monitor are in [`crate::monitor`]
+
+pub mod alone;
+
+use crate::monitor::instruments::Known;
+use crate::monitor::measure::{Measuring, measure};
+use jitlat_core::time::SECOND;
+use jitlat_core::verdict::PROFILES;
+use jitlat_core::{Span, quantity};
+use jitlat_instruments::Stop;
+use jitlat_instruments::one_way::ONE_WAY_PROTOCOLS;
+use jitlat_instruments::ping::PROTOCOLS;
+use jitlat_monitor::file::{Asked, Instruments, Value, Wrong};
+use jitlat_monitor::model::{Direction, Flow, Traffic};
+use jitlat_proto::jitlat::Key;
+use jitlat_web::{HostOffer, Planned, Refusal, RunFeed, TestOffer, Wish};
+use std::path::Path;
+
+/// The tag of results that were asked for on a page.
+pub const ASKED: (&str, &str) = ("asked", "page");
+
+/// What may be measured: one way over UDP and TCP, and by every other protocol there is.
+pub fn tests() -> Vec<TestOffer> {
+    choices().map(|choice| TestOffer { id: choice.id, name: choice.name, one_way: choice.one_way }).collect()
+}
+
+/// Applications that a test may send as.
+pub fn profiles() -> Vec<(String, String)> {
+    PROFILES.iter().map(|p| (p.name.to_string(), p.about.to_string())).collect()
+}
+
+/// Something that may be measured.
+struct Choice {
+    id: String,
+    name: String,
+    one_way: bool,
+    options: Vec<(String, Value)>,
+}
+
+fn choices() -> impl Iterator<Item = Choice> {
+    let own = [("udp", "UDP", false), ("tcp", "TCP", true)].map(|(id, name, tcp)| Choice {
+        id: format!("one-way-{id}"),
+        name: format!("one way, {name}"),
+        one_way: true,
+        options: if tcp { vec![("tcp".to_owned(), Value::Switch(true))] } else { Vec::new() },
+    });
+    let by = |name: &str| vec![("proto".to_owned(), Value::Text(name.to_owned()))];
+    // The first is jitlat's own.
+    let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| Choice {
+        id: format!("one-way-{}", p.name),
+        name: format!("one way, {}", p.title),
+        one_way: true,
+        options: by(p.name),
+    });
+    let round_trips = PROTOCOLS.iter().map(move |p| Choice {
+        id: format!("ping-{}", p.name),
+        name: format!("round trips, {}", p.title),
+        one_way: false,
+        options: by(p.name),
+    });
+    own.into_iter().chain(others).chain(round_trips)
+}
+
+/// A wish that can be measured.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    instrument: &'static str,
+    profiles: Vec<String>,
+    options: Vec<(String, Value)>,
+    duration: Option<Span>,
+    direction: Direction,
+    /// What it sends.
+    pub traffic: Traffic,
+    /// In words.
+    about: String,
+}
+
+/// Fields of a wish with the options they stand for, where both have different names.
+const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
+
+impl Demand {
+    /// What `wish` asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(wish: &Wish, host: &HostOffer) -> Result<Demand, Refusal> {
+        let wrong = |field: &str, why: String| Err(Refusal::Wish(field.to_owned(), why));
+        let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
+        let Some(choice) = found else {
+            return wrong("test", format!("there is no test '{}'", wish.test.escape_debug()));
+        };
+        if choice.one_way && host.only_answers {
+            return wrong("test", format!("{} only answers round trips", host.name));
+        }
+        let direction = match (wish.direction.as_str(), choice.one_way) {
+            ("" | "both", _) => Direction::Both,
+            ("forward", true) => Direction::Forward,
+            ("backward", true) => Direction::Backward,
+            (_, false) => return wrong("direction", "round trips have both directions".to_owned()),
+            (other, true) => {
+                let other = other.escape_debug();
+                return wrong("direction", format!("'{other}' is no direction: both, forward or backward"));
+            }
+        };
+        let duration = match wish.duration.trim() {
+            "" => None,
+            text => match quantity::duration(text) {
+                Ok(duration) => Some(duration),
+                Err(e) => return wrong("duration", e.to_string()),
+            },
+        };
+        let mut options = choice.options;
+        for (field, value) in [("packets", &wish.packets), ("period", &wish.period), ("size", &wish.size)] {
+            let option =
+                OPTIONS.iter().find(|(known, _)| *known == field).map_or(field, |(_, option)| option);
+            if !value.trim().is_empty() {
+                options.push((option.to_owned(), Value::Text(value.trim().to_owned())));
+            }
+        }
+        let mut demand = Demand {
+            instrument: if choice.one_way { "one-way" } else { "ping" },
+            profiles: Some(wish.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
+            options,
+            duration,
+            direction,
+            traffic: Traffic::default(),
+            about: String::new(),
+        };
+        demand.traffic = Known.traffic(&demand.asked()).map_err(refused)?;
+        demand.about = about(&choice.name, choice.one_way, wish, &demand.traffic, direction);
+        Ok(demand)
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            instrument: self.instrument,
+            profiles: &self.profiles,
+            options: &self.options,
+            duration: self.duration,
+            direction: self.direction,
+        }
+    }
+
+    /// What it will send.
+    pub fn planned(&self) -> Planned {
+        let Traffic { forward, backward, .. } = self.traffic;
+        Planned {
+            about: self.about.clone(),
+            duration_ns: sending(&self.traffic).0,
+            packets: forward.packets + backward.packets,
+            bits_per_second: forward.rate.max(backward.rate),
+        }
+    }
+
+    /// Measures with the host at `address`, and says to `feed` what becomes of it.
+    pub fn measure(&self, place: &Place<'_>, mut feed: RunFeed) {
+        feed.started();
+        let stop = Stop::from(feed.stop());
+        let tags = [ASKED, ("client", place.from), ("server", place.host)];
+        let mut with = Measuring {
+            address: place.address,
+            key: place.key,
+            of_server: place.of_server.to_vec(),
+            is_first: true,
+            name: None,
+            tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
+            watcher: Some(&mut feed),
+            stop: &stop,
+        };
+        let result = measure(&self.asked(), &mut with, Some(place.archive));
+        feed.ended(result.map_err(|(_, why)| why));
+    }
+}
+
+/// Where a test is made, and where its result goes.
+pub struct Place<'a> {
+    /// The name of this host.
+    pub from: &'a str,
+    /// The name of the far host.
+    pub host: &'a str,
+    /// Where that is.
+    pub address: &'a str,
+    /// What this host proves there; `None`: nothing.
+    pub key: Option<&'a Key>,
+    /// Options of the far host's server that its clients have to know.
+    pub of_server: &'a [(String, Value)],
+    /// The folder of the archive.
+    pub archive: &'a Path,
+}
+
+/// What is wrong with options, by the field that they come from.
+fn refused(wrong: Wrong) -> Refusal {
+    let key = wrong.key.unwrap_or_default();
+    let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
+    Refusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
+}
+
+/// How long packets are sent, without the time in which the last ones are awaited.
+fn sending(traffic: &Traffic) -> Span {
+    let of = |flow: &Flow| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
+    let longest = of(&traffic.forward).max(of(&traffic.backward));
+    // Rates are whole bits: what that leaves of a millisecond is none.
+    let milliseconds = (longest + 500_000) / 1_000_000;
+    Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
+}
+
+fn about(name: &str, one_way: bool, wish: &Wish, traffic: &Traffic, direction: Direction) -> String {
+    let way = match (one_way, direction) {
+        (false, _) => "",
+        (true, Direction::Both) => ", both directions",
+        (true, Direction::Forward) => ", there",
+        (true, Direction::Backward) => ", back",
+    };
+    let as_of = if wish.profile.is_empty() { String::new() } else { format!(" as {} sends", wish.profile) };
+    let packets = traffic.forward.packets.max(traffic.backward.packets);
+    let seconds = (sending(traffic).as_seconds() * 10.0).round() / 10.0;
+    format!("{name}{way}: {packets} packets{as_of} in {seconds} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(only_answers: bool) -> HostOffer {
+        HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
+    }
+
+    fn wish(fields: &[(&str, &str)]) -> Wish {
+        let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
+        serde_json::from_value(json.collect()).unwrap()
+    }
+
+    #[test]
+    fn a_wish_is_what_the_command_line_would_send() {
+        let of = |fields: &[(&str, &str)]| Demand::of(&wish(fields), &host(false)).unwrap().planned();
+        let usual = of(&[]);
+        assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
+        assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
+        let there =
+            of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
+        assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
+        let voice = of(&[("profile", "voice"), ("duration", "5s"), ("test", "ping-stamp")]);
+        assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
+        let large = of(&[("size", "1000"), ("direction", "backward")]);
+        assert!(large.bits_per_second > 10 * usual.bits_per_second && large.packets == 1000);
+        // Whatever is offered can be asked for.
+        for test in tests() {
+            assert!(
+                of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets
+                    > 0
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_its_field() {
+        for (fields, answers, field, said) in [
+            (&[("test", "x")][..], false, "test", "no test 'x'"),
+            (&[("test", "one-way-udp")], true, "test", "only answers"),
+            (&[("direction", "up")], false, "direction", "'up' is no direction"),
+            (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
+            (&[("duration", "soon")], false, "duration", "soon"),
+            (&[("packets", "x")], false, "packets", "x"),
+            (&[("packets", "5"), ("duration", "5s")], false, "packets", "duration"),
+            (&[("period", "-1")], false, "period", ""),
+            (&[("size", "3")], false, "", ""),
+            (&[("profile", "vioce")], false, "profile", "vioce"),
+        ] {
+            let Err(Refusal::Wish(about, why)) = Demand::of(&wish(fields), &host(answers)) else {
+                panic!("{fields:?}")
+            };
+            assert!(about == field && why.contains(said), "{fields:?}: {about}: {why}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Who may change something, and that nobody else makes them do it: a foreign page cannot have a browser start a test.
+//!
+//! A form carries a secret that belongs to a cookie of its browser, which no other site can read, or have sent along. A program
+//! sends JSON, which a foreign page cannot without asking first, and shows its token itself: a cookie is not enough. Besides,
+//! what a browser says of where a request comes from is believed when it is against it.
+
+use crate::token::{Token, checksum, equal, hexadecimal};
+use axum::http::header;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Read.
+    Read,
+    /// Also start tests, and stop them.
+    Run,
+}
+
+/// The name of the cookie that the secret of forms belongs to.
+const COOKIE: &str = "jitlat-form";
+/// Most characters of it.
+const MOST: usize = 64;
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The secrets of forms.
+#[derive(Clone, Debug)]
+pub struct Secrets([u8; 32]);
+
+/// What a form needs: its secret, and the cookie that it belongs to if the browser has none yet.
+#[derive(Debug)]
+pub struct FormSecret {
+    pub secret: String,
+    pub set_cookie: Option<String>,
+}
+
+impl Secrets {
+    /// Out of 32 random bytes.
+    pub fn new(key: [u8; 32]) -> Secrets {
+        Secrets(key)
+    }
+
+    /// For a form that is sent to who sent `headers`. `None` if the system has no randomness.
+    pub fn for_form(&self, headers: &HeaderMap) -> Option<FormSecret> {
+        if let Some(kept) = cookie(headers, COOKIE) {
+            return Some(FormSecret { secret: self.of(kept), set_cookie: None });
+        }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).ok()?;
+        let value = hexadecimal(&random);
+        let set_cookie = Some(format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict"));
+        Some(FormSecret { secret: self.of(&value), set_cookie })
+    }
+
+    /// Whether a form that came with `headers` has the secret of its browser.
+    pub fn fits(&self, headers: &HeaderMap, shown: Option<&str>) -> bool {
+        let both = cookie(headers, COOKIE).zip(shown);
+        both.is_some_and(|(kept, shown)| {
+            equal(&checksum(&[shown.as_bytes()]), &checksum(&[self.of(kept).as_bytes()]))
+        })
+    }
+
+    fn of(&self, cookie: &str) -> String {
+        hexadecimal(&checksum(&[&self.0, cookie.as_bytes()]))
+    }
+}
+
+/// The value of a cookie.
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    cookies(headers, name).find(|value| value.len() <= MOST)
+}
+
+fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    texts(headers, header::COOKIE)
+        .flat_map(|value| value.split(';'))
+        .filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok())
+}
+
+/// How somebody shows a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// In the header of a program, which a foreign page cannot send.
+    Header,
+    /// By what a browser keeps in its place, and sends by itself.
+    Cookie,
+}
+
+/// The name of what a browser keeps in place of a token.
+pub const TOKEN_COOKIE: &str = "jitlat";
+
+/// Whether the headers have the token, or what a browser keeps in its place.
+pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<Shown> {
+    let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
+    if bearer().any(|shown| token.is(shown.trim())) {
+        return Some(Shown::Header);
+    }
+    let kept = Token::new(kept);
+    cookies(headers, TOKEN_COOKIE).any(|shown| kept.is(shown)).then_some(Shown::Cookie)
+}
+
+/// Whether a browser says that another site's page made it send this; what to do, if it is a mistake.
+///
+/// # Errors
+/// Why it is not followed.
+pub fn is_own(headers: &HeaderMap) -> Result<(), &'static str> {
+    if texts(headers, SITE).any(|site| site != "same-origin") {
+        return Err("A page of another site asked for this.");
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
+    let own = |origin: &str| {
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.is_some_and(|rest| !rest.is_empty() && rest.eq_ignore_ascii_case(host))
+    };
+    if texts(headers, header::ORIGIN).all(own) {
+        return Ok(());
+    }
+    Err(
+        "A page of another site asked for this, or a proxy between changes the name of this one: it has to pass Host on as it came.",
+    )
+}
+
+/// Whether the body is JSON, which a foreign page cannot send without asking first.
+pub fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(list: &[(HeaderName, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn what_another_site_asks_for_is_refused() {
+        let host = (header::HOST, "jitlat.example:2680");
+        let origin = |origin| is_own(&with(&[host.clone(), (header::ORIGIN, origin)]));
+        assert!(
+            origin("http://jitlat.example:2680").is_ok() && origin("https://JITLAT.example:2680").is_ok()
+        );
+        for foreign in [
+            "http://evil.example",
+            "http://jitlat.example",
+            "http://jitlat.example:2680.evil.example",
+            "http://evil.example/jitlat.example:2680",
+            "file://jitlat.example:2680",
+            "null",
+            "",
+            "http://",
+        ] {
+            assert!(origin(foreign).is_err(), "{foreign}");
+        }
+        for (site, fits) in
+            [("same-origin", true), ("same-site", false), ("cross-site", false), ("none", false)]
+        {
+            let headers = with(&[host.clone(), (SITE, site)]);
+            assert_eq!(is_own(&headers).is_ok(), fits, "{site}");
+        }
+        assert!(is_own(&with(&[host])).is_ok(), "a program says neither");
+        assert!(is_own(&with(&[(header::ORIGIN, "http://")])).is_err(), "no host, no origin");
+    }
+
+    #[test]
+    fn a_forms_secret_belongs_to_its_browser() {
+        let secrets = Secrets::new([7; 32]);
+        let form = secrets.for_form(&HeaderMap::new()).unwrap();
+        let set = form.set_cookie.unwrap();
+        assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict") && !set.contains(&form.secret));
+        let browser = with(&[(header::COOKIE, &format!("jitlat=x; {}", set.split(';').next().unwrap()))]);
+        assert!(secrets.fits(&browser, Some(&form.secret)));
+        let again = secrets.for_form(&browser).unwrap();
+        assert!(again.set_cookie.is_none() && again.secret == form.secret);
+        let other = with(&[(header::COOKIE, "jitlat-form=00112233445566778899aabbccddeeff")]);
+        assert!(!secrets.fits(&other, Some(&form.secret)) && !secrets.fits(&browser, None));
+        assert!(!secrets.fits(&HeaderMap::new(), Some(&form.secret)) && !secrets.fits(&browser, Some("")));
+        assert!(!Secrets::new([8; 32]).fits(&browser, Some(&form.secret)), "another process");
+        let long = with(&[(header::COOKIE, &format!("jitlat-form={}", "a".repeat(65)))]);
+        assert!(secrets.for_form(&long).unwrap().set_cookie.is_some());
+    }
+
+    #[test]
+    fn json_is_what_no_form_sends() {
+        for (kind, fits) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("text/plain", false),
+            ("application/x-www-form-urlencoded", false),
+            ("text/plain; application/json", false),
+        ] {
+            assert_eq!(is_json(&with(&[(header::CONTENT_TYPE, kind)])), fits, "{kind}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_token_is_shown_in_a_header_or_a_cookie() {
+        let token = Token::new("correct-horse-battery");
+        let kept = token.cookie(b"salt");
+        let shown = |name: HeaderName, value: &str| shows(&with(&[(name, value)]), &token, &kept);
+        assert_eq!(shown(header::AUTHORIZATION, "Bearer correct-horse-battery"), Some(Shown::Header));
+        assert_eq!(shown(header::COOKIE, &format!("a=b; jitlat={kept}")), Some(Shown::Cookie));
+        for wrong in ["Bearer correct-horse-batter", "Basic correct-horse-battery", "Bearer "] {
+            assert_eq!(shown(header::AUTHORIZATION, wrong), None, "{wrong}");
+        }
+        assert_eq!(shown(header::COOKIE, "jitlat=correct-horse-battery"), None);
+        assert_eq!(shows(&HeaderMap::new(), &token, &kept), None);
+    }
+}

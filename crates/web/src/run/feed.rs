@@ -1,0 +1,280 @@
+//! [`RunFeed`]: what happens in a test, on its way to those who watch it.
+//!
+//! The thread that converses with the far host leaves copies of the events here, and waits for nobody: those that watch take
+//! them from time to time. If nobody does, packets are counted instead of kept.
+
+use super::watched::Watched;
+use super::{Planned, Wish};
+use crate::events::Watchers;
+use jitlat_archive::TestId;
+use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::{Direction, PacketRecord, Session, SteadyTime};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Most packets that wait to be looked at, of 64 bytes each.
+const MOST_WAITING: usize = 1 << 18;
+
+/// How far a test is, apart from its packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was asked for.
+    Asked,
+    /// It starts at this time, ns since 1970.
+    Waiting(i64),
+    /// It has started.
+    Running,
+    /// It has ended, and is in the archive as these.
+    Ended(Vec<TestId>),
+    /// It has no result, for this reason.
+    Failed(String),
+}
+
+impl Status {
+    fn is_over(&self) -> bool {
+        matches!(self, Status::Ended(_) | Status::Failed(_))
+    }
+}
+
+/// A test that was asked for.
+#[derive(Debug)]
+pub struct LiveRun {
+    pub id: String,
+    pub wish: Wish,
+    pub planned: Planned,
+    /// When it was asked for, ns since 1970.
+    pub created_ns: i64,
+    stop: Arc<AtomicBool>,
+    begun: Instant,
+    news: Mutex<News>,
+    pub watched: Mutex<Watched>,
+    pub watchers: Watchers,
+}
+
+/// What those who watch have not taken yet.
+#[derive(Debug)]
+struct News {
+    status: Status,
+    events: Vec<(SteadyTime, Happened)>,
+    packets: usize,
+    /// Whether the packets of each stream arrive here, so that they are known before the end.
+    here: Vec<bool>,
+}
+
+/// An event that was kept.
+#[derive(Clone, Debug)]
+enum Happened {
+    Connecting(SocketAddr),
+    Unanswered(SocketAddr),
+    Probing {
+        done: u32,
+        of: u32,
+    },
+    Started(Vec<Session>),
+    Progress(Vec<StreamProgress>),
+    Arrived {
+        stream: usize,
+        records: Vec<PacketRecord>,
+    },
+    /// Of a stream that arrived at the far host.
+    Records {
+        stream: usize,
+        records: Vec<PacketRecord>,
+    },
+    Missed {
+        stream: usize,
+        packets: u64,
+    },
+    FarReceived {
+        stream: usize,
+        so_far: Box<ReceivedSoFar>,
+    },
+    Collecting {
+        stream: usize,
+        done: u64,
+        of: u64,
+    },
+    Concluding(Vec<Session>),
+    Finished(Vec<Session>),
+}
+
+impl Happened {
+    /// A copy of what is shown; `None` of other events.
+    fn of(event: &Event<'_>) -> Option<Happened> {
+        Some(match *event {
+            Event::Connecting(address) => Happened::Connecting(address),
+            Event::Unanswered(address) => Happened::Unanswered(address),
+            Event::Probing { done, of } => Happened::Probing { done, of },
+            Event::Started(sessions) => Happened::Started(sessions.to_vec()),
+            Event::Progress(progress) => Happened::Progress(progress.to_vec()),
+            Event::Arrived { stream, records } => Happened::Arrived { stream, records: records.to_vec() },
+            Event::Records { stream, records, .. } => Happened::Records { stream, records: records.to_vec() },
+            Event::Missed { stream, packets } => Happened::Missed { stream, packets },
+            Event::FarReceived { stream, so_far } => {
+                Happened::FarReceived { stream, so_far: Box::new(*so_far) }
+            }
+            Event::Collecting { stream, done, of } => Happened::Collecting { stream, done, of },
+            Event::Concluding(sessions) => Happened::Concluding(sessions.to_vec()),
+            Event::Finished(sessions) => Happened::Finished(sessions.to_vec()),
+            _ => return None,
+        })
+    }
+
+    fn event(&self) -> Event<'_> {
+        match self {
+            Happened::Connecting(address) => Event::Connecting(*address),
+            Happened::Unanswered(address) => Event::Unanswered(*address),
+            Happened::Probing { done, of } => Event::Probing { done: *done, of: *of },
+            Happened::Started(sessions) => Event::Started(sessions),
+            Happened::Progress(progress) => Event::Progress(progress),
+            Happened::Arrived { stream, records } => Event::Arrived { stream: *stream, records },
+            Happened::Records { stream, records } => Event::Records { stream: *stream, records, tcp: &[] },
+            Happened::Missed { stream, packets } => Event::Missed { stream: *stream, packets: *packets },
+            Happened::FarReceived { stream, so_far } => Event::FarReceived { stream: *stream, so_far },
+            Happened::Collecting { stream, done, of } => {
+                Event::Collecting { stream: *stream, done: *done, of: *of }
+            }
+            Happened::Concluding(sessions) => Event::Concluding(sessions),
+            Happened::Finished(sessions) => Event::Finished(sessions),
+        }
+    }
+}
+
+impl LiveRun {
+    pub fn new(wish: &Wish, planned: Planned, created_ns: i64) -> Arc<LiveRun> {
+        Arc::new(LiveRun {
+            id: identity(created_ns),
+            watched: Mutex::new(Watched::new(&wish.host)),
+            wish: wish.clone(),
+            planned,
+            created_ns,
+            stop: Arc::default(),
+            begun: Instant::now(),
+            news: Mutex::new(News {
+                status: Status::Asked,
+                events: Vec::new(),
+                packets: 0,
+                here: Vec::new(),
+            }),
+            watchers: Watchers::default(),
+        })
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn status(&self) -> Status {
+        self.news().status.clone()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.news().status.is_over()
+    }
+
+    /// Asks it to end. A second time: also to drop what the far host still has.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Time since it was asked for.
+    pub fn now(&self) -> SteadyTime {
+        SteadyTime(i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// What is known of it, with all that has happened until now.
+    pub fn look(&self) -> MutexGuard<'_, Watched> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = {
+            let mut news = self.news();
+            news.packets = 0;
+            std::mem::take(&mut news.events)
+        };
+        events.iter().for_each(|(at, happened)| watched.event(&happened.event(), *at));
+        watched
+    }
+}
+
+/// Where the maker of a test says what becomes of it. If it is dropped before [`RunFeed::ended`], the test has failed.
+#[derive(Debug)]
+pub struct RunFeed(Arc<LiveRun>);
+
+impl RunFeed {
+    pub(super) fn new(run: Arc<LiveRun>) -> RunFeed {
+        RunFeed(run)
+    }
+
+    /// The name by which it is known.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// What it is asked to end with.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        self.0.stop.clone()
+    }
+
+    /// It starts at this time, ns since 1970.
+    pub fn waits(&self, until_ns: i64) {
+        self.0.news().status = Status::Waiting(until_ns);
+    }
+
+    /// It has started.
+    pub fn started(&self) {
+        self.0.news().status = Status::Running;
+    }
+
+    /// It has ended, and is in the archive as these tests; or why there is none.
+    pub fn ended(&self, result: Result<Vec<TestId>, String>) {
+        self.0.news().status = match result {
+            Ok(tests) => Status::Ended(tests),
+            Err(why) => Status::Failed(why),
+        };
+    }
+}
+
+impl Observer for RunFeed {
+    fn event(&mut self, event: &Event<'_>) {
+        let now = self.0.now();
+        let mut news = self.0.news();
+        if let Event::Started(sessions) = *event {
+            let arrives = |s: &Session| s.two_way.is_some() || s.spec.direction() == Direction::Down;
+            news.here = sessions.iter().map(arrives).collect();
+        }
+        if let Event::Records { stream, .. } = *event
+            && news.here.get(stream).copied().unwrap_or(true)
+        {
+            return;
+        }
+        let Some(mut happened) = Happened::of(event) else { return };
+        if let Happened::Arrived { stream, records } | Happened::Records { stream, records } = &happened {
+            if news.packets + records.len() > MOST_WAITING {
+                happened = Happened::Missed { stream: *stream, packets: records.len() as u64 };
+            } else {
+                news.packets += records.len();
+            }
+        }
+        news.events.push((now, happened));
+    }
+}
+
+impl Drop for RunFeed {
+    fn drop(&mut self) {
+        if !self.0.is_over() {
+            self.ended(Err("its thread failed: a fault of this program".to_owned()));
+        }
+    }
+}
+
+/// A name that is not known before.
+fn identity(created_ns: i64) -> String {
+    let mut bytes = [0; 6];
+    // Without randomness, which systems have, the time is unique enough.
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes.copy_from_slice(&created_ns.to_le_bytes()[..6]);
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,173 @@
+//! [`Table`]: the tests that were asked for, and how many there may be.
+
+use super::feed::LiveRun;
+use super::{Planned, Refusal, Wish};
+use jitlat_core::Span;
+use jitlat_report::figure::group_thousands;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Tests at the same time, those that wait for their time included.
+    pub at_once: usize,
+    /// Tests that are begun within an hour.
+    pub per_hour: usize,
+    /// How long a test may send.
+    pub longest: Span,
+    /// Bits a second that a test may send in a direction, on the wire.
+    pub bits_per_second: u64,
+    /// Packets of a test.
+    pub packets: u64,
+}
+
+impl Default for RunLimits {
+    fn default() -> RunLimits {
+        RunLimits {
+            at_once: 1,
+            per_hour: 60,
+            longest: Span::seconds(60),
+            bits_per_second: 10_000_000,
+            packets: 1_000_000,
+        }
+    }
+}
+
+/// Tests that have ended are known so long: this many.
+const KEPT: usize = 32;
+const HOUR: i64 = 3_600_000_000_000;
+
+impl RunLimits {
+    /// Whether a test is within them.
+    pub(crate) fn check(&self, planned: &Planned) -> Result<(), Refusal> {
+        let wrong = |field: &str, why: String| Err(Refusal::Wish(field.to_owned(), why));
+        if planned.duration() > self.longest {
+            let (asked, most) = (planned.duration_ns, self.longest.0);
+            let [asked, most] = [asked, most].map(seconds);
+            return wrong(
+                "duration",
+                format!("it would send for {asked}; {most} is the longest allowed here"),
+            );
+        }
+        if planned.bits_per_second > self.bits_per_second {
+            let [asked, most] = [planned.bits_per_second, self.bits_per_second].map(|b| bits(b as f64));
+            return wrong("period", format!("it would send {asked}; {most} is the most allowed here"));
+        }
+        if planned.packets > self.packets {
+            let [asked, most] = [planned.packets, self.packets].map(|n| group_thousands(&n.to_string()));
+            return wrong(
+                "packets",
+                format!("it would send {asked} packets; {most} are the most allowed here"),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A time in seconds, for people.
+pub fn seconds(ns: i64) -> String {
+    format!("{} s", ns as f64 / 1e9)
+}
+
+/// Bits a second, for people.
+pub fn bits(rate: f64) -> String {
+    match rate {
+        1e9.. => format!("{:.1} Gbit/s", rate / 1e9),
+        1e6.. => format!("{:.1} Mbit/s", rate / 1e6),
+        _ => format!("{:.0} kbit/s", rate / 1e3),
+    }
+}
+
+/// All there are, the newest last.
+#[derive(Debug, Default)]
+pub struct Table(Mutex<VecDeque<Arc<LiveRun>>>);
+
+impl Table {
+    /// Another one, at `now` (ns since 1970).
+    pub fn admit(
+        &self,
+        wish: &Wish,
+        planned: Planned,
+        limits: &RunLimits,
+        now: i64,
+    ) -> Result<Arc<LiveRun>, Refusal> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = all.iter().filter(|run| !run.is_over()).count();
+        if open >= limits.at_once {
+            let are = if open == 1 { "another test is" } else { "other tests are" };
+            return Err(Refusal::Busy(format!("{are} under way: wait for its end, or stop it")));
+        }
+        let recent = all.iter().filter(|run| now.saturating_sub(run.created_ns) < HOUR).count();
+        if recent >= limits.per_hour {
+            return Err(Refusal::Busy(format!(
+                "{recent} tests were begun within the last hour, and no more are allowed here"
+            )));
+        }
+        let run = LiveRun::new(wish, planned, now);
+        all.push_back(run.clone());
+        // What counts within the hour is kept for it.
+        while all.len() > KEPT.max(limits.per_hour)
+            && let Some(place) = all.iter().position(|run| run.is_over())
+        {
+            all.remove(place);
+        }
+        Ok(run)
+    }
+
+    /// Forgets one that was never started.
+    pub fn forget(&self, run: &LiveRun) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| known.id != run.id);
+    }
+
+    /// That of an id; `None` if it is not known, or not any more.
+    pub fn find(&self, id: &str) -> Option<Arc<LiveRun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|run| run.id == id).cloned()
+    }
+
+    /// All, the newest first.
+    pub fn all(&self) -> Vec<Arc<LiveRun>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::RunFeed;
+
+    fn planned(duration_ns: i64, bits_per_second: u64, packets: u64) -> Planned {
+        Planned { about: String::new(), duration_ns, packets, bits_per_second }
+    }
+
+    #[test]
+    fn what_is_too_long_too_fast_or_too_much_is_refused_with_the_limit() {
+        let limits = RunLimits::default();
+        assert_eq!(limits.check(&planned(60_000_000_000, 10_000_000, 1_000_000)), Ok(()));
+        for (wrong, field, said) in [
+            (planned(61_000_000_000, 1, 1), "duration", "60 s is the longest"),
+            (planned(1, 10_000_001, 1), "period", "10.0 Mbit/s is the most"),
+            (planned(1, 1, 1_000_001), "packets", "are the most allowed"),
+        ] {
+            let Err(Refusal::Wish(about, why)) = limits.check(&wrong) else { panic!("{wrong:?}") };
+            assert!(about == field && why.contains(said), "{about}: {why}");
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_and_so_many_an_hour() {
+        let (table, limits) = (Table::default(), RunLimits { per_hour: 3, ..RunLimits::default() });
+        let admit = |now| table.admit(&Wish::default(), planned(1, 1, 1), &limits, now);
+        for at in 0..3 {
+            let run = admit(at).unwrap();
+            assert!(matches!(admit(at), Err(Refusal::Busy(why)) if why.contains("under way")));
+            RunFeed::new(run.clone()).ended(Err("x".to_owned()));
+            assert!(run.is_over());
+        }
+        assert!(matches!(admit(HOUR - 1), Err(Refusal::Busy(why)) if why.contains("last hour")));
+        let run = admit(HOUR).unwrap();
+        assert_eq!(table.all()[0].id, run.id);
+        table.forget(&run);
+        assert!(table.find(&run.id).is_none() && table.all().len() == 3);
+    }
+}

@@ -1,0 +1,108 @@
+#![allow(dead_code, reason = "each test uses a part")]
+//! A runner whose tests happen without a network: both directions, every event of one, at a time that the test decides.
+
+use jitlat_archive::{Archive, TestId};
+use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::so_far::{Latest, ReceivedSoFar};
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
+use jitlat_web::{
+    HostOffer, Offer, Planned, Refusal, RunFeed, RunLimits, Runner, Runs, Starters, TestOffer, Wish,
+};
+use std::sync::{Arc, Mutex};
+
+const MS: i64 = 1_000_000;
+
+/// Keeps the feeds of the tests that were started, for the test to go on with.
+#[derive(Debug, Default)]
+pub struct Fake {
+    pub started: Mutex<Vec<(Wish, RunFeed)>>,
+}
+
+impl Runner for Fake {
+    fn offer(&self, _: &Archive) -> Result<Offer, jitlat_archive::Error> {
+        let host = |name: &str, address: &str, only_answers| HostOffer {
+            name: name.to_owned(),
+            address: address.to_owned(),
+            only_answers,
+        };
+        let test =
+            |id: &str, name: &str, one_way| TestOffer { id: id.to_owned(), name: name.to_owned(), one_way };
+        Ok(Offer {
+            from: "rome".to_owned(),
+            hosts: vec![host("oslo", "10.0.0.2", false), host("192.0.2.1", "192.0.2.1", true)],
+            tests: vec![test("udp", "one way, over UDP", true), test("icmp", "round trips, ICMP", false)],
+            profiles: vec![("voice".to_owned(), "a call".to_owned())],
+        })
+    }
+
+    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
+        let wrong = |_| Refusal::Wish("packets".to_owned(), format!("'{}' is no number", wish.packets));
+        let packets: u64 = if wish.packets.is_empty() { 500 } else { wish.packets.parse().map_err(wrong)? };
+        Ok(Planned {
+            about: format!("one way with {}", host.name),
+            duration_ns: packets as i64 * 20 * MS,
+            packets: packets * 2,
+            bits_per_second: 50_000,
+        })
+    }
+
+    fn start(&self, wish: &Wish, _: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
+        if wish.period == "never" {
+            return Err(Refusal::Busy("the timetable has no gap of 12 s within 10 min".to_owned()));
+        }
+        self.started.lock().unwrap().push((wish.clone(), feed));
+        Ok(())
+    }
+}
+
+impl Fake {
+    /// The feed of the test that was started last.
+    pub fn last(&self) -> RunFeed {
+        self.started.lock().unwrap().pop().expect("a test was started").1
+    }
+}
+
+/// The settings with it.
+pub fn runs(fake: &Arc<Fake>, who: Starters) -> Option<Runs> {
+    Some(Runs { runner: fake.clone(), who, limits: RunLimits::default() })
+}
+
+/// The first two seconds of a test in both directions.
+pub fn two_seconds(feed: &mut RunFeed) {
+    let spec = |way| TestSpec::new(way, Transport::Udp, 500, 80, Span::millis(20), Schedule::Periodic);
+    let sessions = [Direction::Up, Direction::Down].map(|way| Session::new(spec(way).unwrap()));
+    feed.started();
+    feed.event(&Event::Connecting("10.0.0.2:2666".parse().unwrap()));
+    feed.event(&Event::Probing { done: 3, of: 20 });
+    feed.event(&Event::Started(&sessions));
+    let records: Vec<PacketRecord> = (0..100i64)
+        .filter(|k| !(40..50).contains(k))
+        .map(|k| {
+            let (sent, delay) = (k * 20 * MS, 5 * MS + k * 37 % 11 * MS / 10);
+            PacketRecord::one_way(k, WallTime(sent), WallTime(sent + delay))
+        })
+        .collect();
+    feed.event(&Event::Arrived { stream: 1, records: &records });
+    let delays = [5, 5, 6, 7, 8, 9, 12, 30].map(|ms| ms * MS);
+    let latest = Latest { received: 45, delays: Some([5 * MS, 7 * MS, 12 * MS, 30 * MS]) };
+    let so_far =
+        ReceivedSoFar { received: 95, missing: 5, delays: Some(delays), latest, ..ReceivedSoFar::default() };
+    feed.event(&Event::FarReceived { stream: 0, so_far: &so_far });
+    let progress = |sent, received| StreamProgress { packets: 500, sent, received, missing: 0 };
+    feed.event(&Event::Progress(&[progress(100, 0), progress(0, 90)]));
+}
+
+/// The packets of the direction there, which the far host had.
+pub fn records(feed: &mut RunFeed) {
+    let record =
+        |k: i64| PacketRecord::one_way(k, WallTime(k * 20 * MS), WallTime(k * 20 * MS + 6 * MS + k % 5 * MS));
+    let records: Vec<PacketRecord> = (0..100).filter(|k| *k != 7 && *k != 8).map(record).collect();
+    feed.event(&Event::Records { stream: 0, records: &records, tcp: &[] });
+}
+
+/// Its end, with the tests of `archive` as its result.
+pub fn end(feed: &RunFeed, archive: &Archive) -> Vec<TestId> {
+    let tests: Vec<TestId> = archive.newest().unwrap().iter().take(2).map(|newest| newest.test).collect();
+    feed.ended(Ok(tests.clone()));
+    tests
+}
