@@ -240,6 +240,16 @@ impl Pool {
         &self.pdv.values
     }
 
+    /// The sum of [`Pool::delays`], in ns.
+    pub fn delay_sum(&self) -> i128 {
+        whole(self.delay.sum)
+    }
+
+    /// The sum of [`Pool::variations`], in ns.
+    pub fn variation_sum(&self) -> i128 {
+        whole(self.pdv.sum)
+    }
+
     /// Whether it can be one, as far as computing relies on it.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
@@ -310,6 +320,9 @@ mod tests {
                     let of = PoolFigure { tests: pool.tests, sent: pool.sent, value: pool.figure(figure) };
                     prop_assert_eq!(PoolFigure::from_bytes(&bytes, figure).unwrap(), of);
                 }
+                let delays = Pool::delays_from_bytes(&bytes).unwrap();
+                prop_assert_eq!((delays.delays(), delays.variations()), (read.delays(), read.variations()));
+                prop_assert_eq!((delays.sent, delays.lost, delays.tests), (read.sent, read.lost, read.tests));
                 prop_assert_eq!(read.to_bytes(), bytes);
                 // What a merge makes of them is the same too.
                 let mut twice = (read.clone(), pool.clone());

@@ -5,7 +5,7 @@ use crate::change::Secrets;
 use crate::events::Watchers;
 use crate::hosts::MonitorState;
 use crate::limits::Limits;
-use crate::metrics::metrics;
+use crate::metrics::{Tally, metrics};
 use crate::page;
 use crate::problem::Problem;
 use crate::routes::ROUTES;
@@ -45,6 +45,8 @@ pub struct App {
     pub runs: Option<Runs>,
     /// Those that were asked for.
     pub table: Table,
+    /// What `/metrics` counts.
+    pub tally: Mutex<Tally>,
 }
 
 impl App {
@@ -78,6 +80,7 @@ impl App {
             monitor: settings.monitor.clone(),
             runs: settings.runs.clone(),
             table: Table::default(),
+            tally: Mutex::default(),
         })
     }
 

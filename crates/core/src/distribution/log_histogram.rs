@@ -227,6 +227,20 @@ impl LogHistogram {
         self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
     }
 
+    /// Counts of buckets whose ends do not depend on the values: the largest value that a bucket could have, and values in it, of
+    /// which there may be several entries. Also while it is exact, so that merging histograms around the same origin adds these counts.
+    pub fn tiles(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+        let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
+        let above = move |b: usize| origin.saturating_add_unsigned(smallest(b + 1, bits) - 1);
+        let below = move |b: usize| origin.saturating_sub_unsigned(smallest(b, bits));
+        let exact = self.first.iter().map(move |x| {
+            let b = bucket(x.abs_diff(origin), bits);
+            (if *x >= origin { above(b) } else { below(b) }, 1)
+        });
+        let negative = self.below.filled().rev().map(move |(b, count)| (below(b), count));
+        exact.chain(negative).chain(self.above.filled().map(move |(b, count)| (above(b), count)))
+    }
+
     /// Its order statistics.
     pub fn quantiles(&self) -> Quantiles<'_> {
         if self.is_exact() {
@@ -487,6 +501,16 @@ mod tests {
             prop_assert!(at_most <= sorted.partition_point(|x| *x <= truth) as u64);
             prop_assert_eq!((whole.min(), whole.max()), (sorted.first().copied(), sorted.last().copied()));
             prop_assert_eq!(whole.quantiles().values().map(|v| v.1).sum::<u64>(), whole.len());
+            // Each value counts at an end that is its own, at most one bucket away.
+            if let Some(origin) = origin {
+                let mut tiles: Vec<i64> = whole.tiles().flat_map(|(end, n)| vec![end; n as usize]).collect();
+                tiles.sort_unstable();
+                for (end, value) in tiles.iter().zip(&sorted) {
+                    prop_assert!(*end >= *value && end.abs_diff(*value) <= (value.abs_diff(origin) >> bits) + 1);
+                }
+                let alone = of(&values[..1], &empty);
+                prop_assert!(alone.tiles().all(|(end, _)| tiles.contains(&end)));
+            }
             // Halves with the same origin, or the first of which decides it, merge to the whole.
             let cut = cut.min(values.len());
             let mut merged = of(&values[..cut], &empty);

@@ -36,8 +36,22 @@ impl Served {
         stream
     }
 
+    /// The headers of an answer that may be no text, in small letters.
+    pub fn head_of(&self, request: &str, headers: &str) -> String {
+        let bytes = self.bytes(request, headers, "");
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase()
+    }
+
     /// Sends a request with `headers` beside its host, and reads the answer until its end.
     pub fn ask(&self, request: &str, headers: &str, body: &str) -> Answer {
+        let text = String::from_utf8(self.bytes(request, headers, body)).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    fn bytes(&self, request: &str, headers: &str, body: &str) -> Vec<u8> {
         let mut stream = self.connect();
         let host =
             if headers.contains("Host:") { String::new() } else { format!("Host: {}\r\n", self.address) };
@@ -45,10 +59,7 @@ impl Served {
         stream.write_all(text.as_bytes()).unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+        bytes
     }
 
     pub fn get(&self, path: &str) -> Answer {

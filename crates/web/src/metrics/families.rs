@@ -1,0 +1,140 @@
+//! [`families`]: the samples of an archive, in families that have a name, a kind and a help text.
+
+use super::histogram::{Histogram, losses};
+use super::tally::{Added, Tally};
+use jitlat_archive::{Archive, Error, StreamTotal};
+
+/// Samples of one meaning.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Without the ending `_total` of counters.
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: Kind,
+    pub samples: Vec<(Labels, Value)>,
+}
+
+/// What a family's samples are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Names and values of labels.
+pub type Labels = std::rc::Rc<[(&'static str, String)]>;
+
+/// A sample.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Number(f64),
+    Histogram(Box<Histogram>),
+}
+
+type Count = fn(&Added) -> u64;
+
+/// Counters of packets: name, help, value.
+const COUNTERS: [(&str, &str, Count); 5] = [
+    ("jitlat_tests", "Tests.", |s| s.tests),
+    ("jitlat_packets_sent", "Packets sent, as far as their fate is known.", |s| s.sent),
+    ("jitlat_packets_lost", "Packets that were sent and not accepted.", |s| s.lost),
+    ("jitlat_packets_duplicate", "Further copies of packets.", |s| s.duplicate),
+    ("jitlat_packets_reordered", "Packets that were overtaken.", |s| s.reordered),
+];
+
+type Known = fn(&StreamTotal) -> Option<f64>;
+
+/// Of the newest test: name, help, value.
+const GAUGES: [(&str, &str, Known); 3] = [
+    ("jitlat_last_test_timestamp_seconds", "When the newest test began, seconds since 1970.", |s| {
+        s.last_ns.map(|ns| ns as f64 / 1e9)
+    }),
+    (
+        "jitlat_clock_error_seconds",
+        "Estimated clock of the server less that of the client in the newest test.",
+        |s| s.clock_error_ns.map(|ns| ns / 1e9),
+    ),
+    ("jitlat_clock_error_bound_seconds", "Largest possible error of that estimate.", |s| {
+        s.clock_bound_ns.map(|ns| ns / 1e9)
+    }),
+];
+
+type Distributed = fn(&StreamTotal, &Added) -> Histogram;
+
+/// Distributions: name, help, value.
+const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
+    (
+        "jitlat_delay_seconds",
+        "Delay as measured: between two hosts with the difference of their clocks.",
+        |_, s| s.delay.histogram(),
+    ),
+    ("jitlat_delay_variation_seconds", "Delay above the smallest of its test.", |_, s| {
+        s.variation.histogram()
+    }),
+    (
+        "jitlat_test_loss_ratio",
+        "Packets of a test that were lost, of those sent: tests by their loss.",
+        |s, _| losses(&s.losses),
+    ),
+];
+
+/// All samples of `tally`, and of the catalogue beside it.
+pub fn families(tally: &Tally, archive: &Archive) -> Result<Vec<Family>, Error> {
+    let all = tally.streams.iter().filter_map(|s| Some((s, labels(s), tally.added(s.stream_id)?)));
+    let streams: Vec<(&StreamTotal, Labels, &Added)> = all.collect();
+    let mut families = Vec::new();
+    for (name, help, of) in COUNTERS {
+        let samples = streams.iter().map(|(_, l, s)| (l.clone(), Value::Number(of(s) as f64))).collect();
+        families.push(Family { name, help, kind: Kind::Counter, samples });
+    }
+    for (name, help, of) in GAUGES {
+        let samples =
+            streams.iter().filter_map(|(s, l, _)| Some((l.clone(), Value::Number(of(s)?)))).collect();
+        families.push(Family { name, help, kind: Kind::Gauge, samples });
+    }
+    for (name, help, of) in HISTOGRAMS {
+        let samples = streams.iter().map(|(s, l, all)| (l.clone(), Value::Histogram(Box::new(of(s, all)))));
+        families.push(Family { name, help, kind: Kind::Histogram, samples: samples.collect() });
+    }
+    let slots = archive.slots()?.into_iter().map(|(s, n)| {
+        let labels = [("test", s.test), ("client", s.client), ("server", s.server), ("ending", s.ending)];
+        (labels.into(), Value::Number(n as f64))
+    });
+    families.push(Family {
+        name: "jitlat_slots",
+        help: "Slots of the monitor's timetable, by how they ended: measured, or why not.",
+        kind: Kind::Counter,
+        samples: slots.collect(),
+    });
+    let one = |name, help, kind, value| {
+        let samples = vec![(Labels::from([]), Value::Number(value))];
+        Family { name, help, kind, samples }
+    };
+    families.push(one(
+        "jitlat_alert_messages_dropped",
+        "Messages of alerts that were dropped or given up.",
+        Kind::Counter,
+        archive.dropped_messages()? as f64,
+    ));
+    families.push(one(
+        "jitlat_streams_left_out",
+        "Streams without samples here, because there are too many.",
+        Kind::Gauge,
+        tally.left_out as f64,
+    ));
+    Ok(families)
+}
+
+/// The labels of a stream; its number tells streams between the same hosts apart.
+fn labels(total: &StreamTotal) -> Labels {
+    let stream = &total.stream;
+    [
+        ("src", total.src_name.as_ref().unwrap_or(&stream.src).clone()),
+        ("dst", total.dst_name.as_ref().unwrap_or(&stream.dst).clone()),
+        ("direction", stream.direction.clone()),
+        ("protocol", stream.protocol.clone()),
+        ("stream", total.stream_id.to_string()),
+    ]
+    .into()
+}

@@ -1,0 +1,67 @@
+//! Samples in Prometheus' text format, or as OpenMetrics: histograms are classic there.
+
+use super::families::{Family, Kind, Labels, Value};
+use super::histogram::Histogram;
+use std::fmt::Write;
+
+/// All of `families`.
+pub fn written(families: &[Family], is_open: bool) -> String {
+    let mut out = String::with_capacity(1 << 16);
+    for family in families {
+        write(&mut out, family, is_open);
+    }
+    if is_open {
+        out.push_str("# EOF\n");
+    }
+    out
+}
+
+fn write(out: &mut String, family: &Family, is_open: bool) {
+    let Family { name, help, kind, samples } = family;
+    // Samples of counters end in `_total`; in OpenMetrics their family does not.
+    let ending = if *kind == Kind::Counter { "_total" } else { "" };
+    let of_family = if is_open { "" } else { ending };
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let _ = writeln!(out, "# HELP {name}{of_family} {help}\n# TYPE {name}{of_family} {kind}");
+    for (labels, value) in samples {
+        let text = labelled(labels);
+        match value {
+            Value::Number(value) if text.is_empty() => drop(writeln!(out, "{name}{ending} {value}")),
+            Value::Number(value) => drop(writeln!(out, "{name}{ending}{{{text}}} {value}")),
+            Value::Histogram(histogram) => classic(out, name, &text, histogram),
+        }
+    }
+}
+
+fn classic(out: &mut String, name: &str, labels: &str, of: &Histogram) {
+    for (end, below) in &of.classic {
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{end:?}\"}} {below}");
+    }
+    let n = of.count;
+    let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {n}\n{name}_count{{{labels}}} {n}");
+    if let Some(sum) = of.sum {
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}");
+    }
+}
+
+fn labelled(labels: &Labels) -> String {
+    let mut text = String::new();
+    for (k, (name, value)) in labels.iter().enumerate() {
+        let comma = if k == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{name}=\"");
+        for c in value.chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                other => text.push(other),
+            }
+        }
+        text.push('"');
+    }
+    text
+}
