@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::find::Filter;
 use crate::newest::is_bad;
-use crate::rollup::{parts, read_pool};
+use crate::rollup::{parts, read_delays, read_pool};
 use crate::{Archive, Period, Stream, TestId};
 use jitlat_core::pool::Pool;
 use rusqlite::params;
@@ -17,7 +17,7 @@ pub struct Course {
     pub end_ns: i64,
     /// The test; `None` of longer periods.
     pub test: Option<TestId>,
-    /// All packets of it.
+    /// All packets of it, without the differences of consecutive packets' delays (IPDV).
     pub pool: Pool,
 }
 
@@ -94,9 +94,14 @@ impl Archive {
             return self.course_of_tests(stream, from, to);
         }
         let spans = parts(&self.db, stream, period, from, to).map_err(self.sql("reading"))?;
+        let mut stored = self.stored_in_one_pass(stream, period, from, to, read_delays)?;
         let course = |(start, end): (i64, i64)| {
             let (start_ns, end_ns) = (start.max(from), end.min(to));
-            Ok(Course { start_ns, end_ns, test: None, pool: self.pool(stream, period, start_ns, end_ns)? })
+            let pool = match stored.remove(&start).filter(|_| end <= to) {
+                Some(pool) => pool,
+                None => self.pool(stream, period, start_ns, end_ns)?,
+            };
+            Ok(Course { start_ns, end_ns, test: None, pool })
         };
         spans.into_iter().map(course).collect()
     }
@@ -111,7 +116,8 @@ impl Archive {
             let at: i64 = row.get(1).map_err(&sql)?;
             let bytes = row.get_ref(2).and_then(|v| v.as_blob().map_err(Into::into)).map_err(&sql)?;
             let test = Some(TestId(row.get(0).map_err(&sql)?));
-            all.push(Course { start_ns: at, end_ns: at, test, pool: read_pool(bytes)? });
+            let pool = read_delays(bytes).map_or_else(|| read_pool(bytes), Ok)?;
+            all.push(Course { start_ns: at, end_ns: at, test, pool });
         }
         Ok(all)
     }

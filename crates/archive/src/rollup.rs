@@ -386,6 +386,11 @@ fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten()
 }
 
+/// A pool as it is stored, without the differences of consecutive packets' delays; `None` if it is stored by version 1.
+pub(crate) fn read_delays(bytes: &[u8]) -> Option<Pool> {
+    Pool::delays_from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes))
+}
+
 /// A pool as it is stored, also by version 1.
 pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
     let unpacked = unpacked(bytes);
@@ -507,7 +512,8 @@ impl Archive {
                 self.tests_of(id, figure, from, to)?
             } else {
                 let spans = parts(&self.db, id, period, from, to).map_err(self.sql("reading"))?;
-                let stored = self.known_failure(self.stored_figures(id, figure, period, from, to))?;
+                let read = |bytes: &[u8]| read_figure(bytes, figure);
+                let stored = self.stored_in_one_pass(id, period, from, to, read)?;
                 let point = |(start, end): (i64, i64)| {
                     let known = stored.get(&start).filter(|_| end <= to).copied();
                     let PoolFigure { tests, sent, value } = match known {
@@ -526,16 +532,27 @@ impl Archive {
         Ok(all)
     }
 
-    /// `figure` of the stored roll-ups of a stream that begin from `from` up to `to`, by when: in one pass, without making their pools. Those
-    /// that lack something of a shorter period, or cannot be read, are left out.
-    fn stored_figures(
+    /// What `read` makes of the stored roll-ups of a stream that begin from `from` up to `to`, by when: in one pass, without making all of their
+    /// pools. Those that lack something of a shorter period, or cannot be read, are left out.
+    pub(crate) fn stored_in_one_pass<T>(
         &self,
         stream: i64,
-        figure: &Figure,
         period: Period,
         from: i64,
         to: i64,
-    ) -> Result<BTreeMap<i64, PoolFigure>, Failure> {
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<BTreeMap<i64, T>, Error> {
+        self.known_failure(self.stored_by_start(stream, period, from, to, read))
+    }
+
+    fn stored_by_start<T>(
+        &self,
+        stream: i64,
+        period: Period,
+        from: i64,
+        to: i64,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<BTreeMap<i64, T>, Failure> {
         let mut found = BTreeMap::new();
         if !period.is_stored() {
             return Ok(found);
@@ -547,7 +564,7 @@ impl Archive {
         let mut rows = stored.query(params![stream, period.name(), from, to])?;
         while let Some(row) = rows.next()? {
             let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-            if let Some(of) = read_figure(bytes, figure) {
+            if let Some(of) = read(bytes) {
                 found.insert(row.get(0)?, of);
             }
         }

@@ -78,8 +78,8 @@ fn axis(chart: &Chart<'_>) -> Axis {
     Axis::linear(chart.quantity, Unit::Time, least as f64 - margin, high as f64 + 2.0 * margin)
 }
 
-/// Draws it.
-pub fn svg(chart: &Chart<'_>) -> String {
+/// Draws it; and whether delays are on a logarithmic scale.
+pub fn svg(chart: &Chart<'_>) -> (String, bool) {
     let (from, to) = chart.span;
     let length = to.saturating_sub(from).max(1) as f64;
     let x = |at: i64| LEFT + (RIGHT - LEFT) * (at.saturating_sub(from) as f64 / length).clamp(0.0, 1.0);
@@ -116,7 +116,7 @@ pub fn svg(chart: &Chart<'_>) -> String {
         }
     }
     out.push_str("</svg>");
-    out
+    (out, axis.scale == Scale::Log)
 }
 
 /// At least wide enough to be seen.
@@ -164,16 +164,27 @@ fn frame(out: &mut String, chart: &Chart<'_>, axis: &Axis, x: &impl Fn(i64) -> f
         write!(out, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}M{LEFT} {}H{RIGHT}\"/>", LOSS.1);
 }
 
+/// The value at a share of the axis.
+fn value_at(axis: &Axis, share: f64) -> f64 {
+    match axis.scale {
+        Scale::Linear => axis.lo + (axis.hi - axis.lo) * share,
+        Scale::Log => axis.lo * (axis.hi / axis.lo).powf(share),
+    }
+}
+
 /// Shades of how many of a period's packets have each delay: one path for each shade.
 fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)]) {
     let mut paths = vec![String::new(); SHADES];
     let height = (BOTTOM - TOP) / ROWS as f64;
+    // Where each row ends: of thousands of delays none needs a logarithm of its own.
+    let ends: Vec<f64> = (0..=ROWS).map(|k| value_at(axis, k as f64 / ROWS as f64)).collect();
     for (column, (left, right)) in chart.columns.iter().zip(edges) {
         let mut rows = [0u64; ROWS];
         for (delay, count) in &column.delays {
-            let position = axis.position(*delay as f64);
-            if (0.0..1.0).contains(&position) {
-                rows[((position * ROWS as f64) as usize).min(ROWS - 1)] += count;
+            let below = ends.partition_point(|end| *end <= *delay as f64);
+            // Below the first end, or above the last, it is not drawn.
+            if let Some(row) = below.checked_sub(1).and_then(|k| rows.get_mut(k)) {
+                *row += count;
             }
         }
         let most = rows.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -268,9 +279,4 @@ pub fn time(ns: Option<i64>) -> String {
 /// A share, or a dash.
 pub fn share(part: Option<f64>) -> String {
     part.map_or_else(|| "–".to_owned(), |part| value_label(Unit::Share, part))
-}
-
-/// Whether delays are drawn on a logarithmic scale.
-pub fn is_logarithmic(chart: &Chart<'_>) -> bool {
-    axis(chart).scale == Scale::Log
 }

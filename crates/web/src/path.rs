@@ -474,7 +474,10 @@ fn drawing(out: &mut String, view: &View) {
         Column {
             span: (period.start_ns, period.end_ns),
             delays: delays.counted().collect(),
-            percentiles: percentile(delays, 50_000).zip(percentile(delays, 99_000)),
+            percentiles: match view.shown {
+                Shown::Delay => period.delay_median_ns.zip(period.delay_p99_ns),
+                Shown::Jitter => period.jitter_median_ns.zip(period.jitter_p99_ns),
+            },
             loss: period.loss,
             verdict: period.worst,
             address: view.into(period),
@@ -492,15 +495,16 @@ fn drawing(out: &mut String, view: &View) {
     let changes: Vec<_> = course.changes.iter().flatten().map(|change| (change.at_ns, change.bad)).collect();
     let span = (course.from_ns, course.to_ns);
     let drawn = Chart { span, quantity, columns: &columns, gaps: &gaps, changes: &changes };
+    let (svg, is_logarithmic) = chart::svg(&drawn);
     let _ = write!(
         out,
         "<figure><div class=\"drawn\" tabindex=\"0\" role=\"group\" aria-label=\"Delay, loss and verdicts over time\">{}</div>\
          <figcaption><ul class=\"key\"><li>solid line: median</li><li>dashed line: 99th percentile</li>\
          <li>shades: how many packets had which delay, of each {}</li><li>orange: lost</li>\
          <li>height of the verdict: low is good, high is bad</li></ul>{}{}</figcaption></figure>",
-        chart::svg(&drawn),
+        svg,
         course.by,
-        if chart::is_logarithmic(&drawn) { "The scale of delays is logarithmic. " } else { "" },
+        if is_logarithmic { "The scale of delays is logarithmic. " } else { "" },
         if two_way || view.shown == Shown::Jitter {
             "Choose a part to see it closer; the table below has the same links."
         } else {

@@ -129,6 +129,18 @@ fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
     Some(pool)
 }
 
+/// A pool with its counts, delays and their variation.
+fn take_delays(bytes: &mut &[u8]) -> Option<Pool> {
+    let mut pool = take_counts(bytes)?;
+    pool.delay = Pooled::read(bytes)?;
+    pool.pdv = match *bytes.split_off_first()? {
+        OWN => Pooled::read(bytes)?,
+        OF_DELAYS => pool.delay.above_smallest()?,
+        _ => return None,
+    };
+    Some(pool)
+}
+
 impl Pool {
     /// Its counts alone.
     fn counts(&self) -> Pool {
@@ -155,15 +167,13 @@ impl Pool {
     /// What [`Pool::to_bytes`] made them of; `None` if they are nothing of the kind. Whatever they are, it takes a few megabytes at most
     /// beside what is proportional to them.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
-        let bytes = &mut bytes;
-        let mut pool = take_counts(bytes)?;
-        pool.delay = Pooled::read(bytes)?;
-        pool.pdv = match *bytes.split_off_first()? {
-            OWN => Pooled::read(bytes)?,
-            OF_DELAYS => pool.delay.above_smallest()?,
-            _ => return None,
-        };
-        pool.ipdv = Pooled::read(bytes)?;
+        let mut pool = take_delays(&mut bytes)?;
+        pool.ipdv = Pooled::read(&mut bytes)?;
         Some(pool).filter(|pool| bytes.is_empty() && pool.is_possible())
+    }
+
+    /// The same without the differences of consecutive packets' delays (IPDV), of which it says nothing then: in two thirds of the time.
+    pub fn delays_from_bytes(mut bytes: &[u8]) -> Option<Pool> {
+        take_delays(&mut bytes).filter(Pool::is_possible)
     }
 }
