@@ -26,6 +26,10 @@ const EVERY: i64 = 300_000_000_000;
 /// Tests that are measured; others are copies of their rows in the catalogue.
 const SAMPLE: i64 = 200;
 
+/// What a Prometheus accepts that takes native histograms.
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
 /// An archive in `folder`, made by `fill` unless it is there.
 fn archive(folder: &Path, fill: impl FnOnce(&Archive, &Connection) -> Result<()>) -> Result<()> {
     if jitlat_archive::is_archive(folder) {
@@ -62,7 +66,12 @@ fn numbers(n: i64) -> String {
 fn ask(address: SocketAddr, page: &str) -> Result<(Duration, usize)> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET {page} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let (page, accepted) = page.split_once(", as ").unwrap_or((page, "text/plain"));
+    let accepted = if accepted == "protobuf" { PROTOBUF } else { accepted };
+    write!(
+        stream,
+        "GET {page} HTTP/1.1\r\nHost: {address}\r\nAccept: {accepted}\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     if !answer.starts_with(b"HTTP/1.1 200 ") {
@@ -155,5 +164,24 @@ fn main() -> Result<()> {
     page(&path, "/path/10.0.0.1/10.0.0.2?from=365d", 300)?;
     page(&path, "/path/10.0.0.1/10.0.0.2?from=1970-01-01", 300)?;
     page(&matrix, "/", 500)?;
-    page(&matrix, "/hosts", 500)
+    page(&matrix, "/hosts", 500)?;
+    // 2000 streams; the first look reads all of them, a further one what entered since.
+    page(&matrix, "/metrics", 10_000)?;
+    page(&matrix, "/metrics, as protobuf", 10_000)?;
+    let archive = Archive::open_to_write(&matrix)?;
+    let (first, next) = served(&matrix, |address| {
+        let (first, _) = ask(address, "/metrics, as protobuf")?;
+        let mut next = Vec::new();
+        for k in 0..5 {
+            mesh::add(&archive, ("10.0.0.1", "10.0.0.2"), now + k * EVERY, Went::Well)?;
+            next.push(ask(address, "/metrics, as protobuf")?.0);
+        }
+        next.sort_unstable();
+        Ok((first.as_secs_f64() * 1e3, next[next.len() / 2].as_secs_f64() * 1e3))
+    })?;
+    println!(
+        "/metrics after a new test {next:.0} ms, which is {:.3} of a look at all ({first:.0} ms)",
+        next / first
+    );
+    Ok(())
 }

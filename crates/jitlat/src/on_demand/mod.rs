@@ -244,7 +244,7 @@ mod tests {
         let voice = of(&[("profile", "voice"), ("duration", "5s"), ("test", "ping-stamp")]);
         assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
         let large = of(&[("size", "1000"), ("direction", "backward")]);
-        assert!(large.bits_per_second > 10 * usual.bits_per_second && large.packets == 1000);
+        assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
         // Whatever is offered can be asked for.
         for test in tests() {
             assert!(

@@ -109,8 +109,7 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     });
     assert_eq!((&ended["state"], ended["tests"].as_array().unwrap().len()), (&"ended".into(), 1), "{ended}");
     // Nobody is there; and what is not allowed is not tried.
-    let (ended, _) =
-        run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "test": "ping-icmp", "packets": "5" }));
+    let (ended, _) = run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "packets": "5" }));
     assert!(ended["state"] == "failed" && !ended["said"].as_str().unwrap().is_empty(), "{ended}");
     for (wish, status, said) in [
         (json!({ "host": "10.9.0.3" }), 400, "10.9.0.2, 10.9.0.77 only"),

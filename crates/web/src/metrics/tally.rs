@@ -55,10 +55,9 @@ impl Tally {
         let totals = match before.filter(|before| *before <= entered && *before > 0) {
             Some(before) => {
                 let since = archive.totals(Some(before), most)?;
-                let same = |known: &StreamTotal| {
-                    since.streams.iter().any(|s| s.stream_id == known.stream_id && s.stream == known.stream)
-                };
-                if self.streams.iter().all(same) {
+                let both = self.streams.iter().zip(&since.streams);
+                let same = both.filter(|(a, b)| a.stream_id == b.stream_id && a.stream == b.stream).count();
+                if same == self.streams.len() {
                     since
                 } else {
                     self.all.clear();
