@@ -1,5 +1,6 @@
 //! The pages over a socket: what they say, who may read them, and what a client cannot do.
 
+mod fake;
 #[path = "../examples/mesh.rs"]
 mod mesh;
 mod served;
@@ -232,17 +233,36 @@ fn agrees(value: &Value, schema: &Value, all: &Value, at: &str) {
 fn programs_get_what_the_openapi_document_says() {
     let folder = tempfile::tempdir().unwrap();
     two_hosts(folder.path());
-    let served = Served::start(folder.path(), |_| ());
+    let fake = std::sync::Arc::new(fake::Fake::default());
+    let served = Served::start(folder.path(), |s| s.runs = fake::runs(&fake, jitlat_web::Starters::Local));
+    let json = |request: &str, body: &str| {
+        let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let answer = served.ask(request, &headers, body);
+        (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap())
+    };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/web.openapi.json");
     let all: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let paths = all["paths"].as_object().unwrap();
-    assert!(paths.len() >= 6);
-    for (path, what) in paths.iter().filter(|(path, _)| *path != "/api/v1/events") {
-        let path = path.replace("{src}", "10.0.0.2").replace("{dst}", "10.0.0.1");
+    assert!(paths.len() >= 10);
+    let content = |what: &Value, status: u16| {
+        what["responses"][&status.to_string()]["content"]["application/json"]["schema"].clone()
+    };
+    // Starting and stopping a test.
+    let (status, run) = json("POST /api/v1/runs", "{\"host\":\"oslo\"}");
+    assert_eq!(status, 201);
+    agrees(&run, &content(&paths["/api/v1/runs"]["post"], status), &all, "POST /api/v1/runs");
+    let mut feed = fake.last();
+    fake::two_seconds(&mut feed);
+    let id = run["id"].as_str().unwrap();
+    let stop = "/api/v1/runs/{id}/stop";
+    let (status, stopped) = json(&format!("POST {}", stop.replace("{id}", id)), "");
+    agrees(&stopped, &content(&paths[stop]["post"], status), &all, stop);
+    // Everything that is read; events are the same documents.
+    for (path, what) in paths.iter().filter(|(path, _)| !path.ends_with("/events") && *path != stop) {
+        let path = path.replace("{src}", "10.0.0.2").replace("{dst}", "10.0.0.1").replace("{id}", id);
         let query =
             if path.ends_with("/compare") { "?src=10.0.0.2&dst=10.0.0.1&from=1d&to=2h&from2=2h" } else { "" };
-        let schema = &what["get"]["responses"]["200"]["content"]["application/json"]["schema"];
-        agrees(&served.json(&format!("{path}{query}")), schema, &all, &path);
+        agrees(&served.json(&format!("{path}{query}")), &content(&what["get"], 200), &all, &path);
     }
 }
 
