@@ -100,6 +100,20 @@ fn three_of_five_fire_and_what_lies_between_neither_fires_nor_resolves() {
     assert_eq!(kept.changes[1].reason, "2 tests in a row were well");
 }
 
+/// A number of a rule that another process would not find again would make each start forget what was bad before.
+#[test]
+fn a_rule_is_known_again_by_another_process() {
+    let mut kept = Kept::new("[[alert]]\nname = \"x\"\nif = [\"loss>1%\", \"worse\"]\nof = \"2 of 3\"\n");
+    kept.judge(&result(0, "loss", 0.02), 1);
+    let rule =
+        xxhash_rust::xxh3::xxh3_64(b"loss>1% or worse in 2 of 3, until  in 2, against 604800000000000 ns");
+    let state = kept.states.values().next().unwrap();
+    assert!(state.contains(&format!("\"rule\":{rule},")), "{state}");
+    kept.restart(2);
+    kept.judge(&result(5, "loss", 0.02), 6);
+    assert_eq!(kept.told(), "+6");
+}
+
 #[test]
 fn a_figure_that_is_undefined_says_nothing_and_other_hosts_judge_their_own() {
     let mut kept = Kept::new("[[alert]]\nname = \"x\"\nif = \"pdv-p99>1ms\"\n");

@@ -167,7 +167,7 @@ fn alerts_say_what_is_wrong_with_them_and_where() {
         ("if = \"loss>1%\"\nseverity = \"bad\"", "24:12: there is no such severity"),
         ("if = \"loss>1%\"\nquiet-days = \"night\"", "24:14: 'night' is not a day"),
         ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"", "25:8: a channel has one of"),
-        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"https://h/\"", "26:11: this is no address"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"ftp://h/\"", "26:11: this is no address"),
         ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\ncommand = []", "26:11: there is no program"),
     ] {
         let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();

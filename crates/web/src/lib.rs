@@ -50,7 +50,7 @@ mod token;
 mod verdict;
 
 pub use access::Access;
-pub use client::{PostError, post};
+pub use client::{HAS_HTTPS, PostError, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
 pub use limits::Limits;
 #[cfg(feature = "schema")]

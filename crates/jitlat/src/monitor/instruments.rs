@@ -90,6 +90,10 @@ impl Instruments for Known {
         kinds::check(asked)
     }
 
+    fn has_https(&self) -> bool {
+        jitlat_web::HAS_HTTPS
+    }
+
     fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
         serve_args(options).map(drop)
     }

@@ -89,7 +89,7 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let demands = Arc::new(Demands::new(model.clone(), host));
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
-    let alerts = RunningAlerts::start(&model, &name, kept.as_deref())?;
+    let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref())?;
     let captures = RunningCaptures::start(&model, host, &folder, kept.as_deref())?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
@@ -416,7 +416,7 @@ impl Monitor<'_> {
         self.captures.follow(&new, host, &self.folder, kept.as_deref())?;
         match (&self.alerts, &kept) {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
-            _ => self.alerts = RunningAlerts::start(&new, &name, kept.as_deref())?,
+            _ => self.alerts = RunningAlerts::start(&new, &name, &self.folder, kept.as_deref())?,
         }
         let changes = self
             .agenda

@@ -155,10 +155,10 @@ impl Machine {
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> Machine {
         let own = |rule: &Rule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
-            fingerprint: xxhash_rust::xxh3::xxh3_64(format!("{:?}", rule.kind).as_bytes()),
+            fingerprint: xxhash_rust::xxh3::xxh3_64(rule.kind.to_string().as_bytes()),
             rule: rule.clone(),
         };
-        let here = |rule: &&Rule| rule.at.is_empty() || rule.at.iter().any(|name| name == host);
+        let here = |rule: &&Rule| rule.is_judged_at(host);
         let mut machine = Machine {
             rules: model.alerts.rules.iter().filter(here).map(own).collect(),
             host: host.to_owned(),

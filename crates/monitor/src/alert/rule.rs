@@ -3,6 +3,7 @@
 use super::condition::Condition;
 use crate::window::{MONDAY, Window};
 use jitlat_core::{Span, WallTime};
+use std::fmt;
 
 /// The period before a test that it is compared with unless the file says otherwise.
 pub const AGAINST: Span = Span::seconds(7 * 86_400);
@@ -53,6 +54,25 @@ pub enum Kind {
     },
 }
 
+/// All that states depend on, the same in every process.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |conditions: &[Condition]| {
+            conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+        };
+        match self {
+            Kind::Results { conditions, until, bad, of, clear, against } => write!(
+                f,
+                "{} in {bad} of {of}, until {} in {clear}, against {} ns",
+                list(conditions),
+                list(until),
+                against.0
+            ),
+            Kind::Silence { after, by_host } => write!(f, "silent for {} ns, by host: {by_host}", after.0),
+        }
+    }
+}
+
 /// How much an alert matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Severity {
@@ -88,8 +108,13 @@ pub struct Channel {
 /// How somebody is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// An HTTP request to this address, with a body as Alertmanager's `/api/v2/alerts` reads it.
-    Webhook(String),
+    /// An HTTP request, with a body as Alertmanager's `/api/v2/alerts` reads it.
+    Webhook {
+        /// To this address.
+        address: String,
+        /// The certificate authorities, in a file named from the folder of this one; `None`: those of the system.
+        ca_file: Option<String>,
+    },
     /// A program with its arguments, and a message on its standard input.
     Command(Vec<String>),
     /// A line on standard output.
@@ -110,6 +135,11 @@ impl Rule {
     pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
         (self.tests.is_empty() || self.tests.iter().any(|t| t == test))
             && (self.hosts.is_empty() || self.hosts.iter().any(|h| ends.contains(&h.as_str())))
+    }
+
+    /// Whether the host `name` judges by it.
+    pub fn is_judged_at(&self, name: &str) -> bool {
+        self.at.is_empty() || self.at.iter().any(|host| host == name)
     }
 
     /// Whether nothing begins to fire at this time.

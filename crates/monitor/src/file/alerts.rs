@@ -12,7 +12,13 @@ use jitlat_core::{Span, quantity};
 /// Most tests that a rule looks back at.
 const MOST_TESTS: u32 = 1000;
 
-pub fn alerts(file: &Sections<'_>, hosts: &[Host], tests: &[Test], captures: &[Capture]) -> AlertRules {
+pub fn alerts(
+    file: &Sections<'_>,
+    hosts: &[Host],
+    tests: &[Test],
+    captures: &[Capture],
+    has_https: bool,
+) -> AlertRules {
     let reader = Reader { file, hosts, tests, captures };
     let mut rules: Vec<Rule> = Vec::new();
     for table in file.tables(&ALERT) {
@@ -24,7 +30,7 @@ pub fn alerts(file: &Sections<'_>, hosts: &[Host], tests: &[Test], captures: &[C
     }
     let mut channels: Vec<Channel> = Vec::new();
     for table in file.tables(&NOTIFY) {
-        let Some(channel) = channel(&table) else { continue };
+        let Some(channel) = channel(&table, has_https) else { continue };
         if channels.iter().any(|c| c.name == channel.name) {
             table.fault("name", format!("there is a channel '{}' already", channel.name.escape_debug()));
         }
@@ -211,25 +217,39 @@ fn name(table: &Table<'_>, example: &str) -> Option<String> {
     Some(name.into_inner())
 }
 
-fn channel(table: &Table<'_>) -> Option<Channel> {
+fn channel(table: &Table<'_>, has_https: bool) -> Option<Channel> {
     let name = name(table, "name = \"chat\"")?;
     let ways = ["webhook", "command", "print"];
     let given: Vec<&str> = ways.into_iter().filter(|key| table.has(key)).collect();
+    if table.has("ca-file") && !table.has("webhook") {
+        table.fault("ca-file", "'ca-file' belongs to a webhook: leave it out");
+    }
     let way = match given[..] {
         ["webhook"] => {
-            let example = "webhook = \"http://127.0.0.1:9093/api/v2/alerts\"";
+            let example = "webhook = \"https://alerts.example/api/v2/alerts\"";
             let address = table.needed("webhook", example)?.into_inner();
-            let host = address.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(""));
-            if host.is_none_or(str::is_empty)
+            let is_secure = address.starts_with("https://");
+            let rest = address.strip_prefix("https://").or(address.strip_prefix("http://"));
+            if rest.and_then(|rest| rest.split('/').next()).is_none_or(str::is_empty)
                 || address.contains(|c: char| c.is_whitespace() || c.is_control())
             {
-                let instead = "http:// only; for anything else give a 'command', such as curl";
+                let instead = "for anything but http:// and https:// give a 'command'";
                 table.fault(
                     "webhook",
                     format!("this is no address that can be used: write {example} ({instead})"),
                 );
+            } else if is_secure && !has_https {
+                table.fault(
+                    "webhook",
+                    "this jitlat was built without https: build it with --features https, take a released package, or give a \
+                     'command' such as curl",
+                );
             }
-            Way::Webhook(address)
+            let ca_file = table.needed_if_there("ca-file", "ca-file = \"ca.pem\"");
+            if ca_file.is_some() && !is_secure {
+                table.fault("ca-file", "only https:// has certificates: leave 'ca-file' out");
+            }
+            Way::Webhook { address, ca_file }
         }
         ["command"] => {
             let command: Vec<String> =
@@ -249,7 +269,7 @@ fn channel(table: &Table<'_>) -> Option<Channel> {
             Way::Print
         }
         _ => {
-            let message = "a channel has one of webhook = \"http://…\", command = [\"…\"] and print = true";
+            let message = "a channel has one of webhook = \"https://…\", command = [\"…\"] and print = true";
             table.fault(given.first().unwrap_or(&"name"), message);
             return None;
         }

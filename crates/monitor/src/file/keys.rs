@@ -91,8 +91,11 @@ pub const ALERT: Section = Section {
 };
 
 /// Who is told.
-pub const NOTIFY: Section =
-    Section { title: "[[notify]]", name: "notify", keys: &["name", "webhook", "command", "print"] };
+pub const NOTIFY: Section = Section {
+    title: "[[notify]]",
+    name: "notify",
+    keys: &["name", "webhook", "ca-file", "command", "print"],
+};
 
 /// The page of a host's archive.
 pub const WEB: Section = Section {

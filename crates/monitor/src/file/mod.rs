@@ -47,6 +47,9 @@ pub trait Instruments {
     /// [`Wrong`].
     fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong>;
 
+    /// Whether webhooks may have `https://` addresses.
+    fn has_https(&self) -> bool;
+
     /// Checks options of `jitlat serve`.
     ///
     /// # Errors
@@ -128,7 +131,7 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
     let tests = tests::tests(&file, &hosts, instruments, guard + setup);
     let captures = captures::captures(&file, &hosts, &tests, &serve, instruments);
     let model = Model {
-        alerts: alerts::alerts(&file, &hosts, &tests, &captures),
+        alerts: alerts::alerts(&file, &hosts, &tests, &captures, instruments.has_https()),
         tests,
         captures,
         web: web::web(&file, &hosts),

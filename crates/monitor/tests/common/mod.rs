@@ -52,6 +52,10 @@ impl Instruments for Simple {
         }
     }
 
+    fn has_https(&self) -> bool {
+        true
+    }
+
     fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
         match options.iter().find(|(name, _)| name != "control-port") {
             Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),

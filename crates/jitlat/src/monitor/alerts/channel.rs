@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Messages in one request.
+/// Messages in one request. A command gets one, and that it was taken is kept before it gets the next.
 const AT_ONCE: usize = 64;
 /// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
 const FIRST: Span = Span::seconds(5);
@@ -27,15 +27,17 @@ const FOR_EVER: Span = Span::seconds(366 * 86_400);
 pub struct Sender {
     channel: Channel,
     root: PathBuf,
+    /// In which files of the channel are.
+    folder: PathBuf,
     archive: Option<Archive>,
     /// Whether the last attempt failed: said once.
     failing: bool,
 }
 
 impl Sender {
-    /// Of the messages in the archive in the folder `root`.
-    pub fn new(channel: Channel, root: PathBuf) -> Sender {
-        Sender { channel, root, archive: None, failing: false }
+    /// Of the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
+    pub fn new(channel: Channel, root: PathBuf, folder: PathBuf) -> Sender {
+        Sender { channel, root, folder, archive: None, failing: false }
     }
 
     /// Sends what is due.
@@ -52,7 +54,8 @@ impl Sender {
     fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), Error> {
         loop {
             let name = &self.channel.name;
-            let due = archive.waiting(name, now.0, AT_ONCE)?;
+            let at_once = if matches!(self.channel.way, Way::Webhook { .. }) { AT_ONCE } else { 1 };
+            let due = archive.waiting(name, now.0, at_once)?;
             let first = archive.waiting(name, i64::MAX, 1)?;
             // No message is sent before one that was to be sent earlier.
             if due.is_empty() || due.first().map(|m| m.id) != first.first().map(|m| m.id) {
@@ -89,11 +92,12 @@ impl Sender {
                 break None;
             }
             let sent = match &self.channel.way {
-                Way::Webhook(address) => {
+                Way::Webhook { address, ca_file } => {
                     let alerts: Vec<Value> =
                         delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
                     let body = Value::Array(alerts).to_string();
-                    jitlat_web::post(address, body, LIMIT)
+                    let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
+                    jitlat_web::post(address, body, ca_file.as_deref(), LIMIT)
                         .map(|()| delivered.left.len())
                         .map_err(|e| format!("{address}: {e}"))
                 }
@@ -263,8 +267,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let archive = archive(folder.path(), vec![fired("b")]);
         let (address, server) = server(&[503, 200]);
-        let channel = Channel { name: "n".to_owned(), way: Way::Webhook(address) };
-        let mut sender = Sender::new(channel, folder.path().to_owned());
+        let channel = Channel { name: "n".to_owned(), way: Way::Webhook { address, ca_file: None } };
+        let mut sender = Sender::new(channel, folder.path().to_owned(), PathBuf::new());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
         // A message that came later waits for the one before it.
@@ -300,7 +304,8 @@ mod tests {
             file.display()
         );
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        let mut sender = Sender::new(Channel { name: "n".to_owned(), way: Way::Command(command) }, root);
+        let mut sender =
+            Sender::new(Channel { name: "n".to_owned(), way: Way::Command(command) }, root, PathBuf::new());
         sender.step(WallTime(0));
         assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
         sender.step(WallTime(FIRST.0));

@@ -60,13 +60,19 @@ pub fn check(model: &Model, archive: Option<&Path>) -> Result<()> {
 
 impl RunningAlerts {
     /// Starts what follows from the results of the host `name`; `None` without an archive.
-    pub fn start(model: &Arc<Model>, name: &str, archive: Option<&Path>) -> Result<Option<RunningAlerts>> {
+    pub fn start(
+        model: &Arc<Model>,
+        name: &str,
+        folder: &Path,
+        archive: Option<&Path>,
+    ) -> Result<Option<RunningAlerts>> {
         check(model, archive)?;
         let Some(root) = archive else { return Ok(None) };
         let (to, told) = mpsc::channel();
         let stop = Stop::new();
-        let (asked, model, root, name) = (stop.clone(), model.clone(), root.to_owned(), name.to_owned());
-        let run = move || judge(model, &name, root, &told, &asked);
+        let (asked, model, root) = (stop.clone(), model.clone(), root.to_owned());
+        let (name, folder) = (name.to_owned(), folder.to_owned());
+        let run = move || judge(model, &name, &folder, root, &told, &asked);
         let thread = spawn("alerts", run)?;
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to }))
     }
@@ -112,9 +118,16 @@ fn wait(stop: &Stop, time: Duration) -> bool {
 }
 
 /// Judges until it is to stop, and then what there is.
-fn judge(mut model: Arc<Model>, host: &str, mut root: PathBuf, told: &Receiver<Told>, stop: &Stop) {
+fn judge(
+    mut model: Arc<Model>,
+    host: &str,
+    folder: &Path,
+    mut root: PathBuf,
+    told: &Receiver<Told>,
+    stop: &Stop,
+) {
     let mut judge = Judge::new(model.clone(), host, &root);
-    let mut channels = Channels::start(&model, &root);
+    let mut channels = Channels::start(&model, host, &root, folder);
     let mut failing = false;
     loop {
         let last = stop.is_requested();
@@ -122,9 +135,9 @@ fn judge(mut model: Arc<Model>, host: &str, mut root: PathBuf, told: &Receiver<T
             match told {
                 Told::Ended(slots) => judge.ended(slots),
                 Told::File(new, archive) => {
-                    if new.alerts.channels != model.alerts.channels || archive != root {
+                    if new.alerts != model.alerts || archive != root {
                         drop(channels);
-                        channels = Channels::start(&new, &archive);
+                        channels = Channels::start(&new, host, &archive, folder);
                     }
                     (model, root) = (new, archive);
                     judge.follow(model.clone(), &root);
@@ -152,10 +165,14 @@ struct Channels {
 }
 
 impl Channels {
-    fn start(model: &Model, root: &Path) -> Channels {
+    fn start(model: &Model, host: &str, root: &Path, folder: &Path) -> Channels {
         let stop = Stop::new();
+        // Where several monitors use one archive, those tell that judge.
+        let rules = &model.alerts.rules;
+        let tells = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
         let start = |channel: &Channel| {
-            let (mut sender, stop) = (Sender::new(channel.clone(), root.to_owned()), stop.clone());
+            let (mut sender, stop) =
+                (Sender::new(channel.clone(), root.to_owned(), folder.to_owned()), stop.clone());
             let started = spawn("notify", move || {
                 while wait(&stop, STEP) {
                     sender.step(clock::wall());
@@ -165,7 +182,7 @@ impl Channels {
             });
             started.map_err(|e| error!("[[notify]] {}: {e:#}", channel.name)).ok()
         };
-        Channels { threads: model.alerts.channels.iter().filter_map(start).collect(), stop }
+        Channels { threads: model.alerts.channels.iter().filter(|_| tells).filter_map(start).collect(), stop }
     }
 }
 

@@ -1,21 +1,47 @@
 //! [`post`]: one HTTP request, to tell another program something.
+//!
+//! `https://` needs the feature `https`, which takes rustls: a tenth of the time that all of jitlat takes to compile.
+
+#[cfg(feature = "https")]
+mod tls;
 
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{Request, Uri};
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use std::path::Path;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
+
+/// Whether this program can ask `https://` addresses.
+pub const HAS_HTTPS: bool = cfg!(feature = "https");
+
+/// What a request goes over.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 /// Why something was not taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
     /// Not the address of a request.
-    #[error("'{0}' is no http:// address")]
+    #[error("'{0}' is no http:// or https:// address")]
     Address(String),
+    /// This program was built without the feature.
+    #[error(
+        "this jitlat was built without https: build it with `--features https`, or take a released package"
+    )]
+    NoHttps,
+    /// Certificates that are to be believed cannot be read.
+    #[error("certificate authorities: {0}")]
+    Authorities(String),
+    /// The other end does not prove that it is the one, or cannot.
+    #[error("{0}")]
+    Untrusted(String),
     /// The other end cannot be reached, or does not speak HTTP.
     #[error("{0}")]
     Failed(String),
@@ -27,19 +53,26 @@ pub enum PostError {
     TooLong(Duration),
 }
 
-/// Sends `body`, JSON, to the `http://` address, and waits for the answer: `limit` at most.
+/// Sends `body`, JSON, to the `http://` or `https://` address, and waits for the answer: `limit` at most. Of the latter the certificate must
+/// be by an authority in `ca_file`, or without it by one that this system knows.
 ///
 /// # Errors
 /// [`PostError`]: whether the other end has it is known only if it answered.
-pub fn post(address: &str, body: String, limit: Duration) -> Result<(), PostError> {
+pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration) -> Result<(), PostError> {
     let wrong = || PostError::Address(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| wrong())?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
-    let target = (host.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));
+    let (is_secure, usual_port) = match uri.scheme_str() {
+        Some("http") => (false, 80),
+        Some("https") => (true, 443),
+        _ => return Err(wrong()),
+    };
+    let authority = uri.host().ok_or_else(wrong)?;
+    let host = authority.trim_matches(['[', ']']).to_owned();
+    let trusted = if is_secure { Some(Trusted::new(ca_file)?) } else { None };
     let failed = |e: &dyn std::fmt::Display| PostError::Failed(e.to_string());
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::post(path)
-        .header(HOST, uri.authority().map_or(host, |a| a.as_str()))
+        .header(HOST, uri.authority().map_or(authority, |a| a.as_str()))
         .header(CONTENT_TYPE, "application/json")
         .header(USER_AGENT, crate::page::PROGRAM.replace(' ', "/"))
         .body(Body::from(body))
@@ -48,18 +81,45 @@ pub fn post(address: &str, body: String, limit: Duration) -> Result<(), PostErro
     let runtime = runtime.map_err(|e| failed(&e))?;
     let answered = runtime.block_on(async {
         tokio::time::timeout(limit, async {
-            let stream = TcpStream::connect(target).await.map_err(|e| failed(&e))?;
-            let (mut sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
-            tokio::spawn(connection);
-            let answer = sender.send_request(request).await.map_err(|e| failed(&e))?;
-            Ok(answer.status())
+            let port = uri.port_u16().unwrap_or(usual_port);
+            let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|e| failed(&e))?;
+            match &trusted {
+                None => ask(stream, request).await,
+                Some(trusted) => ask(trusted.secure(&host, stream).await?, request).await,
+            }
         })
         .await
     });
     runtime.shutdown_background();
     let status = answered.unwrap_or(Err(PostError::TooLong(limit)))?;
     if status.is_success() { Ok(()) } else { Err(PostError::Refused(status.as_u16())) }
+}
+
+/// The status of the answer.
+async fn ask(stream: impl Stream, request: Request<Body>) -> Result<StatusCode, PostError> {
+    let failed = |e: hyper::Error| PostError::Failed(e.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await.map_err(failed)?.status())
+}
+
+#[cfg(feature = "https")]
+use tls::Trusted;
+
+/// Nobody, without the feature.
+#[cfg(not(feature = "https"))]
+enum Trusted {}
+
+#[cfg(not(feature = "https"))]
+impl Trusted {
+    fn new(_: Option<&Path>) -> Result<Trusted, PostError> {
+        Err(PostError::NoHttps)
+    }
+
+    #[expect(clippy::unused_async, reason = "as with the feature")]
+    async fn secure(&self, _: &str, _: TcpStream) -> Result<TcpStream, PostError> {
+        match *self {}
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +145,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8(got).unwrap()
         });
-        let went = post(&address, "[1,2]".to_owned(), PATIENCE);
+        let went = post(&address, "[1,2]".to_owned(), None, PATIENCE);
         (server.join().unwrap(), went)
     }
 
@@ -103,22 +163,29 @@ mod tests {
         assert!(matches!(went, Err(PostError::Refused(503))), "{went:?}");
         let (_, went) = posted("what?\r\n\r\n");
         assert!(matches!(went, Err(PostError::Failed(_))), "{went:?}");
-        for wrong in ["https://127.0.0.1/", "ftp://x/", "x", "http://", ""] {
-            assert!(post(wrong, String::new(), PATIENCE).is_err(), "{wrong}");
+        for wrong in ["ftp://x/", "x", "http://", ""] {
+            assert!(post(wrong, String::new(), None, PATIENCE).is_err(), "{wrong}");
         }
         // Nobody listens there any more.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(
-            post(&format!("http://{free}/"), String::new(), PATIENCE),
+            post(&format!("http://{free}/"), String::new(), None, PATIENCE),
             Err(PostError::Failed(_))
         ));
+    }
+
+    #[test]
+    #[cfg(not(feature = "https"))]
+    fn without_the_feature_https_is_refused_in_words() {
+        let went = post("https://127.0.0.1/", String::new(), None, PATIENCE).unwrap_err().to_string();
+        assert!(went.contains("built without https") && !HAS_HTTPS, "{went}");
     }
 
     #[test]
     fn who_never_answers_is_left() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/", listener.local_addr().unwrap());
-        let went = post(&address, String::new(), Duration::from_millis(50));
+        let went = post(&address, String::new(), None, Duration::from_millis(50));
         assert!(matches!(went, Err(PostError::TooLong(_))), "{went:?}");
     }
 }

@@ -1,0 +1,88 @@
+//! TLS for requests to `https://` addresses: rustls, with the certificate authorities of this system or of a file.
+
+use super::{PostError, Stream};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Whose certificates are believed; reading them takes a while.
+#[derive(Clone)]
+pub(super) struct Trusted(Arc<ClientConfig>);
+
+impl Trusted {
+    /// The authorities in `ca_file` alone, or those of this system.
+    pub(super) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
+        let mut roots = RootCertStore::empty();
+        match ca_file {
+            Some(file) => {
+                let failed =
+                    |e: &dyn std::fmt::Display| PostError::Authorities(format!("{}: {e}", file.display()));
+                let found = CertificateDer::pem_file_iter(file).map_err(|e| failed(&e))?;
+                for certificate in found {
+                    let certificate = certificate.map_err(|e| failed(&e))?;
+                    roots.add(certificate).map_err(|e| failed(&e))?;
+                }
+                if roots.is_empty() {
+                    return Err(failed(&"there is no certificate in it (PEM)"));
+                }
+            }
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+                if roots.is_empty() {
+                    let why = found.errors.first().map(|e| format!(": {e}")).unwrap_or_default();
+                    return Err(PostError::Authorities(format!(
+                        "this system has none (package ca-certificates){why}"
+                    )));
+                }
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| PostError::Failed(e.to_string()))?;
+        Ok(Trusted(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+    }
+
+    /// Encrypts a connection to `host`, which has to prove that it is that.
+    pub(super) async fn secure(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<impl Stream + use<>, PostError> {
+        let failed = |e: &dyn std::fmt::Display| PostError::Failed(e.to_string());
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
+        let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
+        connected.map_err(|e| PostError::Untrusted(why(&e)))
+    }
+}
+
+/// Why a connection is not to be trusted, in words.
+fn why(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
+    match inner {
+        Some(Error::InvalidCertificate(problem)) => match problem {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet: is this host's clock right?".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name".to_owned()
+            }
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is from an authority that is not known here: name the authority's certificate with ca-file"
+                    .to_owned()
+            }
+            other => format!("its certificate is refused: {other}"),
+        },
+        Some(other) => format!("no TLS with it: {other}"),
+        None => format!("no TLS with it: {error}"),
+    }
+}

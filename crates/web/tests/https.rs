@@ -1,0 +1,150 @@
+//! Webhooks over TLS: who proves to be the one that was asked is told, and nobody else. Needs the program `openssl`, which makes certificates.
+#![cfg(feature = "https")]
+
+use jitlat_web::{PostError, post};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn openssl(folder: &Path, line: &str) {
+    let run = Command::new("openssl").args(line.split_whitespace()).current_dir(folder).output();
+    let run = run.expect("openssl makes the certificates of this test");
+    assert!(run.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// A certificate authority in a folder.
+fn authority(folder: &Path) -> PathBuf {
+    std::fs::create_dir_all(folder).unwrap();
+    let name = folder.file_name().unwrap().to_string_lossy();
+    let subject = format!("-subj /CN={name} -addext basicConstraints=critical,CA:TRUE");
+    openssl(
+        folder,
+        &format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 {subject}"
+        ),
+    );
+    folder.join("ca.pem")
+}
+
+/// A certificate of `name` by the authority in `folder`, and its key.
+fn certificate(folder: &Path, name: &str, expired: bool) -> [PathBuf; 2] {
+    openssl(
+        folder,
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr -subj /CN=server",
+    );
+    let config = "[ca]\ndefault_ca=own\n[own]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=any\nunique_subject=no\n\
+                  certificate=ca.pem\nprivate_key=ca.key\nx509_extensions=names\n[any]\ncommonName=supplied\n[names]\nsubjectAltName=";
+    for (file, text) in [("index", ""), ("serial", "01\n"), ("ca.cnf", &format!("{config}{name}\n"))] {
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+    let end = if expired { "20200102000000Z" } else { "20490101000000Z" };
+    openssl(
+        folder,
+        &format!(
+            "ca -batch -config ca.cnf -in server.csr -out server.pem -notext -startdate 20200101000000Z -enddate {end}"
+        ),
+    );
+    ["server.pem", "server.key"].map(|file| folder.join(file))
+}
+
+/// What a request to a server with this certificate comes to, and what the server received.
+fn posted(certificate: &[PathBuf; 2], host: &str, ca_file: Option<&Path>) -> (Result<(), PostError>, String) {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let chain = CertificateDer::pem_file_iter(&certificate[0]).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(&certificate[1]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{host}:{}/api/v2/alerts", listener.local_addr().unwrap().port());
+    let server = std::thread::spawn(move || {
+        let connection = rustls::ServerConnection::new(config).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, listener.accept().unwrap().0);
+        let (mut got, mut part) = (Vec::new(), [0; 4096]);
+        while !got.ends_with(b"[1,2]") {
+            match stream.read(&mut part) {
+                Ok(n) if n > 0 => got.extend_from_slice(&part[..n]),
+                _ => return String::from_utf8(got).unwrap(),
+            }
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        String::from_utf8(got).unwrap()
+    });
+    let went = post(&address, "[1,2]".to_owned(), ca_file, PATIENCE);
+    (went, server.join().unwrap())
+}
+
+#[test]
+fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = authority(&folder.path().join("own"));
+    let other = authority(&folder.path().join("other"));
+    // One that has the same name, and is another.
+    let false_one = authority(&folder.path().join("false/own"));
+    let own_folder = own.parent().unwrap();
+    let good = certificate(own_folder, "DNS:localhost,IP:127.0.0.1", false);
+    for host in ["localhost", "127.0.0.1"] {
+        let (went, got) = posted(&good, host, Some(&own));
+        assert!(
+            went.is_ok() && got.starts_with("POST /api/v2/alerts HTTP/1.1\r\n"),
+            "{host}: {went:?} {got}"
+        );
+    }
+    let refused = |certificate: &[PathBuf; 2], ca_file: Option<&Path>, why: &str| {
+        let (went, got) = posted(certificate, "localhost", ca_file);
+        let said = went.unwrap_err().to_string();
+        assert!(said.contains(why) && got.is_empty(), "{said}, not {why}; {got}");
+    };
+    refused(&good, Some(&false_one), "an authority that is not known here");
+    refused(
+        &good,
+        Some(&other),
+        "an authority that is not known here: name the authority's certificate with ca-file",
+    );
+    // This system does not know it either, if it knows any.
+    let (went, got) = posted_or_no_authorities(&good);
+    assert!(
+        matches!(went, Err(PostError::Untrusted(_) | PostError::Authorities(_))) && got.is_empty(),
+        "{went:?}"
+    );
+    refused(&certificate(own_folder, "DNS:elsewhere.example", false), Some(&own), "is for another name");
+    refused(&certificate(own_folder, "DNS:localhost", true), Some(&own), "has expired");
+}
+
+/// With the authorities of this system. Without any the server is not asked at all.
+fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError>, String) {
+    match post("https://127.0.0.1:9/", String::new(), None, PATIENCE) {
+        Err(PostError::Authorities(why)) => (Err(PostError::Authorities(why)), String::new()),
+        _ => posted(certificate, "localhost", None),
+    }
+}
+
+#[test]
+fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("ca.pem");
+    for (content, why) in [(None, "No such file"), (Some("nothing\n"), "there is no certificate in it")] {
+        content.iter().for_each(|text| std::fs::write(&empty, text).unwrap());
+        let said =
+            post("https://localhost:9/", String::new(), Some(&empty), PATIENCE).unwrap_err().to_string();
+        assert!(said.contains(why) && said.contains("ca.pem"), "{said}");
+    }
+    let own = authority(folder.path());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}/", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let _ = stream.read(&mut [0; 1000]);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    let said = post(&address, String::new(), Some(&own), PATIENCE).unwrap_err().to_string();
+    assert!(said.contains("no TLS with it"), "{said}");
+    server.join().unwrap();
+}
