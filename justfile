@@ -26,6 +26,10 @@ hostile SECONDS='60':
 archive-kills KILLS='200' SEED='1':
     JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test archive -- killed --nocapture
 
+# A monitor killed KILLS times at random while results come: each judged once, each message told once; SEED chooses the moments
+alert-kills KILLS='200' SEED='1':
+    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test e2e -- alerts::each_result --nocapture
+
 # What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
 bias PACKETS='2000':
     cargo build --release -p jitlat
@@ -35,7 +39,7 @@ bias PACKETS='2000':
 python:
     python/check
 
-# Three hosts in network namespaces with one file: a mesh, its archive and its page at http://127.0.0.1:2680/ (root)
+# Five hosts in network namespaces with one file: a mesh, its archive, alerts, and the page at http://127.0.0.1:2680/ (root)
 mesh *ARGS:
     examples/mesh/run {{ARGS}}
 

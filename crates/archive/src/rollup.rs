@@ -177,11 +177,9 @@ impl Stream {
     pub fn of(session: &Session) -> Stream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
         let protocol = match (&session.two_way, session.spec.transport()) {
-            (Some(two_way), _) => two_way.protocol.clone(),
             // Other programs' traffic, whatever it is: that of each capture of a monitor on its own.
-            (None, _) if is_captured(session) => {
-                format!("captured {}", session.name.as_deref().unwrap_or_default())
-            }
+            _ if is_captured(session) => format!("captured {}", session.name.as_deref().unwrap_or_default()),
+            (Some(two_way), _) => two_way.protocol.clone(),
             (None, Transport::Udp) => "udp".to_owned(),
             (None, Transport::Tcp) => "tcp".to_owned(),
         };

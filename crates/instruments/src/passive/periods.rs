@@ -6,13 +6,13 @@ use super::points::{LivePoint, LivePoints, PointEnd, Points};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::passive::pipeline::{Delivered, Delivery, Learner, Merger};
-use jitlat_core::passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Plan, Prefix, Way};
+use jitlat_core::passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Prefix, Way};
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
 use jitlat_net::clock;
 use std::collections::BTreeMap;
 
 /// A clock that was set by more than this makes a capture begin anew.
-const STEP: Span = Span::millis(500);
+pub(super) const STEP: Span = Span::millis(500);
 /// Time between two looks at clocks, and at whether anything is recognised.
 const LOOK: Span = Span::seconds(1);
 /// Looks in a row, packets each way, without a match after which what was learnt of the points is not true any more.
@@ -24,10 +24,10 @@ const AT_ONCE: i64 = 100;
 /// What becomes of a capture without an end.
 #[derive(Debug)]
 pub enum PeriodEvent<'a> {
-    /// Capturing has begun, at points of these names.
+    /// Capturing has begun, at points of these names; a second one that is not there has none.
     Listening([&'a str; 2]),
-    /// It is known whose packets are followed, and how they are named.
-    Planned(&'a Plan),
+    /// Packets are followed from now on.
+    Begun,
     /// Packets of a way, OUT is 0, have arrived in a period.
     Records {
         /// The number of the period.
@@ -139,7 +139,7 @@ impl Run<'_> {
             }
             next = self.wait(next);
         };
-        (self.each)(PeriodEvent::Planned(&plan));
+        (self.each)(PeriodEvent::Begun);
         let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
         // What passed in periods of which nothing was known is over.
         let begin = WallTime(next.saturating_mul(self.every.0));

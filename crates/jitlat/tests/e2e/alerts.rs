@@ -1,10 +1,14 @@
 //! Alerts of `jitlat monitor`: told once each, also when the monitor is killed.
 
 use crate::harness::*;
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use jitlat_net::emulator::lab::Namespace;
+use jitlat_store::log::{LogFile, Naming, Version};
 use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }]\n[[ping]]\nname = \"echo\"\ntargets = [\"10.9.0.2\"]\n\
@@ -60,4 +64,143 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     assert_eq!(ended.stderr.matches("[[notify]] nobody").count(), 1, "{}", ended.stderr);
     let measured = archive.slots().unwrap().into_iter().find(|(slots, _)| slots.ending == "measured");
     assert!(measured.is_some_and(|(slots, n)| slots.server == "10.9.0.2" && n >= 3));
+}
+
+/// How often a monitor is killed: JITLAT_KILLS, or 6.
+fn kills() -> u64 {
+    std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6)
+}
+
+/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1).
+fn random(stream: u64) -> impl FnMut() -> f64 {
+    let seed: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let mut state = seed.wrapping_mul(2).wrapping_add(stream);
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The log of test `k` of a path, of which a tenth is lost if it is bad.
+fn write_log(folder: &Path, k: u64, is_bad: bool) -> std::path::PathBuf {
+    const PACKETS: u32 = 50;
+    let period = Span::millis(20);
+    let spec =
+        TestSpec::new(Direction::Up, Transport::Udp, PACKETS.into(), 80, period, Schedule::Periodic).unwrap();
+    let begun = WallTime(1_767_225_600_000_000_000 + k as i64 * 60_000_000_000);
+    let mut session = Session::new(spec);
+    (session.created, session.sent) = (Some(begun), Some(PACKETS));
+    session.ending = jitlat_core::session::Ending::Complete;
+    let path = folder.join(format!("{k}.log"));
+    let mut log = LogFile::create(&Naming::Given(path.clone()), Version::V3).unwrap();
+    log.begin(&session);
+    for seq in (0..i64::from(PACKETS)).filter(|seq| !is_bad || seq % 10 != 5) {
+        let sent = begun + period.times(seq);
+        log.record(&PacketRecord::one_way(seq, sent, sent + Span::millis(1)));
+    }
+    log.finish(&session);
+    log.close().unwrap();
+    path
+}
+
+/// Whether an alert begins to fire (true) or is resolved, result by result.
+fn expected(bad: &[bool], wanted: usize, of: usize, clear: usize) -> Vec<bool> {
+    let (mut recent, mut firing, mut told) = (Vec::new(), false, Vec::new());
+    for is_bad in bad {
+        recent.push(*is_bad);
+        let last = |n: usize| &recent[recent.len().saturating_sub(n)..];
+        if !firing && last(of).iter().filter(|bad| **bad).count() >= wanted {
+            firing = true;
+            told.push(true);
+        } else if firing && recent.len() >= clear && last(clear).iter().all(|bad| !bad) {
+            firing = false;
+            told.push(false);
+            recent.clear();
+        }
+    }
+    told
+}
+
+#[test]
+fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
+    const FILE: &str = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = \"b\", address = \"192.0.2.2\" }]\n\
+                        [[test]]\nname = \"t\"\nevery = \"24h\"\nfor = \"1s\"\nclient = \"second\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
+                        [[alert]]\nname = \"each\"\nif = \"loss>1%\"\nat = [\"a\"]\n\
+                        [[alert]]\nname = \"often\"\nif = \"loss>1%\"\nof = \"2 of 3\"\nat = [\"a\"]\n\
+                        [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_MESSAGE $JITLAT_ALERT $JITLAT_STATE >> told\"]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("mesh.toml"), FILE).unwrap();
+    let start = || Running::start(Place::Here.jitlat(folder, "monitor mesh.toml --host a"));
+    let end = |monitor: Running| {
+        monitor.signal(Signal::SIGTERM);
+        let ended = monitor.finish(Duration::from_secs(60));
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    };
+    // What is there before the first start is not judged.
+    let first = start();
+    let root = folder.join("archive");
+    wait_until("the archive", || {
+        jitlat_archive::Archive::open(&root).is_ok_and(|archive| archive.judged().is_ok_and(|n| n.is_some()))
+    });
+    end(first);
+    let enough = AtomicBool::new(false);
+    let bad = std::thread::scope(|threads| {
+        let adding = threads.spawn(|| {
+            let (mut random, mut bad) = (random(1), Vec::new());
+            while !enough.load(Ordering::Relaxed) {
+                // Runs of some length, so that both rules fire and are resolved.
+                let is_bad = bad.last().copied().unwrap_or(false) != (random() < 0.3);
+                let log = write_log(folder, bad.len() as u64, is_bad);
+                let tags = [("test", "t"), ("client", "b"), ("server", "a")];
+                let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                jitlat_archive::Archive::open_to_write(&root).unwrap().add(&log, &tags).unwrap();
+                fs::remove_file(log).unwrap();
+                bad.push(is_bad);
+                std::thread::sleep(Duration::from_millis((random() * 150.0) as u64));
+            }
+            bad
+        });
+        let mut random = random(0);
+        for _ in 0..kills() {
+            let monitor = start();
+            std::thread::sleep(Duration::from_secs_f64(random() * 2.5));
+            monitor.signal(Signal::SIGKILL);
+            monitor.finish(Duration::from_secs(60));
+        }
+        enough.store(true, Ordering::Relaxed);
+        adding.join().unwrap()
+    });
+    let last = start();
+    let archive = jitlat_archive::Archive::open(&root).unwrap();
+    wait_until("all to be judged", || archive.judged().unwrap() == Some(archive.entered().unwrap()));
+    wait_until("all to be told", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
+    end(last);
+    let told = fs::read_to_string(folder.join("told")).unwrap();
+    let mut messages: BTreeMap<u64, &str> = BTreeMap::new();
+    for line in told.lines() {
+        let (number, what) = line.split_once(' ').unwrap();
+        let known = messages.entry(number.parse().unwrap()).or_insert(what);
+        assert_eq!(*known, what, "a message that is told again has the same number");
+    }
+    let mut fired = 0;
+    for (rule, expected) in [("each", expected(&bad, 1, 1, 1)), ("often", expected(&bad, 2, 3, 2))] {
+        let found: Vec<bool> = messages
+            .values()
+            .filter_map(|what| what.strip_prefix(rule))
+            .map(|state| state.trim() == "firing")
+            .collect();
+        assert_eq!(found, expected, "{rule}: {bad:?}");
+        fired += expected.iter().filter(|fires| **fires).count();
+    }
+    assert_eq!(archive.alerts(100_000).unwrap().len(), fired);
+    let again = told.lines().count() - messages.len();
+    println!(
+        "{} kills, {} results, {} messages, {again} of them told again",
+        kills(),
+        bad.len(),
+        messages.len()
+    );
 }

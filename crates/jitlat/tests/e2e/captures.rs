@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -34,12 +34,9 @@ fn wait_until(what: &str, mut enough: impl FnMut() -> bool) {
     }
 }
 
-fn monitor(place: &Namespace, folder: &Path, host: &str) -> (Running, std::path::PathBuf) {
-    let log = folder.join(format!("{host}.log"));
-    let mut command =
-        Place::In(place).jitlat(folder, &format!("monitor mesh.toml --host {host} --archive {host}"));
-    command.env("JITLAT_LOG_TO", &log);
-    (Running::start(command), log)
+fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
+    let line = format!("monitor mesh.toml --host {host} --archive {host}");
+    Running::start(Place::In(place).jitlat(folder, &line))
 }
 
 /// Sends numbered packets to b every 10 ms until told to stop.
@@ -155,8 +152,8 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
         let slots = archive.slots().unwrap_or_default();
         slots.into_iter().filter(|(slots, _)| slots.ending == "measured").map(|(_, n)| n).sum()
     };
-    let (b, _) = monitor(&lab.server, folder, "b");
-    let (a, _) = monitor(&lab.client, folder, "a");
+    let b = monitor(&lab.server, folder, "b");
+    let a = monitor(&lab.client, folder, "a");
     // Both points listen: only then is every packet seen.
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
     std::thread::sleep(Duration::from_secs(3));
@@ -205,8 +202,8 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let traffic = Traffic::default();
     let entered = || Archive::open(&folder.join("a")).and_then(|archive| archive.entered()).unwrap_or(0);
-    let (b, _) = monitor(&lab.server, folder, "b");
-    let (first, _) = monitor(&lab.client, folder, "a");
+    let b = monitor(&lab.server, folder, "b");
+    let first = monitor(&lab.client, folder, "a");
     let second = std::thread::scope(|threads| {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
@@ -215,14 +212,14 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         first.signal(Signal::SIGKILL);
         let killed = first.finish(PATIENCE);
         let before = entered();
-        let (second, _) = monitor(&lab.client, folder, "a");
+        let second = monitor(&lab.client, folder, "a");
         wait_until("what the killed one left, and two periods more", || entered() >= before + 6);
         // The far host goes.
         b.signal(Signal::SIGKILL);
         b.finish(PATIENCE);
         std::thread::sleep(Duration::from_secs(11));
         let before = entered();
-        let (b, _) = monitor(&lab.server, folder, "b");
+        let b = monitor(&lab.server, folder, "b");
         wait_until("a period after its return", || entered() >= before + 4);
         traffic.stop.store(true, Ordering::Relaxed);
         second.signal(Signal::SIGTERM);
@@ -244,4 +241,61 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     assert!(all.cut >= 1 && all.sent <= traffic.sent.lock().unwrap().len() as u64, "{all:?}");
     // Nothing was lost on the cable: what was not captured is in no count.
     assert_eq!(all.sent, all.times.len() as u64);
+}
+
+#[test]
+fn tcp_segments_that_leave_have_round_trips_and_losses() {
+    let Some(lab) = lab("tcp_segments_that_leave_have_round_trips_and_losses") else { return };
+    let switch = lab.switch().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
+                [[capture]]\nname = \"uploads\"\nhost = \"a\"\ninstrument = \"tcp\"\ninterface = \"path\"\ntowards = \"b\"\n\
+                options = { only = \"tcp:7000\" }\nevery = \"5s\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
+                [[alert]]\nname = \"repeated\"\nif = \"loss>1%\"\n\
+                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> told\"]\n";
+    fs::write(folder.join("mesh.toml"), text).unwrap();
+    let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
+    let entered = || Archive::open(&folder.join("a")).and_then(|archive| archive.entered()).unwrap_or(0);
+    let a = monitor(&lab.client, folder, "a");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let listener = lab.server.within(|| TcpListener::bind("10.9.0.2:7000").unwrap()).unwrap();
+        threads.spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut part = [0; 65536];
+            while stream.read(&mut part).is_ok_and(|n| n > 0) {}
+        });
+        threads.spawn(|| {
+            let mut stream = lab.client.within(|| TcpStream::connect("10.9.0.2:7000").unwrap()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                stream.write_all(&[7; 20_000]).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        wait_until("two periods", || entered() >= 2);
+        assert_eq!(told(), "");
+        // 20 kB in 50 ms are 3.2 Mbit/s: half of it finds the queue full.
+        switch.run("tc qdisc add dev server root tbf rate 1500kbit burst 4000 limit 6000").unwrap();
+        wait_until("the alert", || told().contains("repeated firing a b"));
+        switch.run("tc qdisc del dev server root").unwrap();
+        wait_until("its end", || told().contains("repeated resolved a b"));
+        stop.store(true, Ordering::Relaxed);
+    });
+    a.signal(Signal::SIGTERM);
+    let ended = a.finish(PATIENCE);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    let ask = |figure: &str| -> Vec<f64> {
+        let line = format!("archive ls a --csv --figure {figure}");
+        let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+        assert!(listed.stdout.contains("captured uploads"), "{}", listed.stdout);
+        let last = |row: &str| row.rsplit(',').next().and_then(|cell| cell.parse().ok());
+        listed.stdout.lines().skip(1).filter_map(last).collect()
+    };
+    let (losses, delays, sent) = (ask("loss"), ask("latency-median"), ask("sent"));
+    assert_eq!(losses[0], 0.0, "{losses:?}");
+    assert!(losses.iter().any(|loss| (0.01..0.6).contains(loss)), "{losses:?}");
+    // 20 writes a second, each of which is one segment where the adapter cuts it, and 14 where the host does.
+    assert!(sent[..2].iter().any(|n| *n > 50.0), "{sent:?}");
+    assert!(delays[0] > 0.0 && delays[0] < 5e6 && delays.iter().any(|ns| *ns > 1e7), "{delays:?}");
 }

@@ -15,6 +15,7 @@ mod notes;
 mod part;
 mod result;
 mod round_trips;
+mod rounds;
 mod segment;
 mod verdict;
 mod window;
@@ -29,6 +30,7 @@ pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
 pub use result::{TcpPoint, TcpResult};
+pub use rounds::{SegmentRound, SegmentRounds};
 pub use segment::Segment;
 pub use verdict::explain_delays;
 

@@ -5,8 +5,9 @@ use crate::exit::explain;
 use crate::monitor::given::{OptionSet, ids};
 use crate::spp::SppArgs;
 use clap::FromArgMatches;
+use jitlat_core::passive::pipeline::PacketFilter;
 use jitlat_instruments::Stop;
-use jitlat_instruments::passive::{CaptureEnd, LivePoint, PassiveError, PeriodEvent};
+use jitlat_instruments::passive::{CaptureEnd, LivePoint, PassiveError, PeriodEvent, SegmentCapture};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{AskedCapture, Value, Wrong};
 use jitlat_proto::jitlat::Key;
@@ -28,7 +29,10 @@ pub struct CaptureKind {
 }
 
 /// Every instrument of captures; the first is that of a capture that names none.
-pub const CAPTURED: [CaptureKind; 1] = [CaptureKind { name: "spp", two_points: true, follow: follow_pairs }];
+pub const CAPTURED: [CaptureKind; 2] = [
+    CaptureKind { name: "spp", two_points: true, follow: follow_pairs },
+    CaptureKind { name: "tcp", two_points: false, follow: follow_segments },
+];
 
 /// Options of `jitlat spp` that a capture may have.
 const OPTIONS: [&str; 11] = [
@@ -48,7 +52,12 @@ const OPTIONS: [&str; 11] = [
 /// Checks what the file asks for.
 pub fn check(asked: &AskedCapture<'_>) -> Result<(), Wrong> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
-    read(asked.options, ["reference", "monitor"], asked.is_far, ends).map(drop)
+    let is_far = asked.is_far && asked.instrument == "spp";
+    let args = read(asked.options, ["reference", "monitor"], is_far, ends)?;
+    if asked.instrument == "tcp" {
+        only_tcp(&args)?;
+    }
+    Ok(())
 }
 
 fn options() -> OptionSet {
@@ -85,7 +94,8 @@ fn read(
                            monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
             return Err(Wrong { key: None, message: message.to_owned() });
         };
-        others.extend([format!("--reference-address={own}"), format!("--monitor-address={far}")]);
+        others.push(format!("--reference-address={own}"));
+        others.extend(far.split(',').map(|far| format!("--monitor-address={far}")));
     }
     let matches = options().read(given, &others)?;
     let args =
@@ -123,6 +133,39 @@ fn follow_pairs(
     passive
         .follow_periods([first, second], &settings, setup.capture.every, stop, each)
         .map_err(|e| (kind(&e), e.to_string()))
+}
+
+/// Anything beyond an interface.
+const ANYWHERE: &str = "0.0.0.0/0,::/0";
+
+/// The segments of TCP connections from this host, or from what lies on this side of it, that leave one interface.
+fn follow_segments(
+    setup: &Setup,
+    _: Option<&Key>,
+    stop: &Stop,
+    each: &mut dyn FnMut(PeriodEvent<'_>),
+) -> Captured {
+    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
+    let wrong = |wrong: Wrong| (Failure::Other, wrong.message);
+    let ends = [setup.address.as_str(), setup.far_address.as_deref().unwrap_or(ANYWHERE)];
+    let points = [setup.capture.interface.as_str(), "none"];
+    let args = read(&setup.capture.options, points, false, Some(ends)).map_err(wrong)?;
+    let port = only_tcp(&args).map_err(wrong)?;
+    let passive = args.settings().map_err(|e| other(&e))?;
+    let settings = args.live.settings().map_err(|e| other(&e))?;
+    let sides = passive.sides.unwrap_or_default();
+    let capture = SegmentCapture { interface: setup.capture.interface.clone(), sides, port };
+    capture.follow_periods(&settings, setup.capture.every, stop, each).map_err(|e| (kind(&e), e.to_string()))
+}
+
+/// The port of a filter that TCP passes; `None`: all ports.
+fn only_tcp(args: &SppArgs) -> Result<Option<u16>, Wrong> {
+    let Some(only) = args.only else { return Ok(None) };
+    if only.protocols.is_some() && only != PacketFilter::tcp(only.port) {
+        let message = "this instrument is of TCP alone: write only = \"tcp:443\", or leave it out".to_owned();
+        return Err(Wrong { key: Some("only".to_owned()), message });
+    }
+    Ok(only.port)
 }
 
 /// What kind of failure an error is.

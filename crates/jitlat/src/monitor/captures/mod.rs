@@ -20,6 +20,8 @@ use jitlat_proto::digest;
 use jitlat_proto::jitlat::Key;
 use keep::{Keeper, Period};
 use kinds::{CAPTURED, CaptureKind};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -264,6 +266,8 @@ struct Course<'a> {
     has_begun: bool,
     /// Whether it was said that nothing is seen.
     is_silent: bool,
+    /// Whether it was said that the interface is down.
+    is_down: bool,
     /// Whether it was said that packets are dropped.
     drops: bool,
 }
@@ -271,7 +275,17 @@ struct Course<'a> {
 impl<'a> Course<'a> {
     fn new(setup: &'a Setup, keeper: Keeper, to: Sender<Outcome>) -> Course<'a> {
         let next = setup.period_of(clock::wall());
-        Course { setup, keeper, to, next, trouble: None, has_begun: false, is_silent: false, drops: false }
+        Course {
+            setup,
+            keeper,
+            to,
+            next,
+            trouble: None,
+            has_begun: false,
+            is_silent: false,
+            is_down: false,
+            drops: false,
+        }
     }
 
     /// Captures; why that ended, unless it was asked to.
@@ -292,15 +306,15 @@ impl<'a> Course<'a> {
             PeriodEvent::Listening([first, second]) => {
                 self.next = self.next.max(self.setup.period_of(clock::wall()));
                 if !std::mem::replace(&mut self.has_begun, true) {
-                    info!("[[capture]] {name}: capturing at {first} and {second}");
+                    let second = if second.is_empty() { String::new() } else { format!(" and {second}") };
+                    info!("[[capture]] {name}: capturing at {first}{second}");
                 }
             }
-            PeriodEvent::Planned(plan) => {
+            PeriodEvent::Begun => {
                 if std::mem::replace(&mut self.is_silent, false) {
-                    info!("[[capture]] {name}: traffic is seen at both points again");
+                    info!("[[capture]] {name}: traffic is seen at both points now");
                 }
                 self.recovered();
-                tracing::debug!("[[capture]] {name}: {} packets in common", plan.common);
             }
             PeriodEvent::Records { period, session, way, records } => {
                 self.keeper.records(period, way, session, records);
@@ -314,6 +328,9 @@ impl<'a> Course<'a> {
                          became of those around them is unknown, and in no count",
                         ended.dropped
                     );
+                }
+                if ended.sessions.iter().flatten().all(|session| session.packets() == 0) && !self.is_up() {
+                    return self.count(Ending::Failed(Failure::Other));
                 }
                 let Some(sessions) = ended.sessions else {
                     if !std::mem::replace(&mut self.is_silent, true) {
@@ -333,6 +350,22 @@ impl<'a> Course<'a> {
                 });
             }
         }
+    }
+
+    /// Whether the interface is up; that it is not is said once.
+    fn is_up(&mut self) -> bool {
+        let interface = &self.setup.capture.interface;
+        let mut known = getifaddrs().into_iter().flatten().filter(|own| own.interface_name == *interface);
+        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        let is_up = known.next().is_none_or(|own| own.flags.contains(up));
+        let name = &self.setup.capture.name;
+        match (self.is_down, is_up) {
+            (false, false) => warn!("[[capture]] {name}: {interface} is down"),
+            (true, true) => info!("[[capture]] {name}: {interface} is up again"),
+            _ => {}
+        }
+        self.is_down = !is_up;
+        is_up
     }
 
     /// Says, once a kind, that it cannot be captured.

@@ -1,0 +1,194 @@
+//! [`SegmentCapture`]: what became of the TCP segments that leave an interface, period by period, without an end.
+
+use super::error::PassiveError;
+use super::live::LiveSettings;
+use super::periods::{CaptureEnd, EndedCapturePeriod, PeriodEvent, STEP};
+use crate::stop::Stop;
+use jitlat_core::passive::streams::PASSIVE;
+use jitlat_core::passive::tcp::{SegmentRound, SegmentRounds};
+use jitlat_core::passive::{Sides, decode};
+use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
+use jitlat_core::time::Source;
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{PacketRecord, Session, Span, Stamp, WallTime};
+use jitlat_net::capture::interface::InterfaceCapture;
+use jitlat_net::clock;
+use jitlat_net::digest::is_own;
+use jitlat_proto::digest;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The protocol of its sessions.
+pub const SEGMENTS: &str = "segments";
+/// How long a capture waits for a packet.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a period waits for the acknowledgements of its last segments; what comes later counts in a later period.
+const LATE: Span = Span::seconds(10);
+
+/// The data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor side
+/// and back, and losses beyond it.
+#[derive(Clone, Debug)]
+pub struct SegmentCapture {
+    /// The interface.
+    pub interface: String,
+    /// The addresses on this side of it, and beyond.
+    pub sides: Sides,
+    /// Only connections of this port; `None`: all.
+    pub port: Option<u16>,
+}
+
+/// A period that is not over.
+#[derive(Default)]
+struct Open {
+    /// Segments of which it is known what became of them, and when the first passed.
+    sent: u64,
+    first: Option<WallTime>,
+    dropped: u64,
+}
+
+impl SegmentCapture {
+    /// Captures until `stop` or until the interface is gone. Periods are `every` long and begin at its multiples since 1970.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if capturing cannot begin.
+    pub fn follow_periods(
+        &self,
+        settings: &LiveSettings,
+        every: Span,
+        stop: &Stop,
+        each: &mut dyn FnMut(PeriodEvent<'_>),
+    ) -> Result<CaptureEnd, PassiveError> {
+        let mut capture = InterfaceCapture::open(&self.interface, settings.interface)?;
+        capture.limit_to(&self.sides.reference)?;
+        each(PeriodEvent::Listening([&self.interface, ""]));
+        each(PeriodEvent::Begun);
+        let every = every.max(Span(1));
+        let (wall, steady) = (clock::wall(), clock::steady());
+        let first = wall.0.div_euclid(every.0);
+        let mut run = Run { capture: self, every, first, next: first, open: BTreeMap::new(), each };
+        let mut rounds = SegmentRounds::new(self.sides.clone(), self.port);
+        let mut dropped = 0;
+        let reasons = loop {
+            let mut trouble = None;
+            let taken = capture.poll(PATIENCE, |f| {
+                if let Ok(p) = decode(f.link, f.data, f.wire_length)
+                    && !is_own(&p, digest::PORT)
+                {
+                    rounds.push(f.at, &p);
+                }
+            });
+            if let Err(e) = taken {
+                trouble = Some(vec![e.to_string()]);
+            }
+            let (drops, now) = (capture.drops(), clock::wall());
+            if drops > dropped {
+                // What was not seen may be the acknowledgement of any segment.
+                rounds.lose_sight();
+                run.period(now).dropped += drops - dropped;
+                dropped = drops;
+            }
+            run.take(rounds.fates());
+            run.end_before(now - LATE);
+            let step = (now - wall) - (clock::steady() - steady);
+            if step.0.abs() > STEP.0 {
+                trouble.get_or_insert(vec![format!("the clock was set by {:.3} s", step.as_seconds())]);
+            }
+            if let Some(reasons) = trouble {
+                break reasons;
+            }
+            if stop.is_requested() {
+                break Vec::new();
+            }
+        };
+        run.end_all();
+        Ok(CaptureEnd { reasons })
+    }
+
+    fn session(&self, period: &Open, begin: WallTime) -> Session {
+        let mut session = Session::new(jitlat_core::TestSpec::default());
+        session.created = Some(period.first.unwrap_or(begin));
+        (session.src, session.dst) = match (&self.sides.reference[..], &self.sides.monitor[..]) {
+            ([near], [far]) => (near.address(), far.address()),
+            ([near], _) => (near.address(), None),
+            _ => (None, None),
+        };
+        session.spec.dst_port = self.port.unwrap_or(0);
+        (session.payload_known, session.period_known) = (false, false);
+        session.tags.push(("instrument".to_owned(), PASSIVE.to_owned()));
+        session.two_way = Some(Box::new(TwoWay { protocol: SEGMENTS.to_owned(), ..TwoWay::default() }));
+        session
+    }
+}
+
+struct Run<'a> {
+    capture: &'a SegmentCapture,
+    every: Span,
+    /// The period in which the capture began.
+    first: i64,
+    /// The first that is not over.
+    next: i64,
+    open: BTreeMap<i64, Open>,
+    each: &'a mut dyn FnMut(PeriodEvent<'_>),
+}
+
+impl Run<'_> {
+    /// The period of `at`, or the first one that is not over.
+    fn period(&mut self, at: WallTime) -> &mut Open {
+        self.open.entry(at.0.div_euclid(self.every.0).max(self.next)).or_default()
+    }
+
+    fn begin_of(&self, period: i64) -> WallTime {
+        WallTime(period.saturating_mul(self.every.0))
+    }
+
+    fn take(&mut self, fates: impl Iterator<Item = SegmentRound>) {
+        let mut records: BTreeMap<i64, Vec<PacketRecord>> = BTreeMap::new();
+        for fate in fates {
+            let number = fate.sent.0.div_euclid(self.every.0).max(self.next);
+            let open = self.open.entry(number).or_default();
+            let seq = open.sent as i64;
+            open.sent += 1;
+            open.first = Some(open.first.map_or(fate.sent, |first| first.min(fate.sent)));
+            let Some(returned) = fate.acknowledged else { continue };
+            let mut record = PacketRecord::new(seq);
+            record.set(Moment::Sent, Stamp { at: fate.sent, source: Source::Wire });
+            record.set(Moment::Returned, Stamp { at: returned, source: Source::Wire });
+            record.set_size(u16::try_from(fate.length).ok());
+            records.entry(number).or_default().push(record);
+        }
+        for (period, records) in records {
+            let mut session = self.capture.session(&Open::default(), self.begin_of(period));
+            session.ending = Ending::Unknown;
+            (self.each)(PeriodEvent::Records { period, session: &session, way: 0, records: &records });
+        }
+    }
+
+    fn end_before(&mut self, horizon: WallTime) {
+        while self.begin_of(self.next + 1) <= horizon {
+            self.end(true);
+        }
+    }
+
+    fn end_all(&mut self) {
+        while self.open.last_key_value().is_some_and(|(last, _)| *last >= self.next) {
+            self.end(false);
+        }
+    }
+
+    fn end(&mut self, over: bool) {
+        let period = self.next;
+        self.next += 1;
+        let open = self.open.remove(&period).unwrap_or_default();
+        let mut session = self.capture.session(&open, self.begin_of(period));
+        session.sent = u32::try_from(open.sent).ok();
+        session.declared = Some(open.sent);
+        session.ending = Ending::Complete;
+        (self.each)(PeriodEvent::Ended(EndedCapturePeriod {
+            period,
+            sessions: Some(vec![session]),
+            dropped: open.dropped,
+            is_whole: over && period > self.first,
+        }));
+    }
+}
