@@ -115,9 +115,7 @@ fn analysis(records: &[PacketRecord], packets: usize, options: &Options) {
     let Ok(spec) = spec else { return };
     let session = Session { sent: Some(packets as u32), ..Session::new(spec) };
     let mut analyzer = Analyzer::new(&session, options);
-    for record in records {
-        analyzer.push(record);
-    }
+    analyzer.push_all(records);
     black_box(analyzer.finish(&session));
 }
 

@@ -21,19 +21,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut steps = Steps { started: Instant::now(), total: 0.0 };
     let mut read = 0;
-    for record in LogReader::from_reader("bench", Box::new(std::io::Cursor::new(log.clone())))? {
-        std::hint::black_box(record?);
-        read += 1;
-    }
+    LogReader::from_reader("bench", Box::new(std::io::Cursor::new(log.clone())))?.each_chunk(|records| {
+        read += std::hint::black_box(records).len();
+    })?;
     steps.done(&format!("only reading ({read} rows): the baseline"));
     steps.total = 0.0;
 
     let mut reader = LogReader::from_reader("bench", Box::new(std::io::Cursor::new(log)))?;
     let session = reader.session().clone();
     let mut analyzer = Analyzer::new(&session, &Options::default());
-    for record in &mut reader {
-        analyzer.push(&record?);
-    }
+    reader.each_chunk(|records| analyzer.push_all(records))?;
     let (summary, samples) = analyzer.finish_with_samples(&session);
     steps.done("read and analyse");
     let trace = Trace::of(&session, &samples);

@@ -9,7 +9,7 @@ use crate::text::Rest;
 use crate::{Archive, Stream, TestId, alerts, rollup, totals};
 use jitlat_core::figures::selectors;
 use jitlat_core::pool::Pool;
-use jitlat_core::{Analyzer, Direction, Options, Session, Summary};
+use jitlat_core::{Analyzer, Direction, Options, PacketRecord, Session, Summary};
 use jitlat_store::log::LogReader;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
 use std::path::Path;
@@ -51,12 +51,11 @@ impl Entry {
         tags: &[(String, String)],
     ) -> Result<Entry, Error> {
         let mut analyzer = Analyzer::new(reader.session(), &Options::default());
-        let (mut failure, mut first) = (None, None);
-        for record in reader.records(&mut failure) {
-            first = first.or_else(|| record.sent());
-            analyzer.push(&record);
-        }
-        failure.map_or(Ok(()), Err)?;
+        let mut first = None;
+        reader.each_chunk(|records| {
+            first = first.or_else(|| records.iter().find_map(PacketRecord::sent));
+            analyzer.push_all(records);
+        })?;
         let session = reader.session().clone();
         let (mut summary, samples) = analyzer.finish_with_samples(&session);
         reader.reading().add_to(&mut summary);

@@ -128,7 +128,7 @@ impl Archive {
     ) -> Result<(Summary, Samples), Error> {
         let session = self.session(id)?;
         let mut analyzer = Analyzer::new(&session, options);
-        while packets.next(|record| analyzer.push(record))? {}
+        while packets.next(|records| analyzer.push_all(records))? {}
         Ok(analyzer.finish_with_samples(&session))
     }
 

@@ -13,6 +13,9 @@ use rusqlite::{OptionalExtension, Row as SqlRow};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
+/// Packets handed out at a time.
+const AT_ONCE: usize = 512;
+
 /// How often a test is looked up again whose file was replaced meanwhile.
 const TRIES: usize = 3;
 
@@ -46,13 +49,18 @@ impl Packets {
         self.rows.next_batch()
     }
 
-    /// The next packets, some thousand at a time, handed to `push`; `false` after the last.
+    /// The next packets, some thousand of them, handed to `push` in parts; `false` after the last.
     ///
     /// # Errors
     /// [`Error::Damaged`].
-    pub fn next(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<bool, Error> {
+    pub fn next(&mut self, mut push: impl FnMut(&[PacketRecord])) -> Result<bool, Error> {
         let batch = self.rows.next_batch()?;
-        batch.iter().for_each(|row| push(&row.record));
+        let mut records = Vec::with_capacity(AT_ONCE);
+        for rows in batch.chunks(AT_ONCE) {
+            records.clear();
+            records.extend(rows.iter().map(|row| row.record));
+            push(&records);
+        }
         Ok(!batch.is_empty())
     }
 }

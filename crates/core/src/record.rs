@@ -102,6 +102,14 @@ impl PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
 
+    /// The same packet, sent and arrived at other times; where these were stamped stays.
+    #[must_use]
+    #[inline]
+    pub fn at(mut self, sent: WallTime, arrived: WallTime) -> PacketRecord {
+        (self.times[0], self.times[1]) = (sent.0, arrived.0);
+        self
+    }
+
     /// The time of `moment`; `None` if unknown.
     #[inline]
     pub fn time(&self, moment: Moment) -> Option<WallTime> {
@@ -149,6 +157,31 @@ impl PacketRecord {
     #[inline]
     pub fn delay(&self) -> Option<Span> {
         self.arrived()?.checked_since(self.sent()?)
+    }
+
+    /// Send time and delay in ns of a clean packet; `None` if it is flagged, or has no delay.
+    #[inline]
+    pub(crate) fn clean(&self) -> Option<(i64, i64)> {
+        let [sent, arrived, ..] = self.times;
+        let known = sent != MISSING && arrived != MISSING && self.flags.is_clean();
+        known.then(|| arrived.checked_sub(sent)).flatten().map(|delay| (sent, delay))
+    }
+
+    /// Whether `other` differs in nothing but its number, times and lags: sources, size and what the IP header showed are the
+    /// same.
+    #[inline]
+    pub(crate) fn is_like(&self, other: &PacketRecord) -> bool {
+        let seen = |r: &PacketRecord| {
+            let header = u32::from_le_bytes([r.sources, r.ttl, r.traffic_class, r.known]);
+            (r.size, r.flags.0, header)
+        };
+        seen(self) == seen(other)
+    }
+
+    /// Whether it has a [`PacketRecord::send_lag`] or a [`PacketRecord::receive_lag`].
+    #[inline]
+    pub(crate) fn has_lags(&self) -> bool {
+        self.send_lag != MISSING || self.receive_lag != NO_LAG
     }
 
     /// How long before the send stamp the program itself read the clock (stamp − user reading): the time a packet spent

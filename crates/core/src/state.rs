@@ -112,6 +112,11 @@ impl State {
         self.analyzer.push(record);
     }
 
+    /// The next records, in arrival order, see [`Analyzer::push_all`].
+    pub fn push_all(&mut self, records: &[PacketRecord]) {
+        self.analyzer.push_all(records);
+    }
+
     /// The summary.
     pub fn finish(self) -> Summary {
         self.finish_with_samples().0

@@ -11,8 +11,11 @@
 mod stream;
 
 use jitlat_core::metrics::{bands, sizes};
+use jitlat_core::record::Moment;
+use jitlat_core::state::State;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Options, PacketRecord, analyze};
+use jitlat_core::twoway::TwoWay;
+use jitlat_core::{Analyzer, Options, PacketRecord, Source, Span, Stamp, WallTime, analyze};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use stream::{PERIOD, rows, session};
@@ -304,5 +307,83 @@ proptest! {
         let turn = std::f64::consts::TAU / found.peak_spacing;
         let (c, s) = times.iter().fold((0.0, 0.0), |(c, s), y| (c + (turn * y).cos(), s + (turn * y).sin()));
         prop_assert!((found.strength - c.hypot(s) / times.len() as f64).abs() < 1e-6);
+    }
+}
+
+/// What rows show beside their times, by the number of one.
+fn with_headers(rows: &mut [PacketRecord], seen: u32) {
+    for (k, row) in (0u32..).zip(rows) {
+        let changes = k / 100 % 3 == 0;
+        if seen & 1 > 0 {
+            row.set_ttl(Some(60 + if changes { (k % 4) as u8 } else { 0 }));
+            row.set_traffic_class(Some(if changes { (k % 8) as u8 } else { 8 }));
+        }
+        if seen & 2 > 0 {
+            row.set_size(Some(if changes && seen & 16 > 0 { 80 + (k % 3) as u16 } else { 80 }));
+        }
+        if seen & 4 > 0 {
+            let source = if seen & 8 > 0 || k % 50 > 0 { Source::Kernel } else { Source::User };
+            let at = row.sent().unwrap();
+            row.set(Moment::Sent, Stamp { at, source });
+            row.set_send_lag((k % 7 > 0).then_some(Span(i64::from(k % 97) * 20_000)));
+            row.set_entry_lag((k % 5 > 0).then_some(Span(i64::from(k % 11) * 1000)));
+            row.set_receive_lag((k % 9 > 0).then_some(Span(i64::from(k % 89) * 150_000)));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Records that are analysed many at a time, in parts of any size, give what they give one after the other: every
+    /// figure, and every byte of the state.
+    #[test]
+    fn records_at_once_are_records_one_by_one(
+        (n, part) in stream::rows(),
+        times in 1u64..90,
+        seen in 0u32..32,
+        two_way in prop::bool::weighted(0.2),
+        streaming: bool,
+        cuts in prop::collection::vec(1usize..700, 1..20),
+    ) {
+        // The same again and again, beyond what an analysis in constant memory keeps as it came.
+        let mut rows: Vec<PacketRecord> = Vec::new();
+        for round in 0..times {
+            rows.extend(part.iter().map(|row| {
+                let later = |at: WallTime| WallTime(at.0 + (round * n) as i64 * PERIOD);
+                let mut moved = *row;
+                moved.seq += (round * n) as i64;
+                for moment in [Moment::Sent, Moment::Arrived] {
+                    let stamp = row.stamp(moment).unwrap();
+                    moved.set(moment, Stamp { at: later(stamp.at), ..stamp });
+                }
+                moved
+            }));
+        }
+        with_headers(&mut rows, seen);
+        let mut session = session(n * times);
+        if two_way {
+            session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
+            for (k, row) in rows.iter_mut().enumerate() {
+                let at = row.arrived().unwrap();
+                let stamp = |by: i64| Stamp { at: WallTime(at.0 + by), source: Source::Kernel };
+                row.set(Moment::Returned, stamp(3_000_000));
+                if k % 13 > 0 {
+                    row.set(Moment::Answered, stamp(1000));
+                }
+            }
+        }
+        let options = Options { streaming, ..Options::default() };
+        let (mut at_once, mut one_by_one) = (Analyzer::new(&session, &options), Analyzer::new(&session, &options));
+        let (mut rest, mut sizes) = (&rows[..], cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            at_once.push_all(now);
+            rest = later;
+        }
+        rows.iter().for_each(|row| one_by_one.push(row));
+        let saved = |analyzer: &Analyzer| State::of(session.clone(), analyzer.clone()).save().unwrap();
+        prop_assert!(saved(&at_once) == saved(&one_by_one), "the state");
+        prop_assert_eq!(at_once.finish(&session), one_by_one.finish(&session));
     }
 }

@@ -58,7 +58,7 @@ impl Observer for Analyses {
             Event::Records { stream, records, .. } => {
                 let Some((session, analyzer)) = self.streams.get_mut(stream) else { return };
                 let analyzer = analyzer.get_or_insert_with(|| Analyzer::new(session, &self.options));
-                records.iter().for_each(|record| analyzer.push(record));
+                analyzer.push_all(records);
             }
             _ => {}
         }

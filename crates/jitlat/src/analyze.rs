@@ -107,16 +107,14 @@ fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
     }
     let mut reader = input::open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
-    read_rows(&mut reader, |record| analyzer.push(record))?;
+    read_rows(&mut reader, |records| analyzer.push_all(records))?;
     let state = State::of(reader.session().clone(), analyzer);
     Ok(Taken { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
 }
 
 /// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
-fn read_rows(reader: &mut LogReader, mut push: impl FnMut(&PacketRecord)) -> Result<()> {
-    let mut failure = None;
-    reader.records(&mut failure).for_each(|record| push(&record));
-    if let Some(e) = failure {
+fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
+    if let Err(e) = reader.each_chunk(push) {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
@@ -141,7 +139,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<Taken> {
             how.with_context(|| format!("going on with {label} after {}", first.display()))
         };
         go_on(&mut whole.state, &reader)?;
-        read_rows(&mut reader, |record| whole.state.push(record))?;
+        read_rows(&mut reader, |records| whole.state.push_all(records))?;
         go_on(&mut whole.state, &reader)?;
         info!("{label} is a later part of the test {}", whole.label);
         whole.readings.push(reader.reading().clone());

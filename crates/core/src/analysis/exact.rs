@@ -11,7 +11,7 @@ use crate::metrics::entry::Stream;
 use crate::metrics::ipdv::ipdv;
 use crate::metrics::loss::LossScan;
 use crate::metrics::mapdv2::Mapdv2;
-use crate::metrics::moments::{CoMoments, Line, Moments};
+use crate::metrics::moments::{CoMoments, Extremes, Line, Moments};
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::reordering;
 use crate::metrics::schedule_error::Errors;
@@ -30,6 +30,9 @@ use crate::verdict::{self, Judgement, Material, Notes};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+
+/// Packets taken at a time by several figures, one after the other.
+const IN_CACHE: usize = 1 << 10;
 
 /// All accepted packets at hand. What takes a pass of its own is computed when it is asked for, once.
 pub(super) struct Exact<'a> {
@@ -67,16 +70,16 @@ impl<'a> Exact<'a> {
         late: u64,
     ) -> Exact<'a> {
         let Gathered { classifier, samples, copies, tally, .. } = gathered;
-        let series = Series::new(samples, &classifier.accepted);
-        let mut moments = Moments::default();
-        moments.add_all(&samples.delay);
-        let mut sums = CoMoments::default();
+        let series = Series::new(samples);
+        let (mut sums, mut extremes) = (CoMoments::default(), None);
         let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
-        for packet in samples.iter() {
-            sums.push(&packet);
-            jitter.push(&packet);
-            mapdv2.push(&packet);
+        for (sent, delays) in samples.sent.chunks(IN_CACHE).zip(samples.delay.chunks(IN_CACHE)) {
+            extremes = Extremes::of_both(extremes, sums.add_all(sent, delays));
+            jitter.push_all(delays);
+            mapdv2.push_all(delays);
         }
+        let delays = extremes.map(|extremes| extremes.delay);
+        let moments = delays.map_or_else(Moments::default, |delays| sums.of_delay(delays));
         let came = gathered.came();
         let extent = verdict::Known::of(session, &came);
         let accepted = samples.len() as u64 + gathered.delayless.len();
@@ -104,7 +107,7 @@ impl<'a> Exact<'a> {
             kind,
             series,
             came,
-            sample: Sample::new(samples.delay.iter().copied()),
+            sample: delays.map_or_else(Sample::default, |delays| Sample::between(&samples.delay, delays)),
             moments,
             lines: sums.output(),
             rfc3550_jitter: jitter.output(),
@@ -193,7 +196,7 @@ impl Findings for Exact<'_> {
     fn reordering(&self) -> Reordering {
         Reordering {
             observable: self.known.session.spec.transport() == Transport::Udp,
-            ..reordering(&self.series, &self.gathered.classifier.accepted, self.known.session.spec.payload())
+            ..reordering(&self.series, self.known.session.spec.payload())
         }
     }
 
@@ -211,7 +214,7 @@ impl Findings for Exact<'_> {
         Some(ScheduleError {
             handed_over: errors.handed_over(&self.series, waits()),
             stretched: errors.stretched(&self.series, waits()),
-            ..errors.figures()?
+            ..errors.figures()
         })
     }
 
@@ -328,7 +331,7 @@ impl Findings for Exact<'_> {
             clock: &self.known.clock,
             notes: notes.as_ref()?,
             arrived_by: tally.arrived_by(),
-            off_schedule: self.errors().and_then(Errors::extremes),
+            off_schedule: self.errors().map(Errors::extremes),
             round_trip: self.kind == Kind::RoundTrips,
             profiles: &self.known.options.profiles,
         }))

@@ -2,6 +2,7 @@
 //! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
 
 use super::assemble::{Counted, Findings, Kind, Known};
+use super::plain::Plain;
 use super::saved::{Impossible, MOST_ROWS, require};
 use super::stretches::{Ended, Stretches};
 use super::tally::Tally;
@@ -216,6 +217,60 @@ impl Stream {
             }
             None => self.classifier.refuse(),
         }
+    }
+
+    /// See [`super::Analyzer::push_all`].
+    pub fn push_all(&mut self, records: &[PacketRecord]) {
+        let (mut plain, mut rest) = (Plain::new(), records);
+        let mut next = self.classifier.next().max(self.forgotten);
+        while let Some(first) = rest.first() {
+            let is_begun = self.head.rows() >= HEAD;
+            let taken = if is_begun { plain.take(rest, next, self.classifier.packets()) } else { 0 };
+            if taken == 0 {
+                self.push(first);
+                rest = &rest[1..];
+                next = self.classifier.next().max(self.forgotten);
+                continue;
+            }
+            let (rows, later) = rest.split_at(taken);
+            rest = later;
+            self.tally.plain(rows, &plain);
+            let lowest = plain.seq()[0];
+            self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
+            next = self.classifier.accept_all(plain.runs());
+            self.accept_all(&plain);
+            if let Some(stretches) = &mut self.stretches {
+                stretches.push_all(&plain, rows);
+            }
+        }
+    }
+
+    fn accept_all(&mut self, packets: &Plain) {
+        let (seqs, sent, delays) = (packets.seq(), packets.sent(), packets.delay());
+        self.moments.add_all(delays);
+        self.sums.add_all(sent, delays);
+        self.extent.push_all(packets.iter());
+        self.jitter.push_all(delays);
+        self.mapdv2.push_all(delays);
+        let mut at = 0;
+        for run in packets.runs() {
+            let length = run.len();
+            self.overtaking.push_run(run.clone(), |k| sent[at + k].wrapping_add(delays[at + k]));
+            self.stay_back.push_run(run.clone());
+            self.occupancy.push_run(run);
+            at += length;
+        }
+        self.delays.add_all(delays);
+        self.ipdv.push_all(seqs, delays);
+        self.hull.push_all(sent, delays);
+        if !self.listed.is_empty() {
+            packets.iter().for_each(|packet| self.listed.push(&packet));
+        }
+        if let Some((period, offsets)) = &mut self.errors {
+            let offset = |p: Packet| p.sent.saturating_sub(period.saturating_mul(p.seq.into()));
+            offsets.add_all(&packets.iter().map(offset).collect::<Vec<_>>());
+        }
+        self.forget();
     }
 
     fn push_row(&mut self, seq: u32, row: Row, record: &PacketRecord) {

@@ -7,6 +7,7 @@
 
 use super::Gathered;
 use super::exact::stream_times;
+use super::plain::Plain;
 use super::saved::{Impossible, MOST_ROWS, require};
 use crate::distribution::Sample;
 use crate::metrics::classify::Packet;
@@ -21,7 +22,6 @@ use crate::spec::Schedule;
 use crate::time::Source;
 use crate::verdict::{self, Accumulated, Judgement, Material, RowNotes, Seam, Whole};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 
 /// Packets of a stretch.
 const LENGTH: u32 = 65_536;
@@ -177,6 +177,29 @@ impl Stretches {
                 delayless.insert(seq);
             }
         }
+    }
+
+    /// Clean packets with numbers above all before, and their rows.
+    pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
+        let ends = packets.seq().first().zip(packets.seq().last());
+        let Some((first, last)) = ends.and_then(|(a, b)| self.seam.place(*a).zip(self.seam.place(*b))) else {
+            return packets.iter().zip(rows).for_each(|(p, row)| self.push(p.seq, Some(p), row));
+        };
+        let by = first.wrapping_sub(packets.seq()[0]);
+        let seqs: Vec<u32> = packets.seq().iter().map(|seq| seq.wrapping_add(by)).collect();
+        if last >= self.length + self.slack() || seqs.last() != Some(&last) || !packets.alike {
+            return packets.iter().zip(rows).for_each(|(p, row)| self.push(p.seq, Some(p), row));
+        }
+        let origin = packets.iter().next().map(|packet| self.before(packet.seq, packet.sent));
+        self.origin = self.origin.or(origin);
+        let Rows { samples, notes, arrived, came, .. } = &mut self.open;
+        arrived[rows[0].source(Moment::Arrived) as usize] += rows.len() as u64;
+        let moved = |seq: u32| seq.wrapping_add(by);
+        packets.runs().for_each(|run| came.insert_run(moved(run.start)..moved(run.end)));
+        notes.push_all(rows, &seqs, packets.alike, packets.lags);
+        samples.seq.extend_from_slice(&seqs);
+        samples.sent.extend_from_slice(packets.sent());
+        samples.delay.extend_from_slice(packets.delay());
     }
 
     /// A further copy of packet `seq`.
@@ -351,22 +374,8 @@ impl Rows {
     fn split(&mut self, length: u32) -> Rows {
         let mut rest = Rows { notes: self.notes.split(length), ..Rows::default() };
         let Rows { samples, delayless, copies, damaged, came, .. } = self;
-        samples.retain(|p| {
-            let stays = p.seq < length;
-            if !stays {
-                rest.samples.push(Packet { seq: p.seq - length, ..*p });
-            }
-            stays
-        });
-        let moved = |from: &mut SeqSet, to: &mut SeqSet| {
-            let later: Vec<u32> = from.iter().filter(|seq| *seq >= length).collect();
-            for seq in later {
-                from.remove(seq);
-                to.insert(seq - length);
-            }
-        };
-        moved(delayless, &mut rest.delayless);
-        moved(came, &mut rest.came);
+        rest.samples = samples.split_off(length);
+        (rest.delayless, rest.came) = (delayless.split_off(length), came.split_off(length));
         for (copies, later) in [(copies, &mut rest.copies), (damaged, &mut rest.damaged)] {
             let mut kept = Copies::default();
             for (seq, at) in copies.iter() {
@@ -391,9 +400,8 @@ impl Rows {
         profiles: &[verdict::Profile],
         judge: impl FnOnce(&Material<'_>) -> T,
     ) -> T {
-        let Rows { samples, copies, notes, arrived, came, delayless, .. } = self;
-        let accepted = if delayless.is_empty() { Cow::Borrowed(came) } else { Cow::Owned(set(samples)) };
-        let series = Series::new(samples, &accepted);
+        let Rows { samples, copies, notes, arrived, came, .. } = self;
+        let series = Series::new(samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let errors = session.period().and_then(|_| Errors::new(&series, &session.spec));
         let mut stamped = Source::ALL.into_iter().filter(|s| arrived[*s as usize] > 0);
@@ -407,7 +415,7 @@ impl Rows {
             clock,
             notes,
             arrived_by,
-            off_schedule: errors.as_ref().and_then(Errors::extremes),
+            off_schedule: errors.as_ref().map(Errors::extremes),
             round_trip,
             profiles,
         })
@@ -418,7 +426,10 @@ impl Rows {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = self;
         let rows = samples.len();
         require(rows == samples.sent.len() && rows == samples.delay.len(), "columns of different lengths")?;
-        let accepted = set(samples);
+        let mut accepted = SeqSet::default();
+        samples.seq.iter().for_each(|seq| {
+            accepted.insert(*seq);
+        });
         require(accepted.len() == rows as u64, "a packet accepted twice")?;
         let numbers = came.max().is_none_or(|seq| seq < end) && accepted.iter().all(|seq| came.contains(seq));
         require(numbers, "sequence numbers beyond the test")?;
@@ -431,15 +442,6 @@ impl Rows {
         require(notes.is_possible(&accepted), "a note on no packet")?;
         require(arrived.iter().all(|n| *n <= MOST_ROWS), "counts that do not add up")
     }
-}
-
-/// The numbers of `samples`.
-fn set(samples: &Samples) -> SeqSet {
-    let mut numbers = SeqSet::default();
-    samples.seq.iter().for_each(|seq| {
-        numbers.insert(*seq);
-    });
-    numbers
 }
 
 #[cfg(test)]

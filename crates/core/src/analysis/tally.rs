@@ -1,6 +1,6 @@
 //! What is counted row by row as records come in: classes, stamps, what the IP header showed.
 
-use crate::metrics::classify::Packet;
+use super::plain::Plain;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
 use crate::record::{Moment, PacketRecord};
 use crate::summary::{Coverage, FarEnd, Stamps};
@@ -141,13 +141,7 @@ impl Tally {
         if record.sent().is_some() {
             self.sent[record.source(Moment::Sent) as usize] += 1;
         }
-        if let Some(lag) = record.send_lag() {
-            self.send_lag.add(lag.0);
-        }
-        self.local_queue.push(record);
-        if let Some(lag) = record.receive_lag() {
-            self.receive_lag.add(lag.0);
-        }
+        self.lags(record);
         if let Some(class) = record.traffic_class() {
             self.classes[usize::from(class)] += 1;
         }
@@ -157,11 +151,54 @@ impl Tally {
         self.odd_sizes += u64::from(record.size().is_some_and(|s| s != self.payload));
     }
 
-    /// Counts an accepted row.
+    /// Counts the lags of a row.
     #[inline]
-    pub fn accepted(&mut self, record: &PacketRecord, packet: &Packet) {
+    fn lags(&mut self, record: &PacketRecord) {
+        if let Some(lag) = record.send_lag() {
+            self.send_lag.add(lag.0);
+        }
+        self.local_queue.push(record);
+        if let Some(lag) = record.receive_lag() {
+            self.receive_lag.add(lag.0);
+        }
+    }
+
+    /// Counts the rows of `packets`.
+    pub(super) fn plain(&mut self, rows: &[PacketRecord], packets: &Plain) {
+        let Some((first, others)) = rows.split_first() else { return };
+        if !packets.alike {
+            return rows.iter().for_each(|row| self.row(row));
+        }
+        self.row(first);
+        if packets.lags {
+            others.iter().for_each(|row| self.lags(row));
+        }
+        let times = others.len() as u64;
+        let mut last = self.last_arrival;
+        for row in others {
+            let at = row.arrived().map(|t| t.0);
+            self.rx_time_regressions += u64::from(at < last);
+            last = at;
+        }
+        self.last_arrival = last;
+        self.arrived[first.source(Moment::Arrived) as usize] += times;
+        self.sent[first.source(Moment::Sent) as usize] += times;
+        if let Some(class) = first.traffic_class() {
+            self.classes[usize::from(class)] += times;
+        }
+        if let Some(ttl) = first.ttl() {
+            self.ttls[usize::from(ttl)] += times;
+        }
+        if first.size().is_some_and(|s| s != self.payload) {
+            self.odd_sizes += times;
+        }
+    }
+
+    /// Counts an accepted row, of packet `seq`.
+    #[inline]
+    pub fn accepted(&mut self, record: &PacketRecord, seq: u32) {
         if record.receive_lag().is_some_and(|lag| lag.0 > self.half_period) {
-            self.waited.push(packet.seq);
+            self.waited.push(seq);
         }
     }
 

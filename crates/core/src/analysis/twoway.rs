@@ -76,15 +76,39 @@ impl TwoWayAnalysis {
     }
 
     pub fn push(&mut self, record: &PacketRecord) {
+        self.push_all(core::slice::from_ref(record));
+    }
+
+    /// The next records, in arrival order.
+    pub fn push_all(&mut self, records: &[PacketRecord]) {
+        let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
+        for record in records {
+            self.beside(record);
+            let Some(round_trip) = project(record, View::RoundTrip) else { continue };
+            if round_trip.flags.is_clean() && lacks_delay(record, self.processing_apart) {
+                self.round_trip.push_all(&seen);
+                seen.clear();
+                self.round_trip.push_delayless(&round_trip);
+            } else {
+                seen.push(round_trip);
+            }
+        }
+        self.round_trip.push_all(&seen);
+        if !self.far_clock {
+            return;
+        }
+        for (analyzer, view) in [(&mut self.up, View::Up), (&mut self.down, View::Down)] {
+            seen.clear();
+            seen.extend(records.iter().filter_map(|record| project(record, view)));
+            analyzer.push_all(&seen);
+        }
+        records.iter().for_each(|record| self.probe(record));
+    }
+
+    /// What is kept beside the views.
+    fn beside(&mut self, record: &PacketRecord) {
         if let Some(at) = record.time(Moment::Returned) {
             self.returned.push(at);
-        }
-        if let Some(seen) = project(record, View::RoundTrip) {
-            if seen.flags.is_clean() && lacks_delay(record, self.processing_apart) {
-                self.round_trip.push_delayless(&seen);
-            } else {
-                self.round_trip.push(&seen);
-            }
         }
         if let Some(took) = processing(record).filter(|_| record.flags.is_clean()) {
             let p = self.processing.get_or_insert(Processing { n: 0, min: took.0, mean: 0, max: took.0 });
@@ -93,15 +117,6 @@ impl TwoWayAnalysis {
             p.max = p.max.max(took.0);
             self.processing_sum += i128::from(took.0);
         }
-        if !self.far_clock {
-            return;
-        }
-        for (analyzer, view) in [(&mut self.up, View::Up), (&mut self.down, View::Down)] {
-            if let Some(seen) = project(record, view) {
-                analyzer.push(&seen);
-            }
-        }
-        self.probe(record);
     }
 
     /// Keeps the fastest exchange of each stretch: the clocks' difference is known best there.

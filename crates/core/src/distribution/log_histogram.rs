@@ -95,6 +95,28 @@ impl LogHistogram {
         }
     }
 
+    /// Adds all of `values`.
+    pub fn add_all(&mut self, values: &[i64]) {
+        let mut values = values;
+        while let Some((first, rest)) = values.split_first() {
+            if !self.is_exact() && self.origin.is_some() {
+                break;
+            }
+            self.add(*first);
+            values = rest;
+        }
+        let Some(origin) = self.origin.filter(|_| !values.is_empty()) else { return };
+        let bits = self.precision.bits;
+        let (mut low, mut high) = self.extremes.unwrap_or((i64::MAX, i64::MIN));
+        for x in values {
+            (low, high) = (low.min(*x), high.max(*x));
+            let side = if *x >= origin { &mut self.above } else { &mut self.below };
+            side.add(bucket(x.abs_diff(origin), bits), 1);
+        }
+        self.n += values.len() as u64;
+        self.extremes = Some((low, high));
+    }
+
     /// Whether it can be that of `n` values, as far as computing relies on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
@@ -221,6 +243,39 @@ impl LogHistogram {
         values(scale, self.below.filled().rev(), self.above.filled())
     }
 
+    /// The value at 0-based rank `k`, from buckets.
+    fn at_rank(&self, k: u64) -> Option<i64> {
+        let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
+        let mut before = 0;
+        let mut reaches = |(_, count): &(usize, u64)| {
+            before += count;
+            before > k
+        };
+        // What a bucket stands for is worked out of one alone.
+        let below = self.below.filled().rev().find(&mut reaches);
+        let above = if below.is_some() { None } else { self.above.filled().find(reaches) };
+        values(scale, below.into_iter(), above.into_iter()).next().map(|(value, _)| value)
+    }
+
+    /// How many values are in buckets that stand for `x` at most.
+    fn count_at_most(&self, x: i64) -> u64 {
+        match self.extremes {
+            None => return 0,
+            Some((low, _)) if x < low => return 0,
+            Some((_, high)) if x >= high => return self.n,
+            _ => {}
+        }
+        let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
+        let distance = x.abs_diff(origin);
+        let last = bucket(distance, bits);
+        if x < origin {
+            // A bucket below the origin stands for its end that is nearer to it.
+            return self.below.from(if smallest(last, bits) >= distance { last } else { last + 1 });
+        }
+        let whole = smallest(last + 1, bits) - 1 <= distance;
+        self.below.from(0) + self.above.until(if whole { last + 1 } else { last })
+    }
+
     /// Values with the number of times each was added: single values in no order while it is exact, otherwise the largest value
     /// that each bucket may stand for, ascending.
     pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
@@ -289,6 +344,16 @@ impl Buckets {
         rest
     }
 
+    /// The counts of the buckets from `bucket` on.
+    fn from(&self, bucket: usize) -> u64 {
+        self.counts.iter().skip(bucket.saturating_sub(self.lowest)).sum()
+    }
+
+    /// The counts of the buckets before `bucket`.
+    fn until(&self, bucket: usize) -> u64 {
+        self.counts.iter().take(bucket.saturating_sub(self.lowest)).sum()
+    }
+
     fn merge(&mut self, other: &Buckets) {
         other.filled().for_each(|(bucket, count)| self.add(bucket, count));
     }
@@ -314,7 +379,7 @@ impl Quantiles<'_> {
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
-            Quantiles::Counted(histogram) => at_rank(histogram.buckets(), k),
+            Quantiles::Counted(histogram) => histogram.at_rank(k),
         }
     }
 
@@ -353,7 +418,7 @@ impl Quantiles<'_> {
     pub fn count_at_most(&self, x: i64) -> u64 {
         match self {
             Quantiles::Exact(sample) => sample.count_at_most(x) as u64,
-            Quantiles::Counted(histogram) => histogram.buckets().take_while(|b| b.0 <= x).map(|b| b.1).sum(),
+            Quantiles::Counted(histogram) => histogram.count_at_most(x),
         }
     }
 
@@ -394,7 +459,8 @@ fn at_rank(mut values: impl Iterator<Item = (i64, u64)>, k: u64) -> Option<i64> 
 /// The bucket of a distance: one for each distance below 2^(bits + 1), then 2^bits per octave.
 #[inline]
 fn bucket(distance: u64, bits: u8) -> usize {
-    let octave = distance.checked_ilog2().unwrap_or(0).saturating_sub(bits.into());
+    // Of distances 0 and 1 the octave is the same.
+    let octave = (distance | 1).ilog2().saturating_sub(bits.into());
     ((u64::from(octave) << bits) + (distance >> octave)) as usize
 }
 
@@ -479,6 +545,21 @@ mod tests {
 
     proptest! {
         #[test]
+        fn values_at_once_are_values_one_by_one(
+            values in prop::collection::vec(prop_oneof![-5_000i64..5_000, any::<i64>()], 0..300),
+            cut in 0usize..300,
+            origin in prop::option::of(-3_000i64..3_000),
+            exact in 0usize..100,
+        ) {
+            let empty = LogHistogram::with_origin(origin, Precision { exact, bits: 6 });
+            let mut at_once = empty.clone();
+            let cut = cut.min(values.len());
+            at_once.add_all(&values[..cut]);
+            at_once.add_all(&values[cut..]);
+            prop_assert_eq!(at_once, of(&values, &empty));
+        }
+
+        #[test]
         fn within_its_stated_error(
             values in prop::collection::vec(prop_oneof![-5_000i64..5_000, -1i64 << 40..1 << 40], 1..200),
             p in 0u32..=100_000,
@@ -498,6 +579,10 @@ mod tests {
             prop_assert!(!whole.is_exact() || found == truth);
             prop_assert_eq!(whole.is_exact(), values.len() <= exact);
             let at_most = whole.quantiles().count_at_most(truth);
+            for x in [truth, truth - 1, found, found - 1, found + 1, -5_000, 0, 1 << 39] {
+                let plain: u64 = whole.counted().filter(|(value, _)| *value <= x).map(|(_, count)| count).sum();
+                prop_assert_eq!(whole.quantiles().count_at_most(x), plain, "{}", x);
+            }
             prop_assert!(at_most <= sorted.partition_point(|x| *x <= truth) as u64);
             prop_assert_eq!((whole.min(), whole.max()), (sorted.first().copied(), sorted.last().copied()));
             prop_assert_eq!(whole.quantiles().values().map(|v| v.1).sum::<u64>(), whole.len());

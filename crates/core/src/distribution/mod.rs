@@ -1,14 +1,45 @@
-//! Distributions of times: all values ([`Sample`]), or any number of them in bounded memory ([`LogHistogram`]), and
-//! what follows from either: percentiles, histograms, statistics.
+//! Distributions of times: all values ([`Sample`]), some percentiles of them ([`OrderStatistics`]), or any number of values
+//! in bounded memory ([`LogHistogram`]), and what follows from either: percentiles, histograms, statistics.
 
 pub mod histogram;
 pub mod log_histogram;
+pub mod order;
 pub mod percentile;
 pub mod sample;
 mod statistics;
 
 pub use histogram::{Bins, Histogram};
 pub use log_histogram::{LogHistogram, Precision, Quantiles};
+pub use order::OrderStatistics;
 pub use percentile::{Method, Percent, Percentiles, Resolution};
 pub use sample::Sample;
 pub use statistics::{Distribution, Wanted};
+
+/// The smallest and the largest of `values`; None without values.
+pub(crate) fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {
+    let first = values.next()?;
+    let (mut low, mut high) = (first, first);
+    // A loop that can be left is not vectorised, which without AVX makes comparisons of 64 bits several times as slow.
+    for x in values.by_ref() {
+        if x == i64::MIN {
+            low = x;
+            break;
+        }
+        (low, high) = (low.min(x), high.max(x));
+    }
+    values.for_each(|x| high = high.max(x));
+    Some([low, high])
+}
+
+/// The smallest of `values`; the largest number without values.
+pub(crate) fn lowest(values: impl Iterator<Item = i64>) -> i64 {
+    let mut low = i64::MAX;
+    for x in values {
+        // As above.
+        if x == i64::MIN {
+            return x;
+        }
+        low = low.min(x);
+    }
+    low
+}

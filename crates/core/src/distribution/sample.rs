@@ -1,7 +1,9 @@
 //! [`Sample`]: a sorted set of times, from which every order statistic can be read.
 
+use super::extremes;
 use super::histogram::{Bins, Histogram};
 use super::percentile::{Method, Percent, rank};
+use std::ops::Sub;
 
 /// Values in ascending order, stored as distances from the smallest: 4 bytes each if they span less than 4.29 s, 8
 /// otherwise.
@@ -17,18 +19,29 @@ enum Above {
     Wide(Vec<u64>),
 }
 
+impl Default for Sample {
+    /// Without values.
+    fn default() -> Sample {
+        Sample { base: 0, above: Above::Narrow(Vec::new()) }
+    }
+}
+
 impl Sample {
     /// From values in any order. Iterates over them twice.
     pub fn new(values: impl Iterator<Item = i64> + Clone) -> Sample {
-        let (mut min, mut max) = (i64::MAX, i64::MIN);
-        values.clone().for_each(|x| (min, max) = (min.min(x), max.max(x)));
-        if min > max {
-            return Sample { base: 0, above: Above::Narrow(Vec::new()) };
-        }
+        extremes(values.clone()).map_or_else(Sample::default, |extremes| Sample::of(values, extremes))
+    }
+
+    /// From values in any order, the smallest and the largest of which are known.
+    pub fn between(values: &[i64], extremes: [i64; 2]) -> Sample {
+        Sample::of(values.iter().copied(), extremes)
+    }
+
+    fn of(values: impl Iterator<Item = i64>, [min, max]: [i64; 2]) -> Sample {
         let above = |x: i64| x.wrapping_sub(min) as u64;
         let above = if u32::try_from(above(max)).is_ok() {
             let mut narrow: Vec<u32> = values.map(|x| above(x) as u32).collect();
-            sort_u32(&mut narrow);
+            sort_u32(&mut narrow, above(max) as u32);
             Above::Narrow(narrow)
         } else {
             let mut wide: Vec<u64> = values.map(above).collect();
@@ -196,24 +209,29 @@ impl Sample {
     }
 }
 
-/// Least-significant-digit radix sort, 11 bits a pass; passes without information are skipped: the delays of most paths
-/// span two digits.
-fn sort_u32(values: &mut Vec<u32>) {
-    const BITS: u32 = 11;
-    const MASK: u32 = (1 << BITS) - 1;
-    if values.len() < 4096 {
+/// Least-significant-digit radix sort, in as few passes of at most 11 bits each as the largest value has; passes without
+/// information are skipped.
+fn sort_u32(values: &mut Vec<u32>, largest: u32) {
+    const MOST_BITS: u32 = 11;
+    const PASSES: usize = u32::BITS.div_ceil(MOST_BITS) as usize;
+    let wide = u32::BITS - largest.leading_zeros();
+    if values.len() < 4096 || wide == 0 {
         values.sort_unstable();
         return;
     }
-    let mut counts = [[0usize; 1 << BITS]; 3];
+    let passes = wide.div_ceil(MOST_BITS);
+    // Passes of about the same width have the fewest places between which values are spread.
+    let bits = wide.div_ceil(passes);
+    let digit = |x: u32, pass: usize| (x >> (bits * pass as u32)) as usize & ((1 << bits) - 1);
+    let mut counts = [[0usize; 1 << MOST_BITS]; PASSES];
     for &x in values.iter() {
-        for (pass, count) in counts.iter_mut().enumerate() {
-            count[(x >> (BITS * pass as u32) & MASK) as usize] += 1;
+        for (pass, count) in counts.iter_mut().enumerate().take(passes as usize) {
+            count[digit(x, pass) % (1 << MOST_BITS)] += 1;
         }
     }
     let mut from = core::mem::take(values);
     let mut to = vec![0; from.len()];
-    for (pass, count) in counts.iter_mut().enumerate() {
+    for (pass, count) in counts.iter_mut().enumerate().take(passes as usize) {
         if count.contains(&from.len()) {
             continue;
         }
@@ -222,7 +240,7 @@ fn sort_u32(values: &mut Vec<u32>) {
             next += core::mem::replace(slot, next);
         }
         for &x in &from {
-            let slot = &mut count[(x >> (BITS * pass as u32) & MASK) as usize];
+            let slot = &mut count[digit(x, pass) % (1 << MOST_BITS)];
             to[*slot] = x;
             *slot += 1;
         }
@@ -231,16 +249,12 @@ fn sort_u32(values: &mut Vec<u32>) {
     *values = from;
 }
 
-fn twice_half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<u128> {
+fn twice_half_sample_mode<T: Copy + Ord + Sub<Output = T> + Into<u64>>(sorted: &[T]) -> Option<u128> {
     let mut s = sorted;
     while s.len() > 3 {
         let half = s.len().div_ceil(2);
-        let spread = |i: usize| s[i + half - 1].into() - s[i].into();
-        let start = (1..=s.len() - half).fold((0, spread(0)), |best, i| {
-            let width = spread(i);
-            if width < best.1 { (i, width) } else { best }
-        });
-        s = &s[start.0..start.0 + half];
+        let start = narrowest(&s[..s.len() - half + 1], &s[half - 1..]);
+        s = &s[start..start + half];
     }
     let v = |i: usize| -> u64 { s[i].into() };
     let both = |i: usize, j: usize| Some(u128::from(v(i)) + u128::from(v(j)));
@@ -254,6 +268,23 @@ fn twice_half_sample_mode<T: Copy + Into<u64>>(sorted: &[T]) -> Option<u128> {
             core::cmp::Ordering::Equal => both(1, 1),
         },
     }
+}
+
+/// The first place at which `high` − `low` is smallest; both are equally long, and not empty.
+fn narrowest<T: Copy + Ord + Sub<Output = T>>(low: &[T], high: &[T]) -> usize {
+    const CHUNK: usize = 32;
+    let width = |(low, high): (&T, &T)| *high - *low;
+    let (mut best, mut least) = (0, high[0] - low[0]);
+    for (chunk, (low, high)) in low.chunks(CHUNK).zip(high.chunks(CHUNK)).enumerate() {
+        // Which of them it is, is looked for only in chunks that have a narrower one.
+        let here = low.iter().zip(high).map(width).fold(least, T::min);
+        if here < least {
+            least = here;
+            let place = low.iter().zip(high).position(|pair| width(pair) == here);
+            best = chunk * CHUNK + place.unwrap_or(0);
+        }
+    }
+    best
 }
 
 #[cfg(test)]
@@ -367,7 +398,8 @@ mod tests {
             values.iter_mut().for_each(|x| *x >>= shift);
             let mut twin = values.clone();
             twin.sort_unstable();
-            sort_u32(&mut values);
+            let largest = twin.last().copied().unwrap_or(0);
+            sort_u32(&mut values, largest);
             prop_assert_eq!(values, twin);
         }
     }

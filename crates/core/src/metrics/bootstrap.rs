@@ -142,13 +142,12 @@ mod tests {
     use super::*;
 
     fn of_delays(delays: &[i64], correlation: Option<f64>, seed: u64) -> Option<Bootstrap> {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
             samples.push(Packet { seq, sent: 0, delay: *delay });
-            accepted.insert(seq);
         }
         let inference = Inference { acf1_send_order: correlation, ..Inference::default() };
-        intervals(&Series::new(&samples, &accepted), &inference, seed)
+        intervals(&Series::new(&samples), &inference, seed)
     }
 
     /// A stationary series of mean and median 0 and deviation 1000 whose neighbours have this correlation.

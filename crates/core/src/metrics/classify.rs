@@ -7,6 +7,7 @@
 use super::seqset::SeqSet;
 use crate::record::PacketRecord;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// An accepted packet: the first clean copy of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,22 @@ impl Classifier {
             }
             _ => Class::Duplicate(seq),
         }
+    }
+
+    /// The number after the highest accepted one.
+    pub(crate) fn next(&self) -> u64 {
+        self.accepted.max().map_or(0, |seq| u64::from(seq) + 1)
+    }
+
+    /// Accepts rows of clean copies whose numbers ascend from [`Classifier::next`] on, by runs, and gives what that is then.
+    pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) -> u64 {
+        let mut next = None;
+        for run in runs {
+            self.received += run.len() as u64;
+            next = Some(run.end.into());
+            self.accepted.insert_run(run);
+        }
+        next.unwrap_or_else(|| self.next())
     }
 
     /// Counts a row as invalid.

@@ -286,17 +286,25 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         }
     };
     let (mut before, mut next) = (0, 0u64);
+    // What packets wait for which just as many buffers are too small as before: nearly all.
+    let (mut least, mut most) = (i64::MAX, i64::MIN);
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
+        let above = packet.delay.saturating_sub(min);
+        if seq == next && (least..=most).contains(&above) {
+            next += 1;
+            return;
+        }
         if seq > next {
             begin(before, all);
             before = all;
         }
         next = seq + 1;
-        let above = packet.delay.saturating_sub(min);
         let now = buffers.partition_point(|b| b.0 < above);
         begin(before, now);
         before = now;
+        least = now.checked_sub(1).map_or(i64::MIN, |k| buffers[k].0.saturating_add(1));
+        most = buffers.get(now).map_or(i64::MAX, |b| b.0);
     });
     if sent > next {
         begin(before, all);
@@ -324,32 +332,22 @@ struct Adaptive {
 /// d + 4v is frozen at each talk-spurt boundary. Delays are taken above the smallest.
 fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
     let spurt = u64::from(spurt.max(1));
-    let (mut estimate, mut offset, mut late, mut sum) = (None, 0.0, 0, 0.0);
+    // The estimates begin with the first packet's delay.
+    let first = if series.is_empty() { 0.0 } else { series.get(0).delay.saturating_sub(min) as f64 };
+    let (mut d, mut v, mut offset, mut late, mut sum) = (first, 0.0, first, 0, 0.0);
     // The boundary last passed; a run of loss may pass several, at the same estimate.
     let mut spurt_end = 0;
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
         let x = packet.delay.saturating_sub(min) as f64;
-        let (d, v) = match estimate {
-            Some((d, v)) => {
-                if seq >= spurt_end {
-                    offset = d + 4.0 * v;
-                }
-                (d, v)
-            }
-            None => {
-                offset = x;
-                (x, 0.0)
-            }
-        };
         if seq >= spurt_end {
+            offset = d + 4.0 * v;
             spurt_end = (seq / spurt + 1) * spurt;
         }
         late += u64::from(x > offset);
         sum += offset;
-        let d = alpha * d + (1.0 - alpha) * x;
-        let v = alpha * v + (1.0 - alpha) * (d - x).abs();
-        estimate = Some((d, v));
+        d = alpha * d + (1.0 - alpha) * x;
+        v = alpha * v + (1.0 - alpha) * (d - x).abs();
     });
     Adaptive { late, mean_offset: (!series.is_empty()).then(|| sum / series.len() as f64) }
 }
@@ -364,27 +362,25 @@ impl Dejitter {
 #[cfg(test)]
 mod tests {
     use super::super::classify::Packet;
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
 
     const MS: i64 = 1_000_000;
 
-    fn stream() -> (Samples, SeqSet) {
+    fn stream() -> Samples {
         // metrics §18, V26: delays in ms, packet 6 lost.
         let delays = [30, 31, 30, 55, 40, 30, -1, 33, 90, 70, 50, 30];
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays).filter(|d| d.1 >= 0) {
             samples.push(Packet { seq, sent: 0, delay: delay * MS });
-            accepted.insert(seq);
         }
-        (samples, accepted)
+        samples
     }
 
     #[test]
     fn fixed_buffers() {
-        let (samples, accepted) = stream();
-        let series = Series::new(&samples, &accepted);
+        let samples = stream();
+        let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let codec = Codec { delay_ms: 0.0, ..Codec::default() };
         let buffers = [0, 1, 5, 10, 20, 25, 40, 60, 100].map(Span::millis);
@@ -411,8 +407,8 @@ mod tests {
 
     #[test]
     fn adaptive_buffer() {
-        let (samples, accepted) = stream();
-        let a = adaptive(&Series::new(&samples, &accepted), 30 * MS, 4, 0.9);
+        let samples = stream();
+        let a = adaptive(&Series::new(&samples), 30 * MS, 4, 0.9);
         // Loss bits 0 1 0 1 0 0 1 0 1 1 1 0, of which packet 6 is the network's; offsets 30, 41.8726 and
         // 43.0085058 in the three spurts.
         assert_eq!(a.late, 5);
@@ -422,18 +418,18 @@ mod tests {
 
     #[test]
     fn nothing_arrived() {
-        let (samples, accepted) = (Samples::default(), SeqSet::default());
+        let samples = Samples::default();
         let codec = Codec::default();
         let receiver = Receiver { codec: &codec, model: DelayModel::Idd, buffers: &[], spurt: 50 };
         let sample = Sample::new(core::iter::empty());
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         assert_eq!(dejitter(&series, &sample, 9, (0.0, DelayBasis::Raw), &receiver), None);
     }
 
     #[test]
     fn what_is_lost_and_what_is_late() {
-        let (samples, accepted) = stream();
-        let series = Series::new(&samples, &accepted);
+        let samples = stream();
+        let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let codec = Codec::named("g.711").unwrap();
         assert_eq!((codec.name.as_str(), codec.bpl, Codec::named("G.7")), ("G.711", 4.3, None));
@@ -492,12 +488,11 @@ mod tests {
     #[test]
     fn runs_of_what_is_missing() {
         let of = |delays: &[i64], sent| {
-            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            let mut samples = Samples::default();
             for (seq, delay) in (0..).zip(delays).filter(|d| *d.1 >= 0) {
                 samples.push(Packet { seq, sent: 0, delay: *delay });
-                accepted.insert(seq);
             }
-            run_starts(&Series::new(&samples, &accepted), sent, 0, &[Span(5), Span(20)])
+            run_starts(&Series::new(&samples), sent, 0, &[Span(5), Span(20)])
         };
         assert_eq!(of(&[0, 0, 0], 3), [0, 0]);
         // Lost at the start, in the middle, and at the end.

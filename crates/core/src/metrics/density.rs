@@ -1,10 +1,10 @@
 //! Reorder density and reorder-buffer density (metrics §13; RFC 5236).
 
 use super::one_pass::add_later_counts;
-use super::seqset::SeqSet;
+use super::series::Series;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// The threshold both bounded algorithms use.
 pub const THRESHOLD: u32 = 128;
@@ -36,10 +36,10 @@ impl Displacements {
             && counts.map(|c| u128::from(*c)).sum::<u128>() <= n.into()
     }
 
-    fn add(&mut self, d: i64) {
+    fn add(&mut self, d: i64, times: u64) {
         match usize::try_from(d + Self::REACH).ok().and_then(|i| self.near.get_mut(i)) {
-            Some(count) => *count += 1,
-            None => *self.far.entry(d).or_default() += 1,
+            Some(count) => *count += times,
+            None => *self.far.entry(d).or_default() += times,
         }
     }
 
@@ -49,13 +49,63 @@ impl Displacements {
     }
 }
 
+/// Numbers by size. Nearly all that are added are the largest, and the smallest is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<u32>")]
+struct Ascending(VecDeque<u32>);
+
+impl From<Vec<u32>> for Ascending {
+    /// From numbers in any order.
+    fn from(mut numbers: Vec<u32>) -> Ascending {
+        numbers.sort_unstable();
+        Ascending(numbers.into())
+    }
+}
+
+impl Ascending {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    fn smallest(&self) -> Option<u32> {
+        self.0.front().copied()
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        self.0.pop_front();
+    }
+
+    #[inline]
+    fn push(&mut self, number: u32) {
+        match self.0.back() {
+            Some(largest) if *largest > number => {
+                let place = self.0.partition_point(|n| *n < number);
+                self.0.insert(place, number);
+            }
+            _ => self.0.push_back(number),
+        }
+    }
+}
+
 /// The complete density: the k-th accepted arrival gets the k-th smallest accepted number as its receive
 /// index, which skips losses and duplicates; the displacement is index − number, positive for late.
-pub fn complete_density(arrivals: impl Iterator<Item = u32>, accepted: &SeqSet) -> BTreeMap<i64, u64> {
+pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     let mut found = Displacements::new();
-    for (seq, index) in arrivals.zip(accepted.iter()) {
-        found.add(i64::from(index) - i64::from(seq));
+    let mut in_place = series.len() as u64;
+    let arrivals = series.numbers();
+    for (stretch, _) in series.displaced() {
+        in_place -= stretch.len() as u64;
+        for (index, k) in series.range(stretch.clone()).zip(stretch) {
+            found.add(i64::from(index.seq) - i64::from(arrivals[k]), 1);
+        }
     }
+    found.add(0, in_place);
     found.finish()
 }
 
@@ -67,12 +117,15 @@ pub struct StayBack {
     index: u64,
     window: VecDeque<u32>,
     /// Numbers of the window and of early packets already taken from it that no receive index has met.
-    unmet: BinaryHeap<Reverse<u32>>,
-    /// Numbers to remove when they reach the top of `unmet`.
-    discarded: BinaryHeap<Reverse<u32>>,
+    unmet: Ascending,
+    /// Numbers to remove when they are the smallest of `unmet`.
+    discarded: Ascending,
     found: Displacements,
     /// Whether it is not known what an arrival displaced.
     unknown: bool,
+    /// So many of the last arrivals each had the next number after the one before. Decides about speed only: not stored.
+    #[serde(skip)]
+    consecutive: u32,
 }
 
 impl StayBack {
@@ -82,23 +135,27 @@ impl StayBack {
             threshold,
             index: first.into(),
             window: VecDeque::new(),
-            unmet: BinaryHeap::new(),
-            discarded: BinaryHeap::new(),
+            unmet: Ascending::default(),
+            discarded: Ascending::default(),
             found: Displacements::new(),
             unknown: false,
+            consecutive: 0,
         }
     }
 
     /// The density with DT = 128 of arrivals whose complete density is `complete`. Where no displacement
     /// exceeds DT the two are equal: every index is met within the window.
-    pub fn of(complete: &BTreeMap<i64, u64>, arrivals: impl Iterator<Item = u32>) -> BTreeMap<i64, u64> {
+    pub fn of(
+        complete: &BTreeMap<i64, u64>,
+        arrivals: impl Iterator<Item = Range<u32>>,
+    ) -> BTreeMap<i64, u64> {
         let reach = i64::from(THRESHOLD);
         let within = |d: Option<(&i64, &u64)>| d.is_none_or(|(d, _)| d.abs() <= reach);
         if within(complete.first_key_value()) && within(complete.last_key_value()) {
             return complete.clone();
         }
         let mut stay_back = StayBack::new(THRESHOLD, 0);
-        arrivals.for_each(|seq| stay_back.push(seq));
+        arrivals.for_each(|run| stay_back.push_run(run));
         stay_back.finish()
     }
 
@@ -113,11 +170,9 @@ impl StayBack {
     }
 
     /// The numbers that no receive index has met, ascending.
-    fn awaited(&self) -> Vec<Reverse<u32>> {
-        let mut unmet = self.unmet.clone().into_sorted_vec();
-        let discarded = self.discarded.clone().into_sorted_vec();
-        unmet.retain(|number| discarded.binary_search(number).is_err());
-        unmet
+    fn awaited(&self) -> Vec<u32> {
+        let awaited = |number: &u32| self.discarded.0.binary_search(number).is_err();
+        self.unmet.0.iter().copied().filter(awaited).collect()
     }
 
     /// Whether it can be that of `n` packets with the threshold DT, as far as computing relies on it.
@@ -126,25 +181,63 @@ impl StayBack {
         index && self.window.len() <= threshold as usize && self.found.is_possible(n)
     }
 
+    /// The next arrivals, with consecutive numbers; each number once.
+    pub fn push_run(&mut self, mut run: Range<u32>) {
+        while !run.is_empty() {
+            if self.consecutive >= self.threshold && self.is_followed_by(run.start) {
+                return self.slide(run);
+            }
+            self.push(run.start);
+            run.start += 1;
+        }
+    }
+
+    /// Whether each number of the window is the one that is met next, and those of the window and `next` are consecutive.
+    fn is_followed_by(&self, next: u32) -> bool {
+        // The window has the last arrivals, whose numbers were consecutive.
+        let full = self.window.len() == self.threshold as usize && self.unmet.len() == self.window.len();
+        let first = self.window.front().copied();
+        full && self.discarded.is_empty()
+            && first == self.unmet.smallest()
+            && first.is_some_and(|first| {
+                u64::from(first) == self.index && first.checked_add(self.threshold) == Some(next)
+            })
+    }
+
+    /// Takes `run` where everything is in its place.
+    fn slide(&mut self, run: Range<u32>) {
+        let arrivals = run.len();
+        self.found.add(0, arrivals as u64);
+        self.index += arrivals as u64;
+        let new = run.end.saturating_sub(self.threshold).max(run.start)..run.end;
+        for numbers in [&mut self.window, &mut self.unmet.0] {
+            numbers.drain(..new.len().min(numbers.len()));
+            numbers.extend(new.clone());
+        }
+    }
+
     /// The next arrival; each number once.
+    #[inline]
     pub fn push(&mut self, seq: u32) {
         // While the first window fills, nothing is too old yet (RFC 5236 §7.1).
         if u64::from(seq) < self.index {
             return;
         }
+        let follows = self.window.back().is_some_and(|last| last.checked_add(1) == Some(seq));
+        self.consecutive = if follows { self.consecutive.saturating_add(1) } else { 1 };
         self.window.push_back(seq);
-        self.unmet.push(Reverse(seq));
+        self.unmet.push(seq);
         if self.window.len() > self.threshold as usize {
             self.step();
         }
     }
 
     fn step(&mut self) {
-        while self.unmet.peek().is_some() && self.unmet.peek() == self.discarded.peek() {
+        while !self.unmet.is_empty() && self.unmet.smallest() == self.discarded.smallest() {
             self.unmet.pop();
             self.discarded.pop();
         }
-        let Some(&Reverse(next)) = self.unmet.peek() else {
+        let Some(next) = self.unmet.smallest() else {
             self.window.pop_front();
             return;
         };
@@ -152,11 +245,11 @@ impl StayBack {
         let Some(seq) = self.window.pop_front() else { return };
         let displacement = self.index as i64 - i64::from(seq);
         if displacement.unsigned_abs() <= self.threshold.into() {
-            self.found.add(displacement);
+            self.found.add(displacement, 1);
             self.unmet.pop();
             self.index += 1;
         } else if u64::from(seq) >= self.index {
-            self.discarded.push(Reverse(seq));
+            self.discarded.push(seq);
         }
     }
 
@@ -178,7 +271,7 @@ impl StayBack {
 pub struct Occupancy {
     threshold: usize,
     expected: u64,
-    held: BinaryHeap<Reverse<u32>>,
+    held: Ascending,
     found: Vec<u64>,
     /// Whether it is not known what was held.
     unknown: bool,
@@ -192,7 +285,7 @@ impl Occupancy {
         Occupancy {
             threshold,
             expected: first.into(),
-            held: BinaryHeap::new(),
+            held: Ascending::default(),
             found: vec![0; threshold + 2],
             unknown: false,
         }
@@ -201,7 +294,7 @@ impl Occupancy {
     /// Adds the packets that `whole` has had since it was `lead`. Where that did not hold the same as this one, the
     /// occupancy is no longer known.
     pub(crate) fn add_later(&mut self, whole: Occupancy, lead: &Occupancy) {
-        let state = |o: &Occupancy| (o.expected, o.held.clone().into_sorted_vec());
+        let state = |o: &Occupancy| (o.expected, o.held.clone());
         let unknown = self.unknown || whole.unknown || state(self) != state(lead);
         let mut found = core::mem::take(&mut self.found);
         for ((mine, whole), lead) in found.iter_mut().zip(&whole.found).zip(&lead.found) {
@@ -218,6 +311,19 @@ impl Occupancy {
         held && self.found.len() == threshold + 2 && found <= n.into()
     }
 
+    /// The next arrivals, with consecutive numbers; each number once.
+    pub fn push_run(&mut self, mut run: Range<u32>) {
+        while !run.is_empty() {
+            if self.held.is_empty() && u64::from(run.start) == self.expected {
+                self.expected += run.len() as u64;
+                self.found[0] += run.len() as u64;
+                return;
+            }
+            self.push(run.start);
+            run.start += 1;
+        }
+    }
+
     /// The next arrival; each number once.
     #[inline]
     pub fn push(&mut self, seq: u32) {
@@ -228,14 +334,14 @@ impl Occupancy {
         if number == self.expected {
             self.expected += 1;
         } else if self.held.len() < self.threshold {
-            self.held.push(Reverse(seq));
+            self.held.push(seq);
         } else {
             // Full: what is missing is taken for lost, up to the smallest number there is.
-            let smallest = self.held.peek().map_or(number, |h| u64::from(h.0).min(number));
+            let smallest = self.held.smallest().map_or(number, |held| u64::from(held).min(number));
             self.expected = smallest;
-            self.held.push(Reverse(seq));
+            self.held.push(seq);
         }
-        while self.held.peek().is_some_and(|h| u64::from(h.0) == self.expected) {
+        while self.held.smallest().is_some_and(|held| u64::from(held) == self.expected) {
             self.held.pop();
             self.expected += 1;
         }
@@ -258,23 +364,33 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Packet;
+    use super::super::seqset::SeqSet;
+    use super::super::series::{Samples, runs};
     use super::*;
     use proptest::prelude::*;
 
-    fn unique(arrivals: &[u32]) -> (Vec<u32>, SeqSet) {
+    fn unique(arrivals: &[u32]) -> Vec<u32> {
         let mut accepted = SeqSet::default();
-        (arrivals.iter().copied().filter(|s| accepted.insert(*s)).collect(), accepted)
+        arrivals.iter().copied().filter(|s| accepted.insert(*s)).collect()
+    }
+
+    /// The complete density of arrivals with different numbers.
+    fn complete(arrivals: &[u32]) -> BTreeMap<i64, u64> {
+        let mut samples = Samples::default();
+        arrivals.iter().for_each(|&seq| samples.push(Packet { seq, sent: 0, delay: 0 }));
+        complete_density(&Series::new(&samples))
     }
 
     fn stay_back(arrivals: &[u32], threshold: u32, first: u32) -> BTreeMap<i64, u64> {
         let mut s = StayBack::new(threshold, first);
-        unique(arrivals).0.into_iter().for_each(|seq| s.push(seq));
+        unique(arrivals).into_iter().for_each(|seq| s.push(seq));
         s.finish()
     }
 
     fn occupancy(arrivals: &[u32], threshold: u32) -> (Vec<usize>, BTreeMap<u64, u64>) {
         let mut o = Occupancy::new(threshold, 1);
-        let trace = unique(arrivals).0.into_iter().map(|seq| {
+        let trace = unique(arrivals).into_iter().map(|seq| {
             o.push(seq);
             o.held()
         });
@@ -303,9 +419,7 @@ mod tests {
         let rogue: Vec<u32> = [1, 5430].into_iter().chain(2..30).collect();
         assert_eq!(stay_back(&rogue, 8, 1), BTreeMap::from([(0, 29)]));
         // §3.1 example 1.
-        let (seqs, accepted) = unique(&[2, 1, 4, 5, 3]);
-        let complete = complete_density(seqs.into_iter(), &accepted);
-        assert_eq!(complete, BTreeMap::from([(-1, 3), (1, 1), (2, 1)]));
+        assert_eq!(complete(&[2, 1, 4, 5, 3]), BTreeMap::from([(-1, 3), (1, 1), (2, 1)]));
     }
 
     #[test]
@@ -325,6 +439,21 @@ mod tests {
                 .collect();
             order.sort_by_key(|o| o.0);
             order.into_iter().map(|o| o.1).collect()
+        })
+    }
+
+    /// Long runs in order, with a loss or a packet overtaken between them.
+    fn long_stream() -> impl Strategy<Value = Vec<u32>> {
+        prop::collection::vec((1u32..90, 0u32..4, 1usize..6), 1..12).prop_map(|parts| {
+            let (mut arrivals, mut next) = (Vec::new(), 0);
+            for (length, lost, late) in parts {
+                next += lost;
+                arrivals.extend(next..next + length);
+                next += length;
+                let from = arrivals.len().saturating_sub(late);
+                arrivals[from..].rotate_left(1);
+            }
+            arrivals
         })
     }
 
@@ -362,8 +491,26 @@ mod tests {
 
         #[test]
         fn complete_equals_a_large_threshold(s in stream()) {
-            let (seqs, accepted) = unique(&s);
-            prop_assert_eq!(complete_density(seqs.into_iter(), &accepted), stay_back(&s, 200, 0));
+            prop_assert_eq!(complete(&unique(&s)), stay_back(&s, 200, 0));
+        }
+
+        #[test]
+        fn runs_are_taken_as_their_packets(s in long_stream(), threshold in 1u32..40) {
+            let arrivals = unique(&s);
+            let (mut by_run, mut one_by_one) = (StayBack::new(threshold, 0), StayBack::new(threshold, 0));
+            let (mut held_by_run, mut held) = (Occupancy::new(threshold, 0), Occupancy::new(threshold, 0));
+            for run in runs(&arrivals) {
+                by_run.push_run(run.clone());
+                held_by_run.push_run(run.clone());
+                for seq in run {
+                    one_by_one.push(seq);
+                    held.push(seq);
+                }
+                prop_assert_eq!((&by_run.window, &by_run.unmet), (&one_by_one.window, &one_by_one.unmet));
+                prop_assert_eq!((by_run.index, held_by_run.expected), (one_by_one.index, held.expected));
+            }
+            prop_assert_eq!(held_by_run.histogram(), held.histogram());
+            prop_assert_eq!(by_run.finish(), one_by_one.finish());
         }
     }
 
@@ -372,11 +519,10 @@ mod tests {
         // One packet overtakes so many.
         let of = |overtaken: u32| {
             let arrivals: Vec<u32> = (1..=overtaken).chain([0]).chain(overtaken + 1..400).collect();
-            let (seqs, accepted) = unique(&arrivals);
-            let complete = complete_density(seqs.iter().copied(), &accepted);
+            let complete = complete(&arrivals);
             let mut whole = StayBack::new(THRESHOLD, 0);
-            seqs.iter().for_each(|seq| whole.push(*seq));
-            let bounded = StayBack::of(&complete, seqs.iter().copied());
+            arrivals.iter().for_each(|seq| whole.push(*seq));
+            let bounded = StayBack::of(&complete, runs(&arrivals));
             assert_eq!(bounded, whole.finish());
             (bounded == complete, bounded.values().sum::<u64>())
         };
@@ -389,7 +535,7 @@ mod tests {
     fn displacements_near_and_far() {
         let mut found = Displacements::new();
         let all = [-513, -512, -1, 0, 512, 513, 513, 100_000];
-        all.into_iter().for_each(|d| found.add(d));
+        all.into_iter().for_each(|d| found.add(d, 1));
         assert_eq!(
             found.finish(),
             BTreeMap::from([(-513, 1), (-512, 1), (-1, 1), (0, 1), (512, 1), (513, 2), (100_000, 1)])
@@ -463,7 +609,7 @@ mod tests {
     fn later_displacements_are_added() {
         let of = |all: &[i64]| {
             let mut found = Displacements::new();
-            all.iter().for_each(|d| found.add(*d));
+            all.iter().for_each(|d| found.add(*d, 1));
             found
         };
         let (mut mine, lead) = (of(&[-1, 2, 600, 600]), of(&[2, 2, 600]));
@@ -499,8 +645,8 @@ mod tests {
             changed.is_possible(9, 2)
         };
         assert!(holds(|o| o.expected = 1 << 33) && !holds(|o| o.expected = (1 << 33) + 1));
-        assert!(holds(|o| o.held.extend([Reverse(20), Reverse(21)])));
-        assert!(!holds(|o| o.held.extend([Reverse(20), Reverse(21), Reverse(22)])));
+        assert!(holds(|o| o.held.0.extend([20, 21])));
+        assert!(!holds(|o| o.held.0.extend([20, 21, 22])));
         assert!(!holds(|o| o.found.push(0)) && !holds(|o| _ = o.found.pop()));
     }
 
@@ -509,9 +655,9 @@ mod tests {
         let mut mine = StayBack::new(2, 0);
         (0..9).for_each(|seq| mine.push(seq));
         let lead = mine.clone();
-        mine.unmet.push(Reverse(50));
+        mine.unmet.push(50);
         let mut same = mine.clone();
-        same.discarded.push(Reverse(50));
+        same.discarded.push(50);
         mine.add_later(lead.clone(), &lead);
         same.add_later(lead.clone(), &lead);
         assert_eq!((mine.unknown, same.unknown), (true, false));
@@ -521,10 +667,9 @@ mod tests {
     fn far_too_late_and_far_too_early_are_not_counted() {
         // 0 is overtaken by 200, and 600 arrives 399 too early.
         let arrivals: Vec<u32> = (1..=200).chain([0, 600]).chain(201..600).chain(601..700).collect();
-        let (seqs, accepted) = unique(&arrivals);
-        let complete = complete_density(seqs.iter().copied(), &accepted);
+        let complete = complete(&arrivals);
         assert_eq!((complete.get(&-399), complete.get(&200)), (Some(&1), Some(&1)));
-        let bounded = StayBack::of(&complete, seqs.iter().copied());
+        let bounded = StayBack::of(&complete, runs(&arrivals));
         assert!(bounded.keys().all(|d| d.abs() <= i64::from(THRESHOLD)), "{bounded:?}");
     }
 }

@@ -157,7 +157,7 @@ mod tests {
             samples.push(Packet { seq, sent, delay: 10 });
             accepted.insert(seq);
         }
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let mut copies = Copies::default();
         assert!(copies.is_empty());
         assert_eq!(copies.figures(3, Some((&series, &accepted))).time_to_duplicate, None);

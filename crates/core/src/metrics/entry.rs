@@ -170,6 +170,11 @@ impl Running {
         Ok(running)
     }
 
+    /// Whether none of the list is one.
+    pub fn is_empty(&self) -> bool {
+        self.passes.is_empty()
+    }
+
     /// The next accepted packet.
     #[inline]
     pub fn push(&mut self, packet: &Packet) {
@@ -275,7 +280,7 @@ mod tests {
                 running = Running::restored(&list, &stored).unwrap();
             }
         }
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let delays = Sample::new(samples.delay.iter().copied());
         let session = Session::new(crate::TestSpec::default());
         let stream =

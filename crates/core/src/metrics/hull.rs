@@ -1,5 +1,6 @@
 //! The lower convex hull of (time, delay): the line through the packets that met no queue.
 
+use crate::distribution::lowest;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -12,6 +13,8 @@ pub trait Points {
     fn count(&self) -> usize;
     /// The k-th.
     fn at(&self, k: usize) -> Point;
+    /// The lowest delay of those at `range`; the largest number without points.
+    fn lowest(&self, range: Range<usize>) -> i64;
     /// Takes those at `range` one after another.
     fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B;
 }
@@ -25,9 +28,42 @@ impl Points for [Point] {
         self[k]
     }
 
+    #[inline]
+    fn lowest(&self, range: Range<usize>) -> i64 {
+        lowest(self[range].iter().map(|p| p.1))
+    }
+
+    #[inline]
     fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B {
         self[range].iter().copied().fold(start, next)
     }
+}
+
+/// Points with their delays upside down.
+struct Mirrored<'a>(&'a [Point]);
+
+impl Points for Mirrored<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn at(&self, k: usize) -> Point {
+        mirrored(self.0[k])
+    }
+
+    #[inline]
+    fn lowest(&self, range: Range<usize>) -> i64 {
+        lowest(self.0[range].iter().map(|p| mirrored(*p).1))
+    }
+
+    #[inline]
+    fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B {
+        self.0[range].iter().map(|p| mirrored(*p)).fold(start, next)
+    }
+}
+
+fn mirrored((t, d): Point) -> Point {
+    (t, d.saturating_neg())
 }
 
 /// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
@@ -55,35 +91,63 @@ impl Hull {
         self.0.push(point);
     }
 
-    /// Those of `points` at `range`, leaving out most that cannot be vertices: a point between two others in time and
-    /// above both is none. The others are the lowest of the chunks of 16 before and after its own, which leaves about
-    /// one in ten.
+    /// Those of `points` at `range`, leaving out nearly all that cannot be vertices: a rough hull, of the lowest points of
+    /// large groups, is worked out first, and chunks that lie above it have no vertex.
     pub fn extend(&mut self, points: &(impl Points + ?Sized), range: Range<usize>) {
-        const CHUNK: usize = 16;
-        let n = range.len();
-        let chunk = |c: usize| range.start + c * CHUNK..range.start + n.min((c + 1) * CHUNK);
-        let lowest = |c: usize| points.fold(chunk(c), i64::MAX, |low, p| low.min(p.1));
-        let chunks = n.div_ceil(CHUNK);
-        // The first chunk has no neighbour before it, the last none after: they are taken whole.
-        let (mut before, mut here) = (i64::MAX, lowest(0));
-        for c in 0..chunks {
-            let after = if c + 1 < chunks { lowest(c + 1) } else { i64::MAX };
-            let limit = before.max(after);
-            if here <= limit {
-                points.fold(chunk(c), (), |(), p| {
-                    if p.1 <= limit {
-                        self.push(p);
-                    }
-                });
+        const CHUNK: usize = 32;
+        let Some(last) = range.clone().next_back() else { return };
+        let chunk = |c: usize| {
+            let from = range.start + c * CHUNK;
+            from..range.end.min(from + CHUNK)
+        };
+        let lowest: Vec<i64> = (0..range.len().div_ceil(CHUNK)).map(|c| points.lowest(chunk(c))).collect();
+        let mut rough = Hull::default();
+        rough.push(points.at(range.start));
+        let in_group = (lowest.len() / 64).clamp(1, 64);
+        for (g, group) in lowest.chunks(in_group).enumerate() {
+            let (mut c, mut low) = (0, i64::MAX);
+            for (k, lowest) in group.iter().enumerate() {
+                if *lowest < low {
+                    (c, low) = (k, *lowest);
+                }
             }
-            (before, here) = (here, after);
+            let found = chunk(g * in_group + c).map(|k| points.at(k)).find(|p| p.1 == low);
+            found.into_iter().for_each(|point| rough.push(point));
+        }
+        rough.push(points.at(last));
+        let mut edges = rough.0.windows(2).peekable();
+        for (c, low) in lowest.iter().enumerate() {
+            let (from, to) = (points.at(chunk(c).start).0, points.at(chunk(c).end - 1).0);
+            while edges.next_if(|edge| edge[1].0 < from).is_some() {}
+            let above = |edge: &&[Point]| {
+                let (a, b) = (edge[0], edge[1]);
+                let below = |t: i64| turns_left(a, (t, *low), b);
+                a.0 < from && to < b.0 && !below(from) && !below(to)
+            };
+            if !edges.peek().is_some_and(above) {
+                points.fold(chunk(c), (), |(), point| self.push(point));
+            }
+        }
+    }
+
+    /// Adds `points` to this hull, and upside down to `upper`, that of points upside down.
+    pub fn add_to_both(&mut self, upper: &mut Hull, points: &[Point]) {
+        let last = self.0.last().max(upper.0.last()).map_or(i64::MIN, |p| p.0);
+        if points.is_sorted_by_key(|p| p.0) && points.first().is_some_and(|p| last <= p.0) {
+            self.extend(points, 0..points.len());
+            upper.extend(&Mirrored(points), 0..points.len());
+        } else {
+            self.add(points.iter().copied());
+            upper.add(points.iter().map(|p| mirrored(*p)));
         }
     }
 
     /// Adds points of any time.
     pub fn add(&mut self, points: impl Iterator<Item = Point>) {
-        let mut all: Vec<Point> = points.chain(self.0.drain(..)).collect();
-        all.sort_unstable();
+        let mut all: Vec<Point> = self.0.drain(..).chain(points).collect();
+        if !all.is_sorted() {
+            all.sort_unstable();
+        }
         self.extend(&all[..], 0..all.len());
     }
 
@@ -190,6 +254,30 @@ mod tests {
 
     proptest! {
         #[test]
+        fn leaving_out_what_lies_above_changes_nothing(
+            steps in prop::collection::vec((0i64..4, -50i64..50), 1..300),
+            times in 1usize..30,
+            bend in -3i64..3,
+        ) {
+            let (mut t, mut d) = (0, 0);
+            let points: Vec<Point> = (0..times as i64)
+                .flat_map(|round| steps.iter().map(move |(time, delay)| (time, delay + bend * round * round)))
+                .map(|(time, delay)| {
+                    (t, d) = (t + time, d + delay / 2);
+                    (t, d + delay.pow(2))
+                })
+                .collect();
+            // Those of equal times by delay, as everywhere.
+            let mut points = points;
+            points.sort_unstable();
+            for range in [0..points.len(), points.len() / 3..points.len(), 0..points.len() / 7] {
+                let mut thinned = Hull::default();
+                thinned.extend(&points[..], range.clone());
+                prop_assert_eq!(&thinned, &hull(&points[range]));
+            }
+        }
+
+        #[test]
         fn lies_below_and_merges(mut points in prop::collection::vec((0i64..200, -50i64..50), 2..60), cut in 0usize..60) {
             points.sort_unstable();
             let whole = hull(&points);
@@ -200,9 +288,6 @@ mod tests {
                     }
                 }
             }
-            let mut thinned = Hull::default();
-            thinned.extend(&points[..], 0..points.len());
-            prop_assert_eq!(&thinned, &whole);
             let cut = cut.min(points.len());
             let mut halves = hull(&points[..cut]);
             halves.merge(&hull(&points[cut..]));

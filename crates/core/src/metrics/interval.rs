@@ -187,7 +187,7 @@ mod tests {
                     copies.push(seq, None);
                 }
             }
-            let series = Series::new(&samples, &accepted);
+            let series = Series::new(&samples);
             let length = Span::millis(length);
             for period in [Some(Span::millis(20)), None] {
             let mut windows = windows(&series, &accepted, &copies, &session(), sent, period, length);
@@ -222,7 +222,7 @@ mod tests {
         }
         copies.push(1, None);
         copies.push(1, None);
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let period = Some(Span::millis(20));
         let mut windows = windows(&series, &accepted, &copies, &session(), 10, period, Span::millis(50));
         let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([10]).collect();
@@ -279,7 +279,7 @@ mod tests {
             samples.push(Packet { seq, sent, delay: 7 });
             accepted.insert(seq);
         }
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let windows = windows(&series, &accepted, &Copies::default(), &session(), 4, None, Span::seconds(1));
         let counts: Vec<_> = windows.iter().map(|w| (w.first_seq, w.sent, w.lost)).collect();
         assert_eq!(counts, [(0, 3, 1), (3, 0, 0), (3, 1, 0)]);
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn a_claimed_count_makes_no_windows() {
         let (samples, accepted) = (Samples::default(), SeqSet::default());
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         for period in [Some(Span::millis(20)), None] {
             let windows = windows(
                 &series,

@@ -48,20 +48,28 @@ use super::moments::Moments;
 use super::series::{Samples, Series};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::distribution::{LogHistogram, Precision};
+use crate::distribution::{LogHistogram, OrderStatistics, Precision};
 
 /// IPDV of `series`, a stream of `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    let mut before: Option<Packet> = None;
+    // Before the first packet stands one that no number follows.
+    let mut before = Packet { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
-        if let Some(b) = before.filter(|b| b.seq + 1 == packet.seq) {
-            steps.push(packet.delay.saturating_sub(b.delay));
+        if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
+            steps.push(packet.delay.saturating_sub(before.delay));
         }
-        before = Some(packet);
+        before = packet;
     });
-    of_steps(steps, n.saturating_sub(1)).0
+    let sums = Sums::of(&steps);
+    let bounds = [sums.moments.min().unwrap_or(0), sums.moments.max().unwrap_or(0)];
+    let order = OrderStatistics::new(steps.iter().copied(), steps.len(), bounds, &PERCENTS);
+    sums.figures(n.saturating_sub(1), order.median(), |p| order.edf(p), |p| order.linear(p))
 }
+
+/// The percentiles that are reported.
+const PERCENTS: [Percent; 5] =
+    [Percent(100), Percent(25_000), Percent(50_000), Percent(75_000), Percent(99_900)];
 
 /// The difference of delay of each two consecutive packets that were both accepted, in ns, in send order.
 pub fn steps(samples: &Samples) -> Vec<i64> {
@@ -78,36 +86,58 @@ pub fn steps(samples: &Samples) -> Vec<i64> {
 
 /// Figures of `steps` out of `possible` ones, and the steps sorted.
 pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
-    let mut moments = Moments::default();
-    moments.add_all(&steps);
-    let magnitude: u128 = steps.iter().map(|x| u128::from(x.unsigned_abs())).sum();
-    let sample = Sample::new(steps.iter().copied());
-    drop(steps);
-    let defined = sample.len() as u64;
-    let at = |p| sample.edf(Percent(p));
-    let (p25, p75) = (at(25_000), at(75_000));
-    let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
-    let stddev = moments.stddev();
-    let figures = Ipdv {
-        defined,
-        undefined: possible.saturating_sub(defined),
-        n: defined,
-        min: sample.min(),
-        mean: moments.mean(),
-        max: sample.max(),
-        stddev,
-        stddev_pop: moments.stddev_pop(),
-        median: sample.median(),
-        p25,
-        p75,
-        iqr,
-        iqr_linear: sample.linear(Percent(75_000)).zip(sample.linear(Percent(25_000))).map(|(h, l)| h - l),
-        mean_abs: (defined > 0).then(|| magnitude as f64 / defined as f64),
-        p0_1: at(100),
-        p99_9: at(99_900),
-        quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
-    };
-    (figures, sample)
+    let sums = Sums::of(&steps);
+    let sample = Sample::new(steps.into_iter());
+    (sums.figures(possible, sample.median(), |p| sample.edf(p), |p| sample.linear(p)), sample)
+}
+
+/// What adds up over steps.
+struct Sums {
+    moments: Moments,
+    /// Of the absolute values.
+    magnitude: u128,
+}
+
+impl Sums {
+    fn of(steps: &[i64]) -> Sums {
+        let mut moments = Moments::default();
+        moments.add_all(steps);
+        Sums { moments, magnitude: steps.iter().map(|x| u128::from(x.unsigned_abs())).sum() }
+    }
+
+    /// The figures of these steps out of `possible` ones, with their percentiles.
+    fn figures(
+        &self,
+        possible: u64,
+        median: Option<f64>,
+        edf: impl Fn(Percent) -> Option<i64>,
+        linear: impl Fn(Percent) -> Option<f64>,
+    ) -> Ipdv {
+        let Sums { moments, magnitude } = self;
+        let defined = moments.n();
+        let (p25, p75) = (edf(Percent(25_000)), edf(Percent(75_000)));
+        let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
+        let stddev = moments.stddev();
+        Ipdv {
+            defined,
+            undefined: possible.saturating_sub(defined),
+            n: defined,
+            min: moments.min(),
+            mean: moments.mean(),
+            max: moments.max(),
+            stddev,
+            stddev_pop: moments.stddev_pop(),
+            median,
+            p25,
+            p75,
+            iqr,
+            iqr_linear: linear(Percent(75_000)).zip(linear(Percent(25_000))).map(|(h, l)| h - l),
+            mean_abs: (defined > 0).then(|| *magnitude as f64 / defined as f64),
+            p0_1: edf(Percent(100)),
+            p99_9: edf(Percent(99_900)),
+            quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
+        }
+    }
 }
 
 /// The same in one pass and constant memory: exact but for the percentiles, as long as no packet is
@@ -179,6 +209,28 @@ impl StreamingIpdv {
         }
     }
 
+    /// The next accepted packets, with numbers that ascend and are above all before.
+    pub fn push_all(&mut self, seqs: &[u32], delays: &[i64]) {
+        let window = self.recent.len();
+        let mut steps = Vec::with_capacity(seqs.len());
+        let mut before = seqs.first().and_then(|first| {
+            let before = first.checked_sub(1)?;
+            self.recent[before as usize % window].filter(|recent| recent.0 == before)
+        });
+        for (&seq, &delay) in seqs.iter().zip(delays) {
+            if let Some((number, earlier)) = before
+                && number + 1 == seq
+            {
+                steps.push(delay.saturating_sub(earlier));
+            }
+            before = Some((seq, delay));
+            self.recent[seq as usize % window] = before;
+        }
+        self.moments.add_all(&steps);
+        self.magnitude += steps.iter().map(|step| u128::from(step.unsigned_abs())).sum::<u128>();
+        self.steps.add_all(&steps);
+    }
+
     /// The next accepted packet.
     pub fn push(&mut self, packet: &Packet) {
         let window = self.recent.len();
@@ -197,31 +249,10 @@ impl StreamingIpdv {
 
     /// The figures for a stream of `n` packets sent.
     pub fn figures(&self, n: u64) -> Ipdv {
-        let defined = self.moments.n();
+        let sums = Sums { moments: self.moments, magnitude: self.magnitude };
         let quantiles = self.steps.quantiles();
-        let at = |p| quantiles.edf(Percent(p));
-        let (p25, p75) = (at(25_000), at(75_000));
-        let iqr = p25.zip(p75).map(|(low, high)| high.saturating_sub(low));
-        let stddev = self.moments.stddev();
-        Ipdv {
-            defined,
-            undefined: n.saturating_sub(1).saturating_sub(defined),
-            n: defined,
-            min: self.moments.min(),
-            mean: self.moments.mean(),
-            max: self.moments.max(),
-            stddev,
-            stddev_pop: self.moments.stddev_pop(),
-            median: at(50_000).map(|x| x as f64),
-            p25,
-            p75,
-            iqr,
-            iqr_linear: None,
-            mean_abs: (defined > 0).then(|| self.magnitude as f64 / defined as f64),
-            p0_1: at(100),
-            p99_9: at(99_900),
-            quantised: iqr == Some(0) && stddev.is_some_and(|s| s > 0.0),
-        }
+        let median = quantiles.edf(Percent(50_000)).map(|x| x as f64);
+        sums.figures(n.saturating_sub(1), median, |p| quantiles.edf(p), |_| None)
     }
 }
 
@@ -233,15 +264,14 @@ mod tests {
 
     /// Of delays by sequence number, `None` = lost, as statistics and as plain steps.
     fn of(delays: &[Option<i64>]) -> (Ipdv, Vec<i64>) {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
             if let &Some(delay) = delay {
                 samples.push(Packet { seq, sent: 0, delay });
-                accepted.insert(seq);
             }
         }
         let steps = delays.windows(2).filter_map(|w| Some(w[1]? - w[0]?)).collect();
-        (ipdv(&Series::new(&samples, &accepted), delays.len() as u64), steps)
+        (ipdv(&Series::new(&samples), delays.len() as u64), steps)
     }
 
     fn received(delays: &[i64]) -> Vec<Option<i64>> {
@@ -277,7 +307,7 @@ mod tests {
             accepted.insert(seq);
             streaming.push(&packet);
         }
-        let exact = ipdv(&Series::new(&samples, &accepted), 4102);
+        let exact = ipdv(&Series::new(&samples), 4102);
         let one_pass = streaming.figures(4102);
         assert_eq!(
             Ipdv { iqr_linear: None, ..exact.clone() },
@@ -299,12 +329,11 @@ mod tests {
     #[test]
     fn reordered_packets_keep_theirs() {
         // RFC 4737 §7.1 and §7.2: columns by sequence number.
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, delay) in [(0, 68), (1, 68), (2, 68), (4, 68), (5, 68), (3, 150), (6, 68)] {
             samples.push(Packet { seq, sent: 0, delay });
-            accepted.insert(seq);
         }
-        let f = ipdv(&Series::new(&samples, &accepted), 7);
+        let f = ipdv(&Series::new(&samples), 7);
         assert_eq!((f.defined, f.min, f.max, f.mean), (6, Some(-82), Some(82), Some(0.0)));
     }
 

@@ -45,27 +45,42 @@ impl Mapdv2 {
     }
 }
 
+impl Mapdv2 {
+    /// The next accepted packets, by their delays.
+    pub fn push_all(&mut self, delays: &[i64]) {
+        let Some((first, mut rest)) = delays.split_first() else { return };
+        if self.n == 0 {
+            self.origin = *first;
+        } else {
+            rest = delays;
+        }
+        self.n += delays.len() as u64;
+        // In a copy, which the compiler keeps in registers.
+        let mut so_far = *self;
+        rest.iter().for_each(|delay| so_far.deviate(*delay));
+        *self = so_far;
+    }
+
+    #[inline]
+    fn deviate(&mut self, delay: i64) {
+        self.mean += (self.previous - self.mean) / 16.0;
+        self.previous = match delay.checked_sub(self.origin) {
+            Some(d) => d as f64,
+            None => delay as f64 - self.origin as f64,
+        };
+        // To the side it is not on a deviation adds nothing: which side that is cannot be foreseen.
+        let deviation = self.previous - self.mean;
+        self.above = (self.above.0 + u64::from(deviation > 0.0), self.above.1 + deviation.max(0.0));
+        self.below = (self.below.0 + u64::from(deviation < 0.0), self.below.1 + (-deviation).max(0.0));
+    }
+}
+
 impl OnePass for Mapdv2 {
     type Output = Option<f64>;
 
     #[inline]
     fn push(&mut self, packet: &Packet) {
-        self.n += 1;
-        if self.n == 1 {
-            self.origin = packet.delay;
-            return;
-        }
-        self.mean += (self.previous - self.mean) / 16.0;
-        self.previous = match packet.delay.checked_sub(self.origin) {
-            Some(d) => d as f64,
-            None => packet.delay as f64 - self.origin as f64,
-        };
-        let deviation = self.previous - self.mean;
-        if deviation > 0.0 {
-            self.above = (self.above.0 + 1, self.above.1 + deviation);
-        } else if deviation < 0.0 {
-            self.below = (self.below.0 + 1, self.below.1 - deviation);
-        }
+        self.push_all(&[packet.delay]);
     }
 
     /// Mean positive plus mean negative deviation, in ns; an empty side contributes 0, `None` below two
@@ -147,5 +162,18 @@ mod tests {
         assert!(Mapdv2 { above: (3, 1.0), below: (3, 1.0), ..valid }.is_possible(3));
         assert!(!Mapdv2 { above: (4, 1.0), ..valid }.is_possible(3));
         assert!(!Mapdv2 { below: (4, 1.0), ..valid }.is_possible(3));
+    }
+
+    #[test]
+    fn packets_at_once_are_packets_one_by_one() {
+        let delays: Vec<i64> =
+            (0..100).map(|k| if k == 50 { i64::MIN } else { k * 7919 % 101 * 1000 - 20_000 }).collect();
+        for cut in [0, 1, 7, 100] {
+            let (mut at_once, mut one_by_one) = (Mapdv2::default(), Mapdv2::default());
+            at_once.push_all(&delays[..cut]);
+            at_once.push_all(&delays[cut..]);
+            delays.iter().for_each(|&delay| one_by_one.push(&Packet { seq: 0, sent: 0, delay }));
+            assert_eq!(at_once, one_by_one, "{cut}");
+        }
     }
 }

@@ -64,6 +64,11 @@ impl Sum {
     }
 }
 
+/// Values whose sums are worked out at once.
+const CHUNK: usize = 512;
+/// The sum of so many differences below this fits 64 bits, that of their products 128.
+const NEAR: i64 = 1 << 53;
+
 #[inline]
 fn product(a: i64, b: i64) -> i128 {
     i128::from(a) * i128::from(b)
@@ -120,29 +125,39 @@ impl Moments {
         }
     }
 
-    /// Adds all of `values`. Where they lie close to the first one, the sums of a chunk fit 64 bits.
+    /// Adds all of `values`.
     pub fn add_all(&mut self, values: &[i64]) {
-        const CLOSE: i64 = 1 << 26;
-        for chunk in values.chunks(512) {
-            let low = chunk.iter().copied().fold(i64::MAX, i64::min);
-            let high = chunk.iter().copied().fold(i64::MIN, i64::max);
-            let close = |x: i64| x.checked_sub(self.origin).is_some_and(|d| (-CLOSE..CLOSE).contains(&d));
-            if self.n == 0 || !close(low) || !close(high) {
+        for chunk in values.chunks(CHUNK) {
+            let origin = if self.n == 0 { chunk[0] } else { self.origin };
+            let (mut low, mut high, mut sum, mut squares) = (i64::MAX, i64::MIN, 0i64, 0i128);
+            for &x in chunk {
+                let d = x.wrapping_sub(origin);
+                low = low.min(d);
+                high = high.max(d);
+                sum = sum.wrapping_add(d);
+                squares = squares.wrapping_add(product(d, d));
+            }
+            let range = (origin.checked_add(low).filter(|_| -NEAR < low))
+                .zip(origin.checked_add(high).filter(|_| high < NEAR));
+            let Some((min, max)) = range else {
                 chunk.iter().for_each(|x| self.add(*x));
                 continue;
-            }
-            let (mut sum, mut squares) = (0, 0);
-            for x in chunk {
-                let d = x - self.origin;
-                sum += d;
-                squares += d * d;
-            }
-            self.n += chunk.len() as u64;
-            self.min = self.min.min(low);
-            self.max = self.max.max(high);
-            self.sum.add(sum.into());
-            self.squares.add(squares.into());
+            };
+            self.add_chunk(chunk.len() as u64, origin, [min, max], (sum.into(), squares));
         }
+    }
+
+    /// Adds `n` values, with the sums of their differences from `origin`, which is that of these moments, and of the squares
+    /// of these.
+    fn add_chunk(&mut self, n: u64, origin: i64, [min, max]: [i64; 2], (sum, squares): (i128, i128)) {
+        if self.n == 0 {
+            *self = Moments { origin, min, max, ..*self };
+        }
+        self.n += n;
+        self.min = self.min.min(min);
+        self.max = self.max.max(max);
+        self.sum.add(sum);
+        self.squares.add(squares);
     }
 
     /// Whether these can be the moments of `n` values, as far as computing relies on it.
@@ -273,6 +288,41 @@ pub struct CoMoments {
     dd: Sum,
 }
 
+/// The smallest and the largest send time and delay of some packets, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extremes {
+    /// Of the send times.
+    pub sent: [i64; 2],
+    /// Of the delays.
+    pub delay: [i64; 2],
+}
+
+impl Extremes {
+    /// Of no packets.
+    const NONE: Extremes = Extremes { sent: [i64::MAX, i64::MIN], delay: [i64::MAX, i64::MIN] };
+
+    /// The same with those of other packets.
+    #[inline]
+    fn with(self, other: &Extremes) -> Extremes {
+        let of = |a: [i64; 2], b: [i64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
+        Extremes { sent: of(self.sent, other.sent), delay: of(self.delay, other.delay) }
+    }
+
+    /// Those of two groups of packets.
+    pub fn of_both(a: Option<Extremes>, b: Option<Extremes>) -> Option<Extremes> {
+        a.map_or(b, |a| Some(b.map_or(a, |b| a.with(&b))))
+    }
+
+    /// What these differences from `origin` stand for; None where one is not near it.
+    fn from(self, origin: (i64, i64)) -> Option<Extremes> {
+        let of = |from: i64, [low, high]: [i64; 2]| {
+            let near = -NEAR < low && high < NEAR;
+            Some([from.checked_add(low).filter(|_| near)?, from.checked_add(high)?])
+        };
+        Some(Extremes { sent: of(origin.0, self.sent)?, delay: of(origin.1, self.delay)? })
+    }
+}
+
 /// Least squares as sums: slope and Pearson's r, and the means the line runs through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
@@ -308,6 +358,48 @@ impl CoMoments {
             dd: whole.dd.minus(lead.dd),
             ..whole
         });
+    }
+
+    /// Adds packets in arrival order, by their send times and delays; gives the smallest and the largest of each.
+    pub fn add_all(&mut self, sent: &[i64], delay: &[i64]) -> Option<Extremes> {
+        let chunks = sent.chunks(CHUNK).zip(delay.chunks(CHUNK));
+        chunks.fold(None, |all, (sent, delay)| Extremes::of_both(all, Some(self.add_chunk(sent, delay))))
+    }
+
+    fn add_chunk(&mut self, sent: &[i64], delay: &[i64]) -> Extremes {
+        let origin = if self.n == 0 { (sent[0], delay[0]) } else { self.origin };
+        let mut near = Extremes::NONE;
+        let (mut t_sum, mut d_sum, mut tt, mut td, mut dd) = (0i64, 0i64, 0i128, 0i128, 0i128);
+        for (&sent, &delay) in sent.iter().zip(delay) {
+            let (t, d) = (sent.wrapping_sub(origin.0), delay.wrapping_sub(origin.1));
+            near = near.with(&Extremes { sent: [t, t], delay: [d, d] });
+            (t_sum, d_sum) = (t_sum.wrapping_add(t), d_sum.wrapping_add(d));
+            tt = tt.wrapping_add(product(t, t));
+            td = td.wrapping_add(product(t, d));
+            dd = dd.wrapping_add(product(d, d));
+        }
+        let Some(found) = near.from(origin) else {
+            let packets = || sent.iter().zip(delay).map(|(&sent, &delay)| Packet { seq: 0, sent, delay });
+            packets().for_each(|packet| self.push(&packet));
+            let each = packets().map(|p| Extremes { sent: [p.sent; 2], delay: [p.delay; 2] });
+            return each.fold(Extremes::NONE, |all, one| all.with(&one));
+        };
+        if self.n == 0 {
+            (self.origin, self.earliest) = (origin, found.sent[0]);
+        }
+        self.n += sent.len() as u64;
+        self.earliest = self.earliest.min(found.sent[0]);
+        self.t.add(t_sum.into());
+        self.d.add(d_sum.into());
+        self.tt.add(tt);
+        self.td.add(td);
+        self.dd.add(dd);
+        found
+    }
+
+    /// The moments of delay, the smallest and the largest of which are known.
+    pub fn of_delay(&self, [min, max]: [i64; 2]) -> Moments {
+        Moments { n: self.n, origin: self.origin.1, min, max, sum: self.d, squares: self.dd }
     }
 
     /// Pairs.

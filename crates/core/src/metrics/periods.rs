@@ -75,6 +75,18 @@ impl Extent {
         }
     }
 
+    /// The next accepted packets, with numbers that ascend and are above all before.
+    pub(crate) fn push_all(&mut self, packets: impl ExactSizeIterator<Item = Packet>) {
+        let mut ends = packets;
+        let n = ends.len();
+        let Some(first) = ends.next() else { return };
+        self.push(&first);
+        if let Some(last) = ends.last() {
+            self.push(&last);
+            self.n += n as u64 - 2;
+        }
+    }
+
     /// Whether it can be that of `n` packets numbered below `packets`.
     pub(crate) fn is_possible(&self, n: u64, packets: u32) -> bool {
         let numbers = match (self.lowest, self.highest) {
@@ -164,7 +176,6 @@ impl Periods {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
     use crate::spec::{Direction, Schedule, TestSpec, Transport};
@@ -257,15 +268,14 @@ mod tests {
     #[test]
     fn of_a_series_they_are_those_of_its_packets() {
         let rows = [(3, 40, 5), (4, 60, 9), (5, 90, 5)];
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         let mut extent = Extent::default();
         for (seq, sent, delay) in rows {
             let packet = Packet { seq, sent, delay };
             samples.push(packet);
-            accepted.insert(seq);
             extent.push(&packet);
         }
-        assert_eq!(Extent::of(&Series::new(&samples, &accepted)), extent);
+        assert_eq!(Extent::of(&Series::new(&samples)), extent);
         // 50 from number 3 to number 5, and as much from the first arrival to the third.
         assert_eq!(extent.periods(), (Some(25.0), Some(25.0)));
     }

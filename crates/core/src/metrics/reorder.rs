@@ -65,11 +65,11 @@ pub struct Density {
 }
 
 use super::classify::Packet;
-use super::density::{Occupancy, StayBack, complete_density};
+use super::density::{Occupancy, StayBack, THRESHOLD, complete_density};
 use super::one_pass::{OnePass, add_later_counts};
-use super::seqset::SeqSet;
-use super::series::Series;
+use super::series::{Series, runs};
 use super::stat::CountTree;
+use std::ops::Range;
 
 const LISTED: usize = 10_000;
 /// Below this every n of the n-reordering histogram is listed.
@@ -128,10 +128,10 @@ impl Stretch {
     }
 }
 
-fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, arrived: i64) {
+fn extend(stretches: &mut Vec<Stretch>, seq: u64, index: u64, len: u64, arrived: i64) {
     match stretches.last_mut() {
-        Some(s) if s.is_followed_by(seq, index) => s.len += 1,
-        _ => stretches.push(Stretch { seq, index, len: 1, arrived, overtook: false }),
+        Some(s) if s.is_followed_by(seq, index) => s.len += len,
+        _ => stretches.push(Stretch { seq, index, len, arrived, overtook: false }),
     }
 }
 
@@ -284,20 +284,26 @@ impl Overtaking {
     }
 }
 
-impl OnePass for Overtaking {
-    type Output = Reordering;
-
-    #[inline]
-    fn push(&mut self, packet: &Packet) {
-        let (seq, index, arrived) = (u64::from(packet.seq), self.arrivals, packet.arrived());
-        self.arrivals += 1;
-        if self.expected.is_none_or(|next| seq >= next) {
-            self.expected = Some(seq + 1);
-            self.free_run += 1;
-            extend(&mut self.maxima, seq, index, arrived);
-            extend(&mut self.ascent, seq, index, arrived);
+impl Overtaking {
+    /// The next arrivals, with consecutive numbers; `arrived` gives when the k-th of them did.
+    pub fn push_run(&mut self, run: Range<u32>, arrived: impl Fn(usize) -> i64) {
+        let (first, length) = (u64::from(run.start), run.len() as u64);
+        if self.expected.is_none_or(|next| first >= next) {
+            let index = self.arrivals;
+            self.arrivals += length;
+            self.expected = Some(first + length);
+            self.free_run += length;
+            extend(&mut self.maxima, first, index, length, arrived(0));
+            extend(&mut self.ascent, first, index, length, arrived(0));
             return self.forget();
         }
+        run.enumerate().for_each(|(k, seq)| self.overtaken(seq.into(), arrived(k)));
+    }
+
+    /// The next arrival, after one with a higher number.
+    fn overtaken(&mut self, seq: u64, arrived: i64) {
+        let index = self.arrivals;
+        self.arrivals += 1;
         self.reordered += 1;
         self.free_runs += 1;
         self.sum_sq = self.sum_sq.saturating_add(self.free_run.saturating_mul(self.free_run));
@@ -317,8 +323,17 @@ impl OnePass for Overtaking {
         }
         let after_smaller = self.ascent.last().map_or(self.forgotten, |s| s.index + s.len);
         *self.n_values.entry(index - after_smaller).or_default() += 1;
-        extend(&mut self.ascent, seq, index, arrived);
+        extend(&mut self.ascent, seq, index, 1, arrived);
         self.forget();
+    }
+}
+
+impl OnePass for Overtaking {
+    type Output = Reordering;
+
+    #[inline]
+    fn push(&mut self, packet: &Packet) {
+        self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
     /// All figures of RFC 4737 but the byte offset, and none of RFC 5236.
@@ -359,46 +374,57 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
 }
 
 /// Everything of metrics §13 for a stream of `payload` bytes a packet.
-pub fn reordering(series: &Series<'_>, accepted: &SeqSet, payload: u16) -> Reordering {
-    let n = series.len() as u64;
+pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
     let mut overtaking = Overtaking::default();
-    series.arrivals().for_each(|p| overtaking.push(&p));
-    let mut figures = overtaking.output();
-    let seqs = || series.arrivals().map(|p| p.seq);
-    match series.ranks() {
-        None => {
-            figures.rd_fd = (n > 0).then_some((0, n)).into_iter().collect();
-            figures.rbd_fb_loss_aware = figures.rd_fd.values().map(|n| (0, *n)).collect();
-        }
-        Some(ranks) => {
-            figures.max_byte_offset = largest_inversion(ranks).map(|k| k * u64::from(payload));
-            figures.rd_fd = complete_density(seqs(), accepted);
-            figures.rbd_fb_loss_aware = occupancy(ranks.iter().copied());
-        }
+    let (mut occupancy, mut at) = (Occupancy::new(THRESHOLD, 0), 0);
+    for run in runs(series.numbers()) {
+        let length = run.len();
+        overtaking.push_run(run.clone(), |k| series.arrived(at + k));
+        occupancy.push_run(run);
+        at += length;
     }
-    figures.rd_fd_dt128 = StayBack::of(&figures.rd_fd, seqs());
-    figures.rbd_fb_bt128 = occupancy(seqs());
-    figures.density = Density::new(&figures.rd_fd, &figures.rbd_fb_loss_aware);
-    figures
+    let rd_fd = complete_density(series);
+    let rbd_fb_loss_aware = loss_aware_occupancy(series);
+    let density = Density::new(&rd_fd, &rbd_fb_loss_aware);
+    Reordering {
+        max_byte_offset: largest_inversion(series).map(|k| k * u64::from(payload)),
+        rd_fd_dt128: StayBack::of(&rd_fd, runs(series.numbers())),
+        rbd_fb_bt128: occupancy.histogram(),
+        rd_fd,
+        rbd_fb_loss_aware,
+        density,
+        ..overtaking.output()
+    }
 }
 
-fn occupancy(seqs: impl Iterator<Item = u32>) -> BTreeMap<u64, u64> {
-    let mut occupancy = Occupancy::new(128, 0);
-    seqs.for_each(|seq| occupancy.push(seq));
+/// The occupancy of arrivals numbered without the lost ones: none of those that are in their places.
+fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
+    let mut occupancy = Occupancy::new(THRESHOLD, 0);
+    let mut next = 0;
+    for (stretch, places) in series.displaced() {
+        occupancy.push_run(next..stretch.start as u32);
+        places.iter().for_each(|place| occupancy.push(*place));
+        next = stretch.end as u32;
+    }
+    occupancy.push_run(next..series.len() as u32);
     occupancy.histogram()
 }
 
 /// The most arrivals that came before a packet though sent after it. O(n log n).
-fn largest_inversion(ranks: &[u32]) -> Option<u64> {
-    let mut arrived = CountTree::new(ranks.len());
-    let (mut most, mut highest) = (None, None);
-    for (index, &rank) in (0u64..).zip(ranks) {
-        if highest > Some(rank) {
-            // Those before it in arrival order, less those before it in both.
-            most = most.max(Some(index - arrived.below(rank as usize)));
+fn largest_inversion(series: &Series<'_>) -> Option<u64> {
+    let mut most = None;
+    for (stretch, places) in series.displaced() {
+        let mut arrived = CountTree::new(places.len());
+        let mut highest = None;
+        for (index, place) in (0u64..).zip(places) {
+            let place = *place as usize - stretch.start;
+            if highest > Some(place) {
+                // Those before it in arrival order, less those before it in both.
+                most = most.max(Some(index - arrived.below(place)));
+            }
+            highest = highest.max(Some(place));
+            arrived.add(place);
         }
-        highest = highest.max(Some(rank));
-        arrived.add(rank as usize);
     }
     most
 }

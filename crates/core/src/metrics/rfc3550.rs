@@ -54,22 +54,41 @@ impl Estimator {
     }
 }
 
+impl Estimator {
+    /// The next accepted packets, by their delays.
+    pub fn push_all(&mut self, delays: &[i64]) {
+        let Some((first, mut rest)) = delays.split_first() else { return };
+        if self.n == 0 {
+            self.previous = *first;
+        } else {
+            rest = delays;
+        }
+        self.n += delays.len() as u64;
+        // In a copy, which the compiler keeps in registers.
+        let mut so_far = *self;
+        rest.iter().for_each(|delay| so_far.step_to(*delay));
+        *self = so_far;
+    }
+
+    #[inline]
+    fn step_to(&mut self, delay: i64) {
+        let step = delay.abs_diff(self.previous);
+        self.previous = delay;
+        // A signed number becomes a double by one instruction.
+        let size = i64::try_from(step).map_or(step as f64, |step| step as f64);
+        self.jitter += (size - self.jitter) / 16.0;
+        self.scaled += i128::from(step) - ((self.scaled + 8) >> 4);
+        self.sum += self.jitter;
+        self.max = self.max.max(self.jitter);
+    }
+}
+
 impl OnePass for Estimator {
     type Output = Option<Rfc3550>;
 
     #[inline]
     fn push(&mut self, packet: &Packet) {
-        self.n += 1;
-        if self.n == 1 {
-            self.previous = packet.delay;
-            return;
-        }
-        let step = packet.delay.abs_diff(self.previous);
-        self.previous = packet.delay;
-        self.jitter += (step as f64 - self.jitter) / 16.0;
-        self.scaled += i128::from(step) - ((self.scaled + 8) >> 4);
-        self.sum += self.jitter;
-        self.max = self.max.max(self.jitter);
+        self.push_all(&[packet.delay]);
     }
 
     fn output(&self) -> Option<Rfc3550> {
@@ -168,5 +187,18 @@ mod tests {
         assert_eq!((found.last, found.max, found.last_int), (28.1640625, 28.1640625, 28));
         assert_eq!(found.mean, (10.0 + 19.375 + 28.1640625) / 3.0);
         assert_eq!(of(&[0, 160, 160]).output().unwrap().max, 10.0);
+    }
+
+    #[test]
+    fn packets_at_once_are_packets_one_by_one() {
+        let delays: Vec<i64> =
+            (0..100).map(|k| if k == 50 { i64::MIN } else { k * 7919 % 101 * 1000 - 20_000 }).collect();
+        for cut in [0, 1, 7, 100] {
+            let (mut at_once, mut one_by_one) = (Estimator::default(), Estimator::default());
+            at_once.push_all(&delays[..cut]);
+            at_once.push_all(&delays[cut..]);
+            delays.iter().for_each(|&delay| one_by_one.push(&Packet { seq: 0, sent: 0, delay }));
+            assert_eq!(at_once, one_by_one, "{cut}");
+        }
     }
 }

@@ -55,9 +55,9 @@ pub struct HandedOver {
 
 use super::classify::Packet;
 use super::series::Series;
-use crate::distribution::LogHistogram;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
+use crate::distribution::{LogHistogram, OrderStatistics, extremes};
 use crate::schedule::Deadlines;
 use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
 use std::collections::HashMap;
@@ -109,9 +109,13 @@ impl Due {
 /// Send time − due time of each packet in send order, on one anchor.
 pub struct Errors {
     due: Due,
-    sample: Sample,
+    /// The smallest and the largest, from an origin of their own, as the next three.
+    extremes: [i64; 2],
     anchor: i64,
+    middle: [i64; 2],
+    p99: i64,
     half_period: i64,
+    over_half_period: u64,
 }
 
 impl Errors {
@@ -120,30 +124,54 @@ impl Errors {
     pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<Errors> {
         let last = series.len().checked_sub(1)?;
         let due = Due::new(spec, series.get(last).seq, series.len())?;
-        let sample = Sample::new(offsets(series, due.clone()));
-        let anchor = sample.edf(Percent(1_000))?;
-        Some(Errors { due, sample, anchor, half_period: spec.period().0 / 2 })
+        let half_period = spec.period().0 / 2;
+        if let Due::Every(period) = due {
+            let offset = move |p: Packet| p.sent.saturating_sub(period.saturating_mul(p.seq.into()));
+            return Errors::from(series.arrivals().map(offset), due, half_period);
+        }
+        let offsets: Vec<i64> = offsets(series, due.clone()).collect();
+        Errors::from(offsets.into_iter(), due, half_period)
+    }
+
+    /// Of these differences, in any order.
+    fn from(
+        offsets: impl ExactSizeIterator<Item = i64> + Clone,
+        due: Due,
+        half_period: i64,
+    ) -> Option<Errors> {
+        let n = offsets.len();
+        let extremes = extremes(offsets.clone())?;
+        let percents = [Percent(1_000), Percent(50_000), Percent(99_000)];
+        let order = OrderStatistics::new(offsets.clone(), n, extremes, &percents);
+        let anchor = order.edf(Percent(1_000))?;
+        let on_time = anchor.saturating_add(half_period);
+        let is_late = |x: &i64| *x > on_time;
+        let over_half_period = if is_late(&extremes[1]) { offsets.filter(is_late).count() as u64 } else { 0 };
+        let (middle, p99) = (order.middle()?, order.edf(Percent(99_000))?);
+        Some(Errors { due, extremes, anchor, middle, p99, half_period, over_half_period })
     }
 
     /// The smallest and the largest, from an origin of their own.
-    pub fn extremes(&self) -> Option<[i64; 2]> {
-        Some([self.sample.min()?, self.sample.max()?])
+    pub fn extremes(&self) -> [i64; 2] {
+        self.extremes
     }
 
     /// The statistics.
-    pub fn figures(&self) -> Option<ScheduleError> {
+    pub fn figures(&self) -> ScheduleError {
         let above = |x: i64| x.saturating_sub(self.anchor);
-        let on_time = self.anchor.saturating_add(self.half_period);
-        Some(ScheduleError {
+        let [min, max] = self.extremes.map(above);
+        // In integers up to the halving: the anchor is far beyond what a double resolves.
+        let [low, high] = self.middle.map(|x| above(x) as f64);
+        ScheduleError {
             anchor_ns: self.anchor,
-            min: above(self.sample.min()?),
-            median: self.median()?,
-            p99: above(self.sample.edf(Percent(99_000))?),
-            max: above(self.sample.max()?),
-            over_half_period: (self.sample.len() - self.sample.count_at_most(on_time)) as u64,
+            min,
+            median: (low + high) / 2.0,
+            p99: above(self.p99),
+            max,
+            over_half_period: self.over_half_period,
             handed_over: None,
             stretched: None,
-        })
+        }
     }
 
     /// Where the sender fell further and further behind: by more than a millisecond, a period, and a thousandth of the
@@ -155,7 +183,7 @@ impl Errors {
     ) -> Option<Stretched> {
         let least = (2 * self.half_period).max(LEAST_STRETCH);
         let n = series.len();
-        if n < TENTHS * LEAST_IN_TENTH || self.sample.max()?.saturating_sub(self.sample.min()?) < least {
+        if n < TENTHS * LEAST_IN_TENTH || self.extremes[1].saturating_sub(self.extremes[0]) < least {
             return None;
         }
         let waits: HashMap<u32, i64> = waits.collect();
@@ -202,13 +230,6 @@ impl Errors {
             max: sample.max()?.saturating_sub(anchor),
             over_half_period: (sample.len() - sample.count_at_most(on_time)) as u64,
         })
-    }
-
-    /// In integers up to the halving: the anchor is far beyond what a double resolves.
-    fn median(&self) -> Option<f64> {
-        let n = self.sample.len();
-        let above = |k: usize| Some(self.sample.at(k)?.saturating_sub(self.anchor) as f64);
-        Some((above((n.checked_sub(1)?) / 2)? + above(n / 2)?) / 2.0)
     }
 
     /// The error of each packet of `series`, the same as before, in send order, in ns.
@@ -258,26 +279,24 @@ fn offsets<'a>(series: &'a Series<'a>, mut due: Due) -> impl Iterator<Item = i64
 
 #[cfg(test)]
 mod tests {
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
     use crate::spec::{Direction, Transport};
     use crate::time::Span;
 
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for &(seq, sent) in rows {
             samples.push(Packet { seq, sent, delay: 0 });
-            accepted.insert(seq);
         }
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         match Errors::new(&series, &spec) {
             Some(e) => {
-                let (figures, each) = (e.figures().unwrap(), e.of(&series).collect::<Vec<_>>());
+                let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
-                assert_eq!(e.extremes(), Some(ends), "before the anchor is taken off");
+                assert_eq!(e.extremes(), ends, "before the anchor is taken off");
                 (Some(figures), each)
             }
             None => (None, Vec::new()),
@@ -300,17 +319,16 @@ mod tests {
         // One every 20 ms; the host kept the last five for 15 ms, and the program was 12 ms late for two of them.
         let late = |k: u32| if k == 97 || k == 99 { 12_000_000 } else { 0 };
         let wait = |k: u32| if k >= 95 { 15_000_000 } else { 0 };
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for seq in 0..100 {
             let sent = 7 + i64::from(seq) * 20_000_000 + late(seq) + wait(seq);
             samples.push(Packet { seq, sent, delay: 0 });
-            accepted.insert(seq);
         }
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), Schedule::Periodic);
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let errors = Errors::new(&series, &spec.unwrap()).unwrap();
-        let figures = errors.figures().unwrap();
+        let figures = errors.figures();
         assert_eq!((figures.over_half_period, figures.max), (5, 27_000_000));
         assert_eq!(figures.of_program().over_half_period, 5, "nobody knows of a queue");
         let waits: Vec<(u32, i64)> = (95..100).map(|k| (k, wait(k))).collect();
@@ -324,15 +342,14 @@ mod tests {
     fn a_sender_that_falls_behind_for_good_stretches_the_stream() {
         // One every 20 ms; what leaves is late by `late` of its number.
         let stretched = |n: u32, late: &dyn Fn(i64) -> i64, wait: &dyn Fn(i64) -> i64| {
-            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            let mut samples = Samples::default();
             for seq in 0..n {
                 let k = i64::from(seq);
                 samples.push(Packet { seq, sent: 7 + k * 20_000_000 + late(k) + wait(k), delay: 0 });
-                accepted.insert(seq);
             }
             let schedule = Schedule::Periodic;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span::millis(20), schedule);
-            let series = Series::new(&samples, &accepted);
+            let series = Series::new(&samples);
             let waits = (0..n).map(|seq| (seq, wait(seq.into())));
             Errors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
         };

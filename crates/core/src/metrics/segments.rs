@@ -2,6 +2,7 @@
 
 use super::moments::Moments;
 use super::series::Series;
+use crate::distribution::OrderStatistics;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::summary::Segment;
@@ -62,10 +63,11 @@ struct Level {
 
 impl Level {
     fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> Level {
-        let mut delays: Vec<i64> = series.range(range).map(|p| p.delay).collect();
-        let middle = delays.len() / 2;
-        let (low, median, _) = delays.select_nth_unstable(middle);
-        let min = low.iter().copied().min().unwrap_or(*median);
+        let n = range.len();
+        let [min, max] = series.extreme_delays(range.clone()).unwrap_or_default();
+        let delays = series.range(range).map(|p| p.delay);
+        let order = OrderStatistics::new(delays, n, [min, max], &[Percent(50_000)]);
+        let median = order.middle().map_or(min, |[_, upper]| upper);
         Level { min, bulk: median.saturating_sub(min) }
     }
 }
@@ -118,17 +120,15 @@ fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segme
 #[cfg(test)]
 mod tests {
     use super::super::classify::Packet;
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
 
     fn of(delay: impl Fn(i64) -> i64) -> Vec<(u64, Option<i64>)> {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for seq in 0..2000 {
             samples.push(Packet { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
-            accepted.insert(seq);
         }
-        segments(&Series::new(&samples, &accepted)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
+        segments(&Series::new(&samples)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
     }
 
     fn noise(i: i64) -> i64 {
@@ -218,13 +218,12 @@ mod tests {
     #[test]
     fn ten_packets_a_window() {
         let step = |n: u32| {
-            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            let mut samples = Samples::default();
             for seq in 0..n {
                 let delay = if seq < 100 { 0 } else { 5_000_000 };
                 samples.push(Packet { seq, sent: i64::from(seq), delay });
-                accepted.insert(seq);
             }
-            segments(&Series::new(&samples, &accepted)).len()
+            segments(&Series::new(&samples)).len()
         };
         assert_eq!([199, 200].map(step), [0, 2]);
     }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
@@ -62,6 +63,48 @@ impl SeqSet {
         *word |= bit;
         self.len += u64::from(new);
         new
+    }
+
+    /// Adds all of `run`.
+    pub fn insert_run(&mut self, run: Range<u32>) {
+        self.change_run(run, |word, bits| *word |= bits);
+    }
+
+    /// Lets `change` change the words in which the numbers of `run` are: it gets their bits of each.
+    fn change_run(&mut self, run: Range<u32>, change: impl Fn(&mut u64, u64)) {
+        let (mut at, end) = (u64::from(run.start), u64::from(run.end));
+        while at < end {
+            let page = (at / u64::from(PAGE)) as u32;
+            let place = match self.recent {
+                Some((known, place)) if known == page => place,
+                _ => self.page_of(page),
+            };
+            let from = (at % u64::from(PAGE)) as u32;
+            let to = (end - u64::from(page) * u64::from(PAGE)).min(PAGE.into()) as u32;
+            let first = from / 64;
+            let words = &mut self.pages[place as usize][first as usize..to.div_ceil(64) as usize];
+            for (word, begin) in words.iter_mut().zip((64 * first..).step_by(64)) {
+                let (low, high) = (from.max(begin) - begin, to.min(begin + 64) - begin);
+                let before = word.count_ones();
+                change(word, u64::MAX >> (64 - (high - low)) << low);
+                self.len = self.len + u64::from(word.count_ones()) - u64::from(before);
+            }
+            at += u64::from(to - from);
+        }
+    }
+
+    /// Takes out the numbers from `number` on, counted from there.
+    pub fn split_off(&mut self, number: u32) -> SeqSet {
+        let mut rest = SeqSet::default();
+        let from = u64::from(number);
+        let later =
+            |run: Run| Some((run.start.max(from), run.start + run.len)).filter(|(from, to)| from < to);
+        let later: Vec<(u64, u64)> = self.runs().filter_map(later).collect();
+        for (start, end) in later {
+            rest.insert_run((start - from) as u32..(end - from) as u32);
+            self.change_run(start as u32..end as u32, |word, bits| *word &= !bits);
+        }
+        rest
     }
 
     /// Takes `seq` out; false if it was not there.
@@ -327,6 +370,23 @@ mod tests {
         let mut set = SeqSet::default();
         seqs.into_iter().for_each(|seq| _ = set.insert(seq));
         set
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_added_as_its_numbers(runs in prop::collection::vec((0u32..3000, 0u32..1400), 1..6)) {
+            let (mut at_once, mut one_by_one) = (SeqSet::default(), SeqSet::default());
+            for (start, len) in runs {
+                at_once.insert_run(start..start + len);
+                (start..start + len).for_each(|seq| _ = one_by_one.insert(seq));
+                prop_assert_eq!(at_once.len(), one_by_one.len());
+                prop_assert_eq!(at_once.runs().collect::<Vec<_>>(), one_by_one.runs().collect::<Vec<_>>());
+            }
+            let later: Vec<u32> = one_by_one.iter().filter_map(|seq| seq.checked_sub(1200)).collect();
+            prop_assert_eq!(at_once.split_off(1200).iter().collect::<Vec<_>>(), later);
+            let before: Vec<u32> = one_by_one.iter().filter(|seq| *seq < 1200).collect();
+            prop_assert_eq!(at_once.iter().collect::<Vec<_>>(), before);
+        }
     }
 
     #[test]

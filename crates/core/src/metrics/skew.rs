@@ -46,6 +46,7 @@ struct SinceFirst<'a> {
 }
 
 impl SinceFirst<'_> {
+    #[inline]
     fn point(&self, packet: Packet) -> Point {
         (packet.sent.saturating_sub(self.first), packet.delay)
     }
@@ -60,6 +61,12 @@ impl Points for SinceFirst<'_> {
         self.point(self.series.get(k))
     }
 
+    #[inline]
+    fn lowest(&self, range: Range<usize>) -> i64 {
+        self.series.lowest_delay(range)
+    }
+
+    #[inline]
     fn fold<B>(&self, range: Range<usize>, start: B, mut next: impl FnMut(B, Point) -> B) -> B {
         self.series.range(range).fold(start, |sum, packet| next(sum, self.point(packet)))
     }
@@ -179,6 +186,7 @@ impl SkewHull {
     }
 
     /// How far `delay` lies above the line at `t` ns after the first send time, in ns.
+    #[inline]
     pub fn height(&self, t: i64, delay: i64) -> f64 {
         // From the edge's first point, so that only differences count.
         let [t1, d1] = self.edge[0];
@@ -232,11 +240,23 @@ impl StreamingHull {
         }
     }
 
+    /// The next accepted packets.
+    pub(crate) fn push_all(&mut self, sent: &[i64], delays: &[i64]) {
+        let mut points = sent.iter().zip(delays).map(|(sent, delay)| (*sent, *delay));
+        while let Some((sent, delay)) = points.next() {
+            self.push(&Packet { seq: 0, sent, delay });
+            // The next block is filled in one go.
+            let first = self.first.unwrap_or(sent);
+            let room = (Self::BLOCK - 1).saturating_sub(self.block.len());
+            self.block.extend(points.by_ref().take(room).map(|(t, d)| (t.saturating_sub(first), d)));
+        }
+    }
+
     fn settle(&mut self) {
         self.n += self.block.len() as u64;
         self.sum_t += self.block.iter().map(|point| i128::from(point.0)).sum::<i128>();
-        self.upper.add(self.block.iter().map(|(t, d)| (*t, d.saturating_neg())));
-        self.lower.add(self.block.drain(..));
+        self.lower.add_to_both(&mut self.upper, &self.block);
+        self.block.clear();
     }
 
     /// The figures; `line` gives the means the residuals are taken about.
@@ -269,17 +289,15 @@ pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
 mod tests {
     use super::super::OnePass;
     use super::super::moments::CoMoments;
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
 
     fn with<T>(points: &[Point], check: impl FnOnce(&Series<'_>) -> T) -> T {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, &(sent, delay)) in (0..).zip(points) {
             samples.push(Packet { seq, sent, delay });
-            accepted.insert(seq);
         }
-        check(&Series::new(&samples, &accepted))
+        check(&Series::new(&samples))
     }
 
     fn of(points: &[Point]) -> Option<SkewHull> {

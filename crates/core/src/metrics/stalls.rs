@@ -1,6 +1,5 @@
 //! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
 
-use super::classify::Packet;
 use super::moments::Moments;
 use super::schedule_error::{Errors, ScheduleError};
 use super::series::{Samples, Series};
@@ -74,7 +73,7 @@ pub fn stalls(
     spec: &TestSpec,
 ) -> Stalls {
     let mut flagged = Vec::new();
-    let figures = errors.and_then(|e| Some((e, e.figures()?)));
+    let figures = errors.map(|e| (e, e.figures()));
     let limit = |f: &ScheduleError| f.p99.max(spec.period().0 / 2);
     if let Some((errors, figures)) = figures.filter(|(_, f)| f.max > limit(f)) {
         let limit = limit(&figures);
@@ -120,13 +119,14 @@ fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
 /// period each: something held them and let them go together. Adds their packets to `flagged`.
 fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
     let (mut groups, mut in_group) = (0, false);
-    let mut previous: Option<Packet> = None;
-    for now in samples.iter() {
-        let Some(before) = previous.replace(now) else { continue };
+    let falls = period - period / 10..=period.saturating_add(period / 10);
+    let mut packets = samples.iter();
+    let Some(mut last) = packets.next() else { return 0 };
+    for now in packets {
+        let before = std::mem::replace(&mut last, now);
         let gap = now.arrived().saturating_sub(before.arrived());
-        let fall = before.delay.saturating_sub(now.delay);
-        let together = (0..=period / 20).contains(&gap)
-            && (period - period / 10..=period.saturating_add(period / 10)).contains(&fall);
+        let together =
+            (0..=period / 20).contains(&gap) && falls.contains(&before.delay.saturating_sub(now.delay));
         if together {
             if !in_group {
                 groups += 1;
@@ -213,18 +213,17 @@ pub fn intended(
 
 #[cfg(test)]
 mod tests {
-    use super::super::seqset::SeqSet;
+    use super::super::classify::Packet;
     use super::*;
 
     const MS: i64 = 1_000_000;
 
     fn of(rows: &[(i64, i64)], waited: &[u32]) -> (Stalls, Option<IntendedLatency>) {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         for (seq, &(sent, delay)) in (0..).zip(rows) {
             samples.push(Packet { seq, sent, delay });
-            accepted.insert(seq);
         }
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let spec = TestSpec::default();
         let errors = Errors::new(&series, &spec).unwrap();
@@ -237,7 +236,7 @@ mod tests {
         let pdv = Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample));
         (
             stalls(&series, &samples, &sample, Some(&errors), waited, &spec),
-            intended(&series, &errors, &errors.figures().unwrap(), &pdv),
+            intended(&series, &errors, &errors.figures(), &pdv),
         )
     }
 
@@ -308,14 +307,12 @@ mod tests {
         let cases = [(2, 0), (3, 1_000_000), (1, 1_160_000), (7, 800_000), (1, 4)];
         // All delays different, then groups of four alike, some of them flagged.
         for (alike, (every, above)) in [1, 4].into_iter().flat_map(|alike| cases.map(|case| (alike, case))) {
-            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            let mut samples = Samples::default();
             for seq in 0..1200 {
                 let delay = i64::from(seq) * 7_919 % 1201 / alike * alike * 1000;
                 samples.push(Packet { seq, sent: i64::from(seq), delay });
-                accepted.insert(seq);
             }
-            let (series, sample) =
-                (Series::new(&samples, &accepted), Sample::new(samples.delay.iter().copied()));
+            let (series, sample) = (Series::new(&samples), Sample::new(samples.delay.iter().copied()));
             let is_flagged = |p: &Packet| p.seq.is_multiple_of(every) && p.delay >= above;
             let flagged: Vec<u32> = series.iter().filter(is_flagged).map(|p| p.seq).collect();
             let mut kept: Vec<i64> = series.iter().filter(|p| !is_flagged(p)).map(|p| p.delay).collect();

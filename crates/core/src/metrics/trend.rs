@@ -188,7 +188,6 @@ mod tests {
     use super::super::moments::CoMoments;
     use super::super::periods::Extent;
     use super::super::segments::segments;
-    use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
     use crate::session::Session;
@@ -200,16 +199,15 @@ mod tests {
     }
 
     fn with_probes(delay: impl Fn(i64) -> i64, clock: &ClockEstimate) -> TrendVerdict {
-        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        let mut samples = Samples::default();
         let (mut sums, mut extent) = (CoMoments::default(), Extent::default());
         for seq in 0..1000 {
             let packet = Packet { seq, sent: i64::from(seq) * 20_000_000, delay: delay(seq.into()) };
             samples.push(packet);
-            accepted.insert(seq);
             sums.push(&packet);
             extent.push(&packet);
         }
-        let series = Series::new(&samples, &accepted);
+        let series = Series::new(&samples);
         let hull = SkewHull::new(&series);
         let periods = Periods::new(&crate::session::Session::new(TestSpec::default()), &extent);
         let arrival = sums.on_arrival().map(Regression::from);
@@ -349,14 +347,13 @@ mod tests {
     fn interval_and_residuals_by_hand() {
         // Sent at 1000 + 2i; delay 508 + 3x for x = 2i − 39: one more than the line through (0, 507) of slope 3.
         let scan = |n: u32| {
-            let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+            let mut samples = Samples::default();
             for (seq, i) in (0..n).zip(0..) {
                 samples.push(Packet { seq, sent: 1000 + 2 * i, delay: 508 + 3 * (2 * i - 39) });
-                accepted.insert(seq);
             }
             let line = Line { m: 3.0, r: Some(1.0), mean_x: 39.0, origin_y: 500, mean_y: 7.0, sxx: 21_320.0 };
             let hull = SkewHull { alpha: 2.0, edge: [[4, 394], [6, 398]], ..SkewHull::default() };
-            Scan::of(&Series::new(&samples, &accepted), &line, Some(&hull))
+            Scan::of(&Series::new(&samples), &line, Some(&hull))
         };
         let s = scan(40);
         // The scores of the 20 pairs are 8k − 76; Σ of their squares 42 560, with 20/19 of it 44 800 = 211.66…²;

@@ -155,8 +155,9 @@ impl Accumulated {
         let lived = case.experience();
         let waits = case.each_wait();
         if let Some(min) = waits.iter().map(|(_, wait)| *wait).min() {
-            let new = waits.iter().filter(|(k, _)| case.delays.seq(*k) >= seam.again.into());
-            new.for_each(|(_, wait)| self.waits.add(wait.saturating_sub(min)));
+            let first = material.series.place_of(seam.again.into());
+            let new = waits.iter().filter(|(k, _)| *k >= first).map(|(_, wait)| wait.saturating_sub(min));
+            self.waits.add_all(&new.collect::<Vec<_>>());
         }
         let again = |seq: u64| seq < seam.again.into();
         let others = case.losses.others();

@@ -15,6 +15,7 @@ const PAIRS: usize = 4096;
 const LONGEST: i64 = 1 << 56;
 
 /// A time or a delay in ns, held within two years.
+#[inline]
 pub fn bounded(ns: i64) -> i64 {
     ns.clamp(-LONGEST, LONGEST)
 }
@@ -124,6 +125,7 @@ impl<'a> Delays<'a> {
     }
 
     /// Packets.
+    #[inline]
     pub fn len(&self) -> usize {
         self.series.len()
     }
@@ -266,13 +268,17 @@ impl<'a> Delays<'a> {
             self.each_excess(range, |_, x| (low, high) = (low.min(x), high.max(x)));
             return (low <= high).then_some((low, high));
         }
+        if self.shifts.is_empty() && self.levels.len() <= 1 {
+            let level = self.level(range.start);
+            let excess = |delay| self.adjusted(0, delay, 0).saturating_sub(level);
+            return self.series.extreme_delays(range).map(|[low, high]| (excess(low), excess(high)));
+        }
         let mut found: Option<(i64, i64)> = None;
         for stretch in self.stretches(range) {
             // What is taken off leaves the order of delays as it is.
             let (shift, level) = (self.shift(stretch.start).0, self.level(stretch.start));
             let excess = |delay| self.adjusted(0, delay, shift).saturating_sub(level);
-            let (low, high) = self.series.extreme_delays(stretch)?;
-            let (low, high) = (excess(low), excess(high));
+            let [low, high] = self.series.extreme_delays(stretch)?.map(excess);
             found = Some(found.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
         }
         found

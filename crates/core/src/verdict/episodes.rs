@@ -53,9 +53,10 @@ impl Episodes {
             return Episodes::default();
         }
         let mut lows = blocks.min.clone();
-        lows.sort_unstable();
         // Nearly the lowest: a queue may stand for nearly all of the time.
-        let base = lows[(lows.len() / 100).max(2)];
+        let near = (lows.len() / 100).max(2);
+        let (lower, base, _) = lows.select_nth_unstable(near);
+        let (base, lowest) = (*base, lower.iter().copied().min().unwrap_or(*base));
         let step = (noise.median * 4).max(noise.p90 * 2).max(LEAST_QUEUE / 2);
         let threshold = base.saturating_add(step);
         let floor = base.saturating_add((noise.p90 * 3 / 5).max(noise.median).max(step / 5));
@@ -72,11 +73,19 @@ impl Episodes {
             }
             let range = blocks.place(first, n)..blocks.place(b, n);
             let limit = all.last().map_or(0, |e| e.to);
+            let lasts = |(from, to): (usize, usize)| delays.time(to - 1).saturating_sub(delays.time(from));
+            // A higher foot makes it no longer, where times ascend.
+            if delays.series().sent_in_order()
+                && !delays.has_shifts()
+                && lasts(widen(delays, range.clone(), floor, limit)) < SHORTEST
+            {
+                continue;
+            }
             // The foot of a hill: a little above the plain.
             let top = delays.quantile(range.start, range.end, 0.9).unwrap_or(0).saturating_sub(base);
             let (from, to) = widen(delays, range, floor.max(base.saturating_add(top / 16)), limit);
             // What is over sooner is jitter.
-            if delays.time(to - 1).saturating_sub(delays.time(from)) < SHORTEST {
+            if lasts((from, to)) < SHORTEST {
                 continue;
             }
             all.push(Episode { from, to, height: 0, count: 1 });
@@ -96,7 +105,7 @@ impl Episodes {
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| q.height >= 3 * quiet);
         // Reported is what they waited beyond the fastest packet of all, as a capture shows it.
-        queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lows[0])));
+        queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lowest)));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }
     }
@@ -153,9 +162,8 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
             continue;
         }
         let height = delays.excess(k);
-        let before = delays.excess(k - 1);
         // A sudden rise, by most of what is waited.
-        if height <= threshold || height.saturating_sub(before) < (height - base) / 2 {
+        if height <= threshold || height.saturating_sub(delays.excess(k - 1)) < (height - base) / 2 {
             k += 1;
             continue;
         }

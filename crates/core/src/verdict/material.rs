@@ -92,6 +92,13 @@ impl RowNotes {
     /// Takes note of an accepted row.
     #[inline]
     pub fn push(&mut self, record: &crate::PacketRecord, seq: u32) {
+        self.lags(record, seq);
+        self.seen(record, seq);
+    }
+
+    /// Takes note of the stays in the hosts.
+    #[inline]
+    fn lags(&mut self, record: &crate::PacketRecord, seq: u32) {
         if let Some(lag) = record.send_lag().filter(|l| l.0 >= NOTED) {
             self.sent_late.push((seq, bounded(lag.0)));
         }
@@ -106,6 +113,11 @@ impl RowNotes {
         if let Some(lag) = record.receive_lag().filter(|l| l.0 >= NOTED) {
             self.read_late.push((seq, bounded(lag.0)));
         }
+    }
+
+    /// Takes note of the size and the time to live.
+    #[inline]
+    fn seen(&mut self, record: &crate::PacketRecord, seq: u32) {
         if record.ttl() != self.last_ttl
             && let Some(ttl) = record.ttl()
         {
@@ -117,6 +129,20 @@ impl RowNotes {
         if let Some(size) = record.size() {
             self.size(seq, size);
         }
+    }
+
+    /// Takes note of accepted rows, with these numbers: whether they are all `alike` but for numbers, times and lags, and
+    /// whether any has `lags`.
+    pub fn push_all(&mut self, rows: &[crate::PacketRecord], seqs: &[u32], alike: bool, lags: bool) {
+        let Some(first) = rows.first() else { return };
+        if lags {
+            rows.iter().zip(seqs).for_each(|(row, seq)| self.lags(row, *seq));
+        }
+        // What one row shows says nothing new of others like it, unless the size of each is listed.
+        let of_one_size =
+            self.sizes.is_empty() && self.only_size.zip(first.size()).is_none_or(|(a, b)| a == b);
+        let shown = if alike && of_one_size { 1 } else { rows.len() };
+        rows.iter().zip(seqs).take(shown).for_each(|(row, seq)| self.seen(row, *seq));
     }
 
     /// Times in the queue of the sending host's interface, from a millisecond on: number, ns. Upper bounds on them, where

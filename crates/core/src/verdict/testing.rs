@@ -83,13 +83,12 @@ pub fn series(packets: &[Packet]) -> &'static Series<'static> {
 
 /// The same of packets that were read in this order, whatever time they were stamped with.
 pub fn as_read(packets: Vec<Packet>) -> &'static Series<'static> {
-    let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+    let mut samples = Samples::default();
     for packet in packets {
-        accepted.insert(packet.seq);
         samples.push(packet);
     }
     let samples: &'static Samples = Box::leak(Box::new(samples));
-    Box::leak(Box::new(Series::new(samples, &accepted)))
+    Box::leak(Box::new(Series::new(samples)))
 }
 
 /// The delays of `packets`.

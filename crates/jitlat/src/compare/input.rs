@@ -102,9 +102,7 @@ fn open(path: &str) -> Result<Vec<LabelledRun>> {
 fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<LabelledRun> {
     let mut reader = LogReader::from_reader(name, Box::new(input))?;
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
-    let mut failure = None;
-    reader.records(&mut failure).for_each(|record| analyzer.push(&record));
-    if let Some(e) = failure {
+    if let Err(e) = reader.each_chunk(|records| analyzer.push_all(records)) {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }

@@ -195,7 +195,7 @@ impl Stream {
         &self,
         from: i64,
         to: i64,
-        records: Vec<PacketRecord>,
+        mut records: Vec<PacketRecord>,
         options: &Options,
     ) -> Option<(Interval, Session)> {
         let (spec, packets) = (&self.session.spec, (to - from) as u64);
@@ -210,10 +210,8 @@ impl Stream {
             ..self.session.clone()
         };
         let mut analyzer = Analyzer::new(&session, options);
-        for mut record in records {
-            record.seq -= from;
-            analyzer.push(&record);
-        }
+        records.iter_mut().for_each(|record| record.seq -= from);
+        analyzer.push_all(&records);
         let summary = analyzer.finish(&session);
         Some((summary.intervals.into_iter().next()?, session))
     }

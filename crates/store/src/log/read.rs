@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// Bytes read at a time, and the longest valid line.
 const BLOCK: usize = 256 * 1024;
+/// Records handed out at a time.
+const AT_ONCE: usize = 512;
 /// Most lines of a header.
 const MAX_HEADER: u64 = 10_000;
 /// How many bytes at the end of a file are searched for the lines after its rows.
@@ -232,6 +234,39 @@ impl LogReader {
         self.scanner.beside
     }
 
+    /// Hands out the remaining records, some hundreds at a time.
+    ///
+    /// # Errors
+    /// [`ReadError`], after the records before it.
+    pub fn each_chunk(&mut self, mut take: impl FnMut(&[PacketRecord])) -> Result<(), ReadError> {
+        let mut records = Vec::with_capacity(AT_ONCE);
+        loop {
+            records.clear();
+            let read = self.read_some(&mut records);
+            if !records.is_empty() {
+                take(&records);
+            }
+            if !read? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the next records; false if there are no more.
+    fn read_some(&mut self, records: &mut Vec<PacketRecord>) -> Result<bool, ReadError> {
+        while records.len() < AT_ONCE {
+            if let Some(record) = self.next_plain() {
+                records.push(record);
+                continue;
+            }
+            match self.next_slowly()? {
+                Some(record) => records.push(record),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
     /// The remaining records. An error ends the iterator and is stored in `failure`: for consumers that take records
     /// only.
     pub fn records<'a>(
@@ -389,6 +424,20 @@ impl LogReader {
         self.unrecorded.row(record);
         self.next_index = index.wrapping_add(1);
         self.reading.rows += 1;
+    }
+
+    /// The next record if it is a plain row completely in the buffer.
+    #[inline]
+    fn next_plain(&mut self) -> Option<PacketRecord> {
+        if self.state != State::Rows {
+            return None;
+        }
+        let (index, record, end) = self.scanner.row(&self.buf, self.start, self.header.layout)?;
+        // The padding contains no line feed, so this row lies within the block.
+        self.start = end + 1;
+        self.line += 1;
+        self.count_row(index, &record);
+        Some(record)
     }
 
     /// The next record if it is not a plain row completely in the buffer: at the end of a block or of the log, or in
@@ -596,16 +645,10 @@ impl Iterator for LogReader {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state == State::Rows
-            && let Some((index, record, end)) = self.scanner.row(&self.buf, self.start, self.header.layout)
-        {
-            // The padding contains no line feed, so this row lies within the block.
-            self.start = end + 1;
-            self.line += 1;
-            self.count_row(index, &record);
-            return Some(Ok(record));
+        match self.next_plain() {
+            Some(record) => Some(Ok(record)),
+            None => self.next_slowly().transpose(),
         }
-        self.next_slowly().transpose()
     }
 }
 

@@ -262,3 +262,32 @@ fn delays_are_the_values_of_packets() {
     Merge::merge(&mut halves, of(&[12]));
     assert_eq!(halves.output(), [3, 9, 12].into_iter().collect());
 }
+
+proptest! {
+    #[test]
+    fn chunks_are_added_as_their_packets(
+        rows in prop::collection::vec((prop_oneof![0i64..1 << 40, any::<i64>()], prop_oneof![-50i64..1 << 30, any::<i64>()]), 0..40),
+        near in prop::collection::vec((0i64..1 << 45, -1i64 << 20..1 << 34), 0..1600),
+        cut in 0usize..1600,
+    ) {
+        let all: Vec<(i64, i64)> = near.iter().copied().chain(rows).collect();
+        let (sent, delay): (Vec<i64>, Vec<i64>) = all.iter().copied().unzip();
+        let (mut chunked, mut one_by_one) = (CoMoments::default(), CoMoments::default());
+        all.iter().for_each(|&(sent, delay)| one_by_one.push(&Packet { seq: 0, sent, delay }));
+        let cut = cut.min(all.len());
+        let extremes = [
+            chunked.add_all(&sent[..cut], &delay[..cut]),
+            chunked.add_all(&sent[cut..], &delay[cut..]),
+        ];
+        prop_assert_eq!(chunked, one_by_one);
+        let of = |values: &[i64]| Some([*values.iter().min()?, *values.iter().max()?]);
+        prop_assert_eq!(extremes[0].map(|e| (e.sent, e.delay)), of(&sent[..cut]).zip(of(&delay[..cut])));
+        let mut moments = Moments::default();
+        moments.add_all(&delay[..cut]);
+        moments.add_all(&delay[cut..]);
+        prop_assert_eq!(moments, delay.iter().copied().collect::<Moments>());
+        if let Some(extremes) = of(&delay) {
+            prop_assert_eq!(one_by_one.of_delay(extremes), moments);
+        }
+    }
+}

@@ -25,13 +25,15 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     // Where: packets that arrived after a later one. A changed route or clock overtakes once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
-    let mut highest = 0;
     let mut late: Vec<usize> = Vec::new();
-    for place in case.delays.series().ranks().unwrap_or_default() {
-        if highest > *place {
-            late.push(*place as usize);
+    for (_, places) in case.delays.series().displaced() {
+        let mut highest = 0;
+        for place in places {
+            if highest > *place {
+                late.push(*place as usize);
+            }
+            highest = highest.max(*place);
         }
-        highest = highest.max(*place);
     }
     // What waits in a queue, or is sent at once after a stall, may be shuffled there.
     let busy = |k: usize| {

@@ -1,0 +1,83 @@
+//! [`Plain`]: packets that come as they should, by columns: nearly all of nearly all tests. They are taken together; what
+//! else there is, row by row.
+
+use crate::metrics::classify::Packet;
+use crate::metrics::series::runs;
+use crate::record::PacketRecord;
+use std::ops::Range;
+
+/// Most packets taken together.
+const MOST: usize = 256;
+/// Fewer are not worth it.
+const FEWEST: usize = 4;
+
+/// Clean packets in arrival order, each with a number above those of all packets before it.
+pub(super) struct Plain {
+    seq: [u32; MOST],
+    sent: [i64; MOST],
+    delay: [i64; MOST],
+    len: usize,
+    /// Whether their rows show the same but for numbers, times and lags.
+    pub alike: bool,
+    /// Whether any of their rows has lags.
+    pub lags: bool,
+}
+
+impl Plain {
+    /// Without packets.
+    pub fn new() -> Plain {
+        Plain { seq: [0; MOST], sent: [0; MOST], delay: [0; MOST], len: 0, alike: true, lags: false }
+    }
+
+    /// Takes the packets with which `records` begins, those with numbers from `next` on and below `packets`; how many: 0 if
+    /// they are too few to be taken together.
+    pub fn take(&mut self, records: &[PacketRecord], next: u64, packets: u32) -> usize {
+        let (mut least, end) = (i64::try_from(next).unwrap_or(i64::MAX), i64::from(packets));
+        let columns = self.seq.iter_mut().zip(&mut self.sent).zip(&mut self.delay);
+        (self.len, self.alike, self.lags) = (0, true, false);
+        let Some(first) = records.first() else { return 0 };
+        for (record, ((seq, sent), delay)) in records.iter().zip(columns) {
+            let Some(times) = record.clean().filter(|_| (least..end).contains(&record.seq)) else { break };
+            (*sent, *delay) = times;
+            *seq = record.seq as u32;
+            least = record.seq + 1;
+            self.alike &= record.is_like(first);
+            self.lags |= record.has_lags();
+            self.len += 1;
+        }
+        if self.len < FEWEST {
+            self.len = 0;
+        }
+        self.len
+    }
+
+    /// Sequence numbers, ascending.
+    pub fn seq(&self) -> &[u32] {
+        &self.seq[..self.len]
+    }
+
+    /// Send times, ns since 1970.
+    pub fn sent(&self) -> &[i64] {
+        &self.sent[..self.len]
+    }
+
+    /// Delays, in ns.
+    pub fn delay(&self) -> &[i64] {
+        &self.delay[..self.len]
+    }
+
+    /// Their numbers by runs of consecutive ones.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        // Nearly always they are one, as ascending numbers are between whose ends there are no more.
+        let ends = self.seq().first().zip(self.seq().last());
+        let whole = ends.map(|(first, last)| *first..*last + 1).filter(|all| all.len() == self.len);
+        let others = if whole.is_some() { &[] } else { self.seq() };
+        whole.into_iter().chain(runs(others))
+    }
+
+    /// The packets.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet> + '_ {
+        let times = self.sent().iter().zip(self.delay());
+        self.seq().iter().zip(times).map(|(&seq, (&sent, &delay))| Packet { seq, sent, delay })
+    }
+}
