@@ -123,6 +123,7 @@ impl Passive {
             following.merger = following.merger.from_the_first_packet();
         }
         let mut observers = self.observers(&plan, None);
+        let left_out = learner.left_out();
         learner.into_held().for_each(|delivery| following.take(delivery));
         let mut pairs = 0;
         while !over(pairs) && !points.ended() {
@@ -140,6 +141,11 @@ impl Passive {
         let (identity, numbers) = (following.identity, following.numbers);
         let mut captures = following.namers.map(|n| n.finish().1);
         captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
+        for (facts, frames) in captures.iter_mut().zip(left_out).filter(|(_, frames)| *frames > 0) {
+            facts.notes.push(format!(
+                "{frames} frames from before the addresses at both points were known are left out: there was no room to keep them"
+            ));
+        }
         let followed = Followed { plan, identity, window, captures, counts, numbers, failures };
         Ok(self.conclude(followed, observers, observer))
     }

@@ -10,8 +10,10 @@ use std::collections::VecDeque;
 
 /// Previews kept of each point.
 const PREVIEWS: usize = 1 << 14;
-/// Most frames kept of both points until there is a plan; then the oldest are dropped.
-const FRAMES: usize = 1 << 15;
+/// Most frames kept of both points until there is a plan; then the oldest are dropped. Of a busy path a first attempt may come too
+/// early, because its points deliver blocks of packets at different times, and the next one comes after [`AGAIN`] and has
+/// taken its own time: this many are more than 200 ms of 300 000 packets a second at both points, in some 40 MB.
+const FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
 const PLENTY: usize = 50;
 /// With fewer, how long to wait for more.
@@ -41,8 +43,9 @@ pub struct Learner {
     /// Deliveries of frames, in the order they came.
     held: VecDeque<Delivery>,
     frames: usize,
-    /// The latest frame of each point that was dropped.
+    /// The latest frame of each point that was dropped, and how many were.
     given_up: [Option<WallTime>; 2],
+    left_out: [u64; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
     /// Whether anything was delivered since the last attempt.
@@ -66,6 +69,7 @@ impl Learner {
             held: VecDeque::new(),
             frames: 0,
             given_up: [None; 2],
+            left_out: [0; 2],
             seen: [0; 2],
             more_than_echoes: false,
             news: false,
@@ -126,6 +130,7 @@ impl Learner {
         {
             let Delivered::Frames(old) = what else { continue };
             self.frames -= old.len();
+            self.left_out[point as usize] += old.len() as u64;
             let given_up = &mut self.given_up[point as usize];
             *given_up = (*given_up).max(old.latest());
         }
@@ -188,6 +193,11 @@ impl Learner {
     /// From when on everything that each point delivered is still held.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
+    }
+
+    /// Frames of each point that were dropped before there was a plan.
+    pub fn left_out(&self) -> [u64; 2] {
+        self.left_out
     }
 
     /// The deliveries held, in the order they came.

@@ -288,6 +288,48 @@ mod tests {
         }
     }
 
+    /// Blocks of 4 ms of 300 packets a millisecond each way, those of the monitor 10 ms, or half a second, after those of the
+    /// reference, and what each point covers said as early as a block of 20 ms before may still come.
+    #[test]
+    fn blocks_that_come_at_different_times_lose_no_packet() {
+        const PER_MS: i64 = 300;
+        for late in [0, 10, 500] {
+            let (mut m, mut fates) =
+                (Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]), Fates::default());
+            let packet = |n: i64, point: Point| {
+                let way = if n % 2 == 0 { Way::Out } else { Way::In };
+                let delay = if point.is_source(way) { 0 } else { 20_000 };
+                Sighting {
+                    at: WallTime(n * 1_000_000 / PER_MS + delay),
+                    id: n as u64,
+                    length: 100,
+                    way,
+                    flow: 0,
+                }
+            };
+            let mut deliver = |m: &mut Merger, point: Point, from: i64| {
+                (from * PER_MS..(from + 4) * PER_MS).for_each(|n| m.push(point, packet(n, point)));
+                m.covers(point, ms(0), ms(from + 20));
+                m.release(&mut fates);
+            };
+            for now in (0..1000 + late).step_by(2) {
+                if now % 4 == 0 && now < 1000 {
+                    deliver(&mut m, Point::Reference, now);
+                }
+                if (now - late) % 4 == 0 && now >= late {
+                    deliver(&mut m, Point::Monitor, now - late);
+                }
+            }
+            let counts = m.finish(&mut fates, |_| ());
+            let matched: u64 = counts.iter().map(|c| c.matched).sum();
+            assert_eq!(
+                (matched, fates.arrived, fates.lost + fates.void),
+                (300_000, 300_000, 0),
+                "{late} ms late"
+            );
+        }
+    }
+
     #[test]
     fn what_was_sent_while_a_point_dropped_packets_is_not_lost() {
         let (mut m, mut fates) =

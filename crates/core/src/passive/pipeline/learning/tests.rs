@@ -134,24 +134,52 @@ fn of_many_packets_the_last_are_looked_at() {
 
 #[test]
 fn frames_are_held_in_the_order_they_came_as_long_as_there_is_room() {
-    let frames = |at: i64| batch(&(0..1024).map(|n| (at + n, vec![0x40])).collect::<Vec<_>>());
+    let frames = |at: i64| batch(&(0..4096).map(|n| (at + n, vec![0x40])).collect::<Vec<_>>());
     let mut learner = learner();
     for k in 0..32 {
         let point = if k % 2 == 0 { Point::Monitor } else { Point::Reference };
         learner.take(delivery(point, frames(k * 10_000)));
         learner.take(delivery(point, Delivered::Nothing));
     }
-    assert_eq!(learner.begins(), [WallTime(i64::MIN); 2], "there is room for 2^15");
+    assert_eq!(learner.begins(), [WallTime(i64::MIN); 2], "there is room for 2^17");
+    assert_eq!(learner.left_out(), [0, 0]);
     learner.take(delivery(Point::Reference, frames(900_000)));
-    assert_eq!(learner.begins(), [WallTime(i64::MIN), WallTime(1024)]);
+    assert_eq!(learner.begins(), [WallTime(i64::MIN), WallTime(4096)]);
     learner.take(delivery(Point::Reference, frames(910_000)));
-    assert_eq!(learner.begins(), [WallTime(11_024), WallTime(1024)]);
-    assert_eq!(learner.not_learnt().seen, [18 * 1024, 16 * 1024]);
+    assert_eq!(learner.begins(), [WallTime(14_096), WallTime(4096)]);
+    assert_eq!((learner.not_learnt().seen, learner.left_out()), ([18 * 4096, 16 * 4096], [4096, 4096]));
     let held: Vec<Point> = learner.into_held().map(|d| d.point).collect();
     assert_eq!(
         (held.len(), &held[..2], held[31]),
         (32, &[Point::Monitor, Point::Reference][..], Point::Reference)
     );
+}
+
+/// 300 000 packets a second at each of two interfaces, whose blocks of 4 ms come 10 ms apart: the first attempt has those of one
+/// interface alone, and none of the packets that come until the next one is dropped.
+#[test]
+fn at_high_rates_nothing_is_dropped_between_two_attempts() {
+    const A_BLOCK: u16 = 1200;
+    let block = |point: Point, k: u16| {
+        let one = |n: u16| {
+            let (way, ends) = if n.is_multiple_of(2) { (Way::Out, (1, 2)) } else { (Way::In, (2, 1)) };
+            let delay = if point.is_source(way) { 0 } else { MS / 100 };
+            (i64::from(n) * MS / 300 + delay, udp(ends, n + 1, &n.to_be_bytes()))
+        };
+        delivery(point, batch(&(k * A_BLOCK..(k + 1) * A_BLOCK).map(one).collect::<Vec<_>>()))
+    };
+    let mut learner = learner();
+    learner.take(block(Point::Reference, 0));
+    assert_eq!(learner.plan(at(Span::millis(4))), None);
+    // The attempt itself takes 50 ms, too.
+    for k in 1..25 {
+        learner.take(block(Point::Reference, k));
+        learner.take(block(Point::Monitor, k - 1));
+    }
+    let plan = learner.plan(at(Span::millis(104))).unwrap();
+    assert!(!plan.direction_assumed && plan.common > 1000, "{}", plan.common);
+    assert_eq!((learner.begins(), learner.left_out()), ([WallTime(i64::MIN); 2], [0, 0]));
+    assert_eq!(learner.into_held().count(), 49);
 }
 
 #[test]
