@@ -79,6 +79,10 @@ mutants FILE='':
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
 
+# The packet path alone, beside bare loops, an echo and a ring reader, on a machine that does nothing else (15 minutes; root)
+bench-packets:
+    cargo build --release -p jitlat -p jitlat-benches && for b in ends rate blast two_way live; do ./target/release/$b; done
+
 # Archives: rates from Parquet, and a simulated year of a mesh for MINUTES; DuckDB beside it where $PYTHON (python3) has it
 scale MINUTES='1':
     cargo build --release -p jitlat-benches --bin scale && ./target/release/scale {{MINUTES}}

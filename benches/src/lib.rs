@@ -1,3 +1,4 @@
 //! Benchmarks: each binary prints ratios against a baseline measured in the same run.
 
 pub mod oneway;
+pub mod threads;

@@ -9,7 +9,10 @@ use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::jitlat::{Dialect, Limits};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use std::error::Error;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a test brought.
@@ -26,17 +29,20 @@ pub fn cpu() -> f64 {
         .map_or(0.0, |u| (u.user_time().num_microseconds() + u.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-#[derive(Default)]
-struct Watch {
+struct Watch<'a> {
+    began: &'a AtomicBool,
     records: Vec<PacketRecord>,
     from: f64,
     to: Option<f64>,
 }
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started(_) => self.from = cpu(),
+            Event::Started(_) => {
+                self.from = cpu();
+                self.began.store(true, Ordering::Release);
+            }
             Event::Collecting { .. } => {
                 self.to.get_or_insert_with(cpu);
             }
@@ -49,9 +55,8 @@ impl Observer for Watch {
     }
 }
 
-/// Runs a test of `packets` packets of 80 bytes towards a server on loopback.
-pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result<Outcome, String> {
-    let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
+/// A server on a free port of loopback, with that port.
+fn server() -> Result<(Server, u16), String> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
@@ -62,6 +67,74 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
     };
     let server = Server::bind(service).map_err(|e| e.to_string())?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
+    Ok((server, port))
+}
+
+/// A server in a process of its own, which is this program called with `serve`; ended when dropped.
+pub struct ServerProcess {
+    child: Child,
+    /// Its control port.
+    pub port: u16,
+}
+
+impl ServerProcess {
+    /// Starts it.
+    pub fn start() -> Result<ServerProcess, Box<dyn Error>> {
+        let mut child = Command::new(std::env::current_exe()?).arg("serve").stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take();
+        let mut process = ServerProcess { child, port: 0 };
+        let mut line = String::new();
+        BufReader::new(output.ok_or("the server says nothing")?).read_line(&mut line)?;
+        process.port = line.trim().parse()?;
+        Ok(process)
+    }
+
+    /// What it does, for programs that start it: serves until it is ended; its port is the first line of standard output.
+    pub fn run() -> Result<(), Box<dyn Error>> {
+        let (server, port) = server()?;
+        println!("{port}");
+        server.run(&AtomicBool::new(false));
+        Ok(())
+    }
+
+    /// Its number.
+    pub fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // If it has ended already there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a test of `packets` packets of 80 bytes towards a server of this process on loopback.
+pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result<Outcome, String> {
+    let (server, port) = server()?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run(&stop));
+        let outcome = test(port, packets, period, pacing, stamps, false, &AtomicBool::new(false));
+        stop.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// Runs a test of `packets` packets of 80 bytes towards a server at `port` of loopback, which may leave in buffers of several
+/// if `segmented`; sets `began` when its stream begins.
+pub fn test(
+    port: u16,
+    packets: u64,
+    period: Span,
+    pacing: Pacing,
+    stamps: Source,
+    segmented: bool,
+    began: &AtomicBool,
+) -> Result<Outcome, String> {
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
     let request = TestRequest {
         host: Ipv4Addr::LOCALHOST.to_string(),
         control_port: port,
@@ -73,16 +146,11 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result
         pacing,
         priority: None,
         stamps,
+        segmented,
         feedback: false,
     };
-    let stop = AtomicBool::new(false);
-    let mut watch = Watch::default();
-    std::thread::scope(|scope| {
-        scope.spawn(|| server.run(&stop));
-        let result = client::run(&request, &AtomicBool::new(false), &mut watch);
-        stop.store(true, Ordering::Relaxed);
-        result.map_err(|e| e.to_string())
-    })?;
+    let mut watch = Watch { began, records: Vec::new(), from: 0.0, to: None };
+    client::run(&request, &AtomicBool::new(false), &mut watch).map_err(|e| e.to_string())?;
     let cpu = watch.to.unwrap_or(watch.from) - watch.from;
     Ok(Outcome { records: watch.records, cpu })
 }

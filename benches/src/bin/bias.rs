@@ -280,6 +280,7 @@ fn run(direction: Direction) -> Result<Run> {
                 pacing: Pacing::default(),
                 priority: None,
                 stamps: Source::Kernel,
+                segmented: false,
                 feedback: false,
             };
             // Both captures and the server; one that failed says so below.

@@ -1,12 +1,19 @@
-//! How many packets a second `jitlat spp -i … -I …` follows at two interfaces of one host before the kernel
-//! drops some, against two `tcpdump -w /dev/null` at the same interfaces and rates. UDP both ways through a
-//! switch between two network namespaces; 200-byte packets, in bursts every millisecond. Needs root.
+//! What following packets at two interfaces of one host costs the whole machine: `jitlat spp -i … -I …` beside a bare reader of
+//! the kernel's ring that takes number and time out of each packet and joins both points' tables in the end, two `tcpdump -w
+//! /dev/null` (they share a ring with the kernel, too), and the traffic alone. UDP both ways through a switch between two network
+//! namespaces; 200-byte packets, in bursts every millisecond. Needs root.
 //!
-//! `cargo build --release && ./target/release/live [SECONDS]`
+//! Processor time is counted twice: that of the capturing programs, and that of all processors, kernel included, less
+//! what the traffic alone takes. What is dropped and what is matched stands beside it.
+//!
+//! `cargo build --release && ./target/release/live [SECONDS] [REPETITIONS]`
 
+use jitlat_benches::threads::{busy, median, range};
+use jitlat_net::capture::Frame;
+use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::emulator::lab::{Lab, Namespace};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use std::error::Error;
 use std::net::UdpSocket;
@@ -21,78 +28,224 @@ const ENDS: [&str; 2] = ["10.9.0.1:4711", "10.9.0.2:4711"];
 /// What a listener needs to begin, and to take what is still on its way.
 const LEAD: Duration = Duration::from_secs(2);
 
+/// What captures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listener {
+    Nothing,
+    Ring,
+    Tcpdump,
+    Jitlat,
+}
+
+const LISTENERS: [(&str, Listener); 4] = [
+    ("nothing", Listener::Nothing),
+    ("bare ring", Listener::Ring),
+    ("tcpdump", Listener::Tcpdump),
+    ("jitlat", Listener::Jitlat),
+];
+
+/// One run; times are shares of one processor.
+struct Run {
+    sent: u64,
+    dropped: u64,
+    programs: f64,
+    machine: f64,
+    matched: Option<u64>,
+    lost: Option<u64>,
+    rtt_us: Option<f64>,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(5);
-    let jitlat = std::env::current_exe()?.with_file_name("jitlat");
+    let argument = |n| std::env::args().nth(n);
+    if argument(1).as_deref() == Some("ring") {
+        return read_rings();
+    }
+    let number = |n| argument(n).and_then(|a| a.parse::<u64>().ok());
+    let (seconds, repetitions) = (number(1).unwrap_or(5), number(2).unwrap_or(3));
     let lab = Lab::new()?;
     let switch = lab.switch()?;
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!(
-        "packets a second at each of two interfaces, {seconds} s each; processor time of the capturing programs"
+        "two interfaces, {repetitions} runs of {seconds} s, medians (smallest to largest), % of one processor; load before: {}",
+        load.trim()
     );
     println!(
-        "{:>9} | {:>9} {:>20} | {:>9} {:>20} {:>10} {:>8} {:>12}",
-        "asked", "sent", "tcpdump lost, load", "sent", "jitlat lost, load", "matched", "lost", "RTT p50"
+        "{:>8} {:<10} {:>8} {:>8} {:>24} {:>24} {:>9} {:>8} {:>8} {:>9}",
+        "asked/s",
+        "",
+        "sent/s",
+        "dropped",
+        "programs",
+        "whole machine",
+        "x ring",
+        "matched",
+        "lost",
+        "RTT p50"
     );
     for rate in RATES {
-        let dumps = ["client", "server"].map(|interface| {
-            let mut c = switch.command("tcpdump");
-            c.args(["-i", interface, "-s", "256", "-B", "16384", "-Z", "root", "-w", "/dev/null", "udp"]);
-            c
-        });
-        let dumps =
-            dumps.into_iter().map(|mut c| c.stderr(Stdio::piped()).spawn()).collect::<Result<Vec<_>, _>>();
-        let bare = match dumps {
-            Err(_) => ("not installed".to_owned(), 0),
-            Ok(children) => {
-                let before = children_time()?;
-                std::thread::sleep(LEAD);
-                let sent = traffic(&lab, rate, seconds)?;
-                std::thread::sleep(LEAD);
-                let mut dropped = 0;
-                for child in children {
-                    let text = interrupted(child)?.1;
-                    dropped += text
-                        .lines()
-                        .find_map(|l| l.strip_suffix(" packets dropped by kernel")?.trim().parse().ok())
-                        .unwrap_or(0u64);
-                }
-                (drops_and_load(dropped, 2 * sent, children_time()? - before, seconds), sent)
+        let mut alone = f64::NAN;
+        let mut ring = f64::NAN;
+        for (name, listener) in LISTENERS {
+            let runs: Vec<Run> = (0..repetitions)
+                .map(|_| run(&lab, &switch, listener, rate, seconds))
+                .collect::<Result<_, _>>()?;
+            let machine = median(runs.iter().map(|r| r.machine));
+            match listener {
+                Listener::Nothing => alone = machine,
+                Listener::Ring => ring = machine - alone,
+                _ => {}
             }
-        };
-        let child = switch
-            .command(&jitlat)
-            .args(["spp", "-i", "client", "-I", "server", "--only", "udp", "--json", "-"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let before = children_time()?;
-        std::thread::sleep(LEAD);
-        let sent = traffic(&lab, rate, seconds)?;
-        std::thread::sleep(LEAD);
-        let json: serde_json::Value = serde_json::from_slice(&interrupted(child)?.0)?;
-        let count = |path: &str| json.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let dropped = count("/captures/reference/capture_drops") + count("/captures/monitor/capture_drops");
-        let matched = count("/summary/out/matched") + count("/summary/in/matched");
-        let lost = count("/summary/out/lost") + count("/summary/in/lost");
-        println!(
-            "{rate:>9} | {:>9} {:>20} | {:>9} {:>20} {:>9.2}% {:>7.2}% {:>9.3} us",
-            bare.1 / seconds,
-            bare.0,
-            sent / seconds,
-            drops_and_load(dropped, 2 * sent, children_time()? - before, seconds),
-            100.0 * matched as f64 / sent as f64,
-            100.0 * lost as f64 / sent as f64,
-            json.pointer("/summary/rtt_ns/median").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
-                / 1e3
-        );
+            let share = |of: fn(&Run) -> Option<u64>| {
+                let shares = runs.iter().filter_map(|r| Some(100.0 * of(r)? as f64 / r.sent as f64));
+                let worst = median(shares);
+                if worst.is_nan() { "-".to_owned() } else { format!("{worst:.2}%") }
+            };
+            println!(
+                "{rate:>8} {name:<10} {:>8.0} {:>8} {:>24} {:>24} {:>9.2} {:>8} {:>8} {:>6.1} us",
+                median(runs.iter().map(|r| r.sent as f64)) / seconds as f64,
+                runs.iter().map(|r| r.dropped).max().unwrap_or(0),
+                range(runs.iter().map(|r| 100.0 * r.programs)),
+                range(runs.iter().map(|r| 100.0 * r.machine)),
+                (machine - alone) / ring,
+                share(|r| r.matched),
+                share(|r| r.lost),
+                median(runs.iter().filter_map(|r| r.rtt_us)),
+            );
+        }
     }
     Ok(())
 }
 
-/// The share of `passed` packets that the kernel dropped, and the processor `time` as a share of `seconds`.
-fn drops_and_load(dropped: u64, passed: u64, time: Duration, seconds: u64) -> String {
-    let share = 100.0 * dropped as f64 / passed.max(1) as f64;
-    format!("{share:.3} %, {:.0} %", 100.0 * time.as_secs_f64() / seconds as f64)
+fn run(
+    lab: &Lab,
+    switch: &Namespace,
+    listener: Listener,
+    rate: u64,
+    seconds: u64,
+) -> Result<Run, Box<dyn Error>> {
+    let exe = std::env::current_exe()?;
+    let commands = match listener {
+        Listener::Nothing => vec![],
+        Listener::Ring => {
+            let mut c = switch.command(&exe);
+            c.args(["ring", "client", "server"]);
+            vec![c]
+        }
+        Listener::Tcpdump => ["client", "server"]
+            .map(|interface| {
+                let mut c = switch.command("tcpdump");
+                c.args(["-i", interface, "-s", "256", "-B", "16384", "-Z", "root", "-w", "/dev/null", "udp"]);
+                c
+            })
+            .into(),
+        Listener::Jitlat => {
+            let mut c = switch.command(exe.with_file_name("jitlat"));
+            c.args(["spp", "-i", "client", "-I", "server", "--only", "udp", "--json", "-"]);
+            vec![c]
+        }
+    };
+    let before = children_time()?;
+    let children = commands
+        .into_iter()
+        .map(|mut c| c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn())
+        .collect::<Result<Vec<_>, _>>()?;
+    std::thread::sleep(LEAD);
+    let machine = busy();
+    let sent = traffic(lab, rate, seconds)?;
+    // What is still held back belongs to the traffic.
+    std::thread::sleep(Duration::from_millis(100));
+    let machine = (busy() - machine).as_secs_f64() / seconds as f64;
+    std::thread::sleep(LEAD);
+    let mut run = Run { sent, dropped: 0, programs: 0.0, machine, matched: None, lost: None, rtt_us: None };
+    for child in children {
+        let (output, said) = interrupted(child)?;
+        match listener {
+            Listener::Nothing => {}
+            Listener::Tcpdump => {
+                let drops = |l: &str| l.strip_suffix(" packets dropped by kernel")?.trim().parse().ok();
+                run.dropped += said.lines().find_map(drops).unwrap_or(0u64);
+            }
+            Listener::Ring => {
+                let text = String::from_utf8_lossy(&output).into_owned();
+                let numbers: Vec<u64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+                let &[dropped, matched] = &numbers[..] else { return Err(format!("{text}{said}").into()) };
+                (run.dropped, run.matched) = (dropped, Some(matched));
+            }
+            Listener::Jitlat => {
+                let json: serde_json::Value = serde_json::from_slice(&output)?;
+                let count = |path: &str| json.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or(0);
+                let both = |a: &str, b: &str| count(a) + count(b);
+                run.dropped = both("/captures/reference/capture_drops", "/captures/monitor/capture_drops");
+                run.matched = Some(both("/summary/out/matched", "/summary/in/matched"));
+                run.lost = Some(both("/summary/out/lost", "/summary/in/lost"));
+                let median = json.pointer("/summary/rtt_ns/median").and_then(serde_json::Value::as_f64);
+                run.rtt_us = median.map(|ns| ns / 1e3);
+                let notes =
+                    ["reference", "monitor"].map(|p| json.pointer(&format!("/captures/{p}/notes")).cloned());
+                for note in notes.iter().flatten().filter_map(serde_json::Value::as_array).flatten() {
+                    println!("{:>8} jitlat notes: {note}", "");
+                }
+            }
+        }
+    }
+    run.programs = (children_time()? - before).as_secs_f64() / seconds as f64;
+    Ok(run)
+}
+
+/// The bare reader: takes way, number and time out of each packet at two interfaces into tables, until it is
+/// interrupted; says how many packets were dropped, and how many are in both tables.
+fn read_rings() -> Result<(), Box<dyn Error>> {
+    let over = AtomicBool::new(false);
+    let interrupt = SigSet::from(Signal::SIGINT);
+    // For all threads: it is waited for.
+    interrupt.thread_block()?;
+    let names: Vec<String> = std::env::args().skip(2).collect();
+    let read = |name: &str| -> Result<(u64, [Vec<i64>; 2]), String> {
+        let mut capture =
+            InterfaceCapture::open(name, InterfaceSettings::default()).map_err(|e| e.to_string())?;
+        let mut tables = [Vec::new(), Vec::new()];
+        while !over.load(Ordering::Relaxed) {
+            let patience = Duration::from_millis(50);
+            capture.poll(patience, |frame| note(&frame, &mut tables)).map_err(|e| e.to_string())?;
+        }
+        Ok((capture.drops(), tables))
+    };
+    let (waited, results) = std::thread::scope(|scope| {
+        let readers: Vec<_> = names.iter().map(|name| scope.spawn(|| read(name))).collect();
+        let waited = interrupt.wait();
+        over.store(true, Ordering::Relaxed);
+        let join =
+            |r: std::thread::ScopedJoinHandle<'_, _>| r.join().unwrap_or(Err("a reader failed".to_owned()));
+        (waited, readers.into_iter().map(join).collect::<Vec<_>>())
+    });
+    waited?;
+    let [(a, here), (b, there)] = <[_; 2]>::try_from(results.into_iter().collect::<Result<Vec<_>, _>>()?)
+        .map_err(|_| "two interfaces")?;
+    let both = |way: usize| here[way].iter().zip(&there[way]).filter(|(a, b)| **a != 0 && **b != 0).count();
+    println!("{} {}", a + b, both(0) + both(1));
+    Ok(())
+}
+
+/// Enters the time of a packet by its way and number.
+fn note(frame: &Frame<'_>, tables: &mut [Vec<i64>; 2]) {
+    const IP: usize = 14;
+    const UDP: u8 = 17;
+    let number = || {
+        let ip = frame.data.get(IP..)?;
+        let length = usize::from(ip.first()? & 0x0f) * 4;
+        if *ip.get(9)? != UDP {
+            return None;
+        }
+        let way = usize::from(*ip.get(15)? == 2);
+        let number = u64::from_be_bytes(*ip.get(length + 8..)?.first_chunk()?);
+        Some((way, usize::try_from(number).ok().filter(|n| *n < 1 << 26)?))
+    };
+    let Some((way, number)) = number() else { return };
+    let table = &mut tables[way];
+    if table.len() <= number {
+        table.resize((number + 1).next_power_of_two(), 0);
+    }
+    table[number] = frame.at.0;
 }
 
 /// Ends a program as a user would; what it said.

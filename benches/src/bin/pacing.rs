@@ -89,7 +89,7 @@ fn bare(period: i64, packets: u64, pacing: &Pacing) -> Result<Vec<(i64, i64)>, B
         for seq in 0..packets as i64 {
             let due = start + seq * period;
             match pacing.mode.unwrap_or(Mode::Sleep) {
-                Mode::Sleep => sleep_until(due),
+                Mode::Sleep | Mode::Etf => sleep_until(due),
                 Mode::Hybrid => {
                     sleep_until(due - SPIN_NS);
                     while steady().0 < due {}

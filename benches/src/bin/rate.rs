@@ -8,6 +8,7 @@
 //! `cargo run --release -p jitlat-benches --bin rate [SECONDS] [REPETITIONS]`
 
 use jitlat_benches::oneway::{self, cpu};
+use jitlat_benches::threads::{median, range};
 use jitlat_core::{Source, Span};
 use jitlat_net::clock::steady;
 use jitlat_net::pace::{Mode, Pacing};
@@ -184,15 +185,4 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, received: &AtomicU64) {
         let got = recvmmsg(socket.as_raw_fd(), &mut headers, &mut parts, MsgFlags::MSG_WAITFORONE, None);
         received.fetch_add(got.map_or(0, |g| g.count() as u64), Ordering::Relaxed);
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn range(values: impl Iterator<Item = f64> + Clone) -> String {
-    let (low, high) = (values.clone().fold(f64::INFINITY, f64::min), values.clone().fold(0.0, f64::max));
-    format!("{:.1} ({low:.1} to {high:.1})", median(values))
 }

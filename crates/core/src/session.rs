@@ -103,6 +103,14 @@ pub struct Session {
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
+    /// Packets for which a stamp of their departure was asked for and never came, so that their send times are the
+    /// program's own; `None` if no stamps were asked for, or it is unknown.
+    #[serde(default)]
+    pub stamps_lost: Option<u64>,
+    /// The longest time for which the receiver left arrived packets in its socket on purpose, to take several at once;
+    /// `None` if it took each as it came, or it is unknown.
+    #[serde(default)]
+    pub read_pause: Option<Span>,
     /// Of the packets sent, those that the sending host's own system refused, or dropped in the queue of its interface.
     pub unsent: u64,
     /// Whether the log it came from is truncated: it ends within a line, or before its closing lines.
@@ -153,6 +161,8 @@ impl Session {
             ending: Ending::Unknown,
             reason: None,
             receiver_drops: None,
+            stamps_lost: None,
+            read_pause: None,
             unsent: 0,
             truncated: false,
             unrecorded: Vec::new(),

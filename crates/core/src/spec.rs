@@ -279,6 +279,12 @@ pub const TEST_PORT: u16 = 2667;
 /// The default port of control connections.
 pub const CONTROL_PORT: u16 = 2666;
 
+/// A receiver leaves packets of a fast stream in its socket for so long at most, and then takes all of them: a wake-up a
+/// packet would cost more than the packets do. Their arrival stamps are the kernel's, and the same either way.
+const READ_PAUSE: Span = Span::millis(1);
+/// A stream is fast if so many packets are due in that time.
+const GATHERED: i64 = 4;
+
 impl Default for TestSpec {
     /// The seed's defaults: 1000 UDP packets of 80 bytes, one every 20 ms, client to server.
     fn default() -> TestSpec {
@@ -377,6 +383,13 @@ impl TestSpec {
         self.schedule
     }
 
+    /// How long a receiver of one-way packets may leave them in its socket on purpose, once the kernel has stamped their
+    /// arrival: a millisecond where they are 250 us apart or less, and no time where they are slower or come over TCP.
+    pub fn read_pause(&self) -> Span {
+        let is_fast = self.transport == Transport::Udp && self.period.times(GATHERED) <= READ_PAUSE;
+        if is_fast { READ_PAUSE } else { Span::ZERO }
+    }
+
     /// From the first packet's due time to one period after the last's: packets × period.
     pub fn duration(&self) -> Span {
         self.period.times(self.packets.into())
@@ -386,6 +399,19 @@ impl TestSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_fast_datagrams_may_wait_in_the_socket() {
+        let pause = |transport, us| {
+            let of = (Direction::Up, transport, 10, 80, Span::micros(us), Schedule::Periodic);
+            TestSpec::new(of.0, of.1, of.2, of.3, of.4, of.5).unwrap().read_pause()
+        };
+        assert_eq!(
+            [10, 250, 251, 20_000].map(|us| pause(Transport::Udp, us).0),
+            [1_000_000, 1_000_000, 0, 0]
+        );
+        assert_eq!(pause(Transport::Tcp, 10), Span::ZERO);
+    }
 
     #[test]
     fn dscp_by_number_and_name() {

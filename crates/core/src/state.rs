@@ -232,6 +232,8 @@ impl State {
         });
         here.tags.push((TESTS.to_owned(), tests.to_string()));
         here.unsent = here.unsent.saturating_add(next.session.unsent);
+        here.read_pause = here.read_pause.max(next.session.read_pause);
+        here.stamps_lost = here.stamps_lost.zip(next.session.stamps_lost).map(|(a, b)| a.saturating_add(b));
         here.unrecorded = here.unrecorded_in(0, mine).collect();
         let theirs = next.session.unrecorded_in(0, theirs);
         here.unrecorded.extend(theirs.map(|run| Run { start: run.start + mine, ..run }));

@@ -212,10 +212,16 @@ pub struct Stamps {
     pub send_lag_mean_ns: Option<i64>,
     /// Largest.
     pub send_lag_max_ns: Option<i64>,
+    /// Packets for which a stamp of their departure was asked for and never came; `None` if none were asked for, or it is
+    /// unknown.
+    pub sent_lost: Option<u64>,
     /// Mean time from the arrived stamp to the receiving program's clock reading, in ns.
     pub receive_lag_mean_ns: Option<i64>,
     /// Largest.
     pub receive_lag_max_ns: Option<i64>,
+    /// How much of that the receiver waited on purpose at most, to take several packets at once, in ns; `None` if it took
+    /// each as it came, or it is unknown.
+    pub receive_pause_ns: Option<i64>,
 }
 
 /// Stamps by source.

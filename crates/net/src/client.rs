@@ -5,6 +5,7 @@ use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::interface_counters::InterfaceCounters;
+use crate::launch::ThisHost;
 use crate::pace::Pacing;
 use crate::random;
 use crate::sockets;
@@ -46,6 +47,9 @@ pub struct TestRequest {
     pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
+    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
+    /// (`UDP_SEGMENT`): for load, never for what is to be measured.
+    pub segmented: bool,
     /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): somebody
     /// watches.
     pub feedback: bool,
@@ -321,6 +325,8 @@ impl<'a> Test<'a> {
             pacing: request.pacing.clone(),
             priority: request.priority,
             rendezvous: Rendezvous::new(Gate::new(Policy::default()))?,
+            launch_host: &ThisHost,
+            segmented: request.segmented,
             live: true,
         };
         let machine = match earlier {

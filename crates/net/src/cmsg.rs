@@ -270,6 +270,20 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
     Some(TransmitStamp { number, passage, stamp: stamp? })
 }
 
+/// `SO_EE_ORIGIN_TXTIME`.
+const ORIGIN_LAUNCH_TIME: u8 = 6;
+
+/// Whether an error-queue entry says that a packet did not leave because its launch time was over, or cannot be.
+pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
+    ControlMessages(control).any(|message| {
+        let is_error = matches!(
+            (message.level, message.kind),
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        );
+        is_error && message.data.get(4) == Some(&ORIGIN_LAUNCH_TIME)
+    })
+}
+
 /// `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet, and what was stamped.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
     // `SCM_TSTAMP_…` of the kernel.

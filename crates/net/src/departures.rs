@@ -4,7 +4,7 @@
 //! to stamp (`OPT_ID`). A packet can have two: of entering the queue of its interface, and of leaving it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is
 //! restarted ([`Departures::restart`]).
 
-use crate::cmsg::{Passage, TransmitStamp, on_system_clock, transmit_stamp};
+use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
 use crate::sys::{BATCH, Inbox};
 use jitlat_core::time::{Source, Stamp, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
@@ -28,6 +28,8 @@ pub struct Departures<P> {
     oldest: u32,
     /// Consecutive stamps that were rejected.
     disbelieved: u32,
+    /// Packets that did not leave because their launch time was over.
+    missed: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -53,14 +55,20 @@ impl<P: Copy> Departures<P> {
     /// adapter's stamp comes after the kernel's).
     pub fn new(capacity: usize, last: Source) -> Departures<P> {
         Departures {
-            inbox: Inbox::new(BATCH, 1),
+            inbox: Inbox::new(BATCH, 1).without_senders(),
             packets: vec![None; capacity.next_power_of_two()].into(),
             last,
             next: 0,
             awaited: 0,
             oldest: 0,
             disbelieved: 0,
+            missed: 0,
         }
+    }
+
+    /// Packets that did not leave because their launch time was over, as far as the error queue said so.
+    pub fn missed(&self) -> u32 {
+        self.missed
     }
 
     /// Makes the kernel number the next packet as its first. `each` is called with the stamps that have arrived so far,
@@ -138,6 +146,7 @@ impl<P: Copy> Departures<P> {
         let mut batch = [None; BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
             *entry = transmit_stamp(datagram.control);
+            self.missed += u32::from(entry.is_none() && is_launch_missed(datagram.control));
         }
         for found in batch.into_iter().flatten() {
             if let Some((what, stamp)) = self.find(found) {

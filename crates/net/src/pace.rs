@@ -20,6 +20,9 @@ pub enum Mode {
     Hybrid,
     /// Spin all the time. One processor is busy throughout, so this is for machines with processors to spare.
     Spin,
+    /// Sleep until a packet is soon due, and leave the rest to the queue of the interface: [`launch`](crate::launch). For
+    /// UDP streams of jitlat's own protocol.
+    Etf,
 }
 
 impl std::fmt::Display for Mode {
@@ -28,6 +31,7 @@ impl std::fmt::Display for Mode {
             Mode::Sleep => "sleep",
             Mode::Hybrid => "hybrid",
             Mode::Spin => "spin",
+            Mode::Etf => "etf",
         })
     }
 }
@@ -58,13 +62,18 @@ pub fn yield_to_others() {
 const SPIN_FROM: Span = Span::micros(20);
 
 impl Pacing {
-    /// How to wait in a stream of one packet a `period`, and a note where that was chosen and is not sleeping.
+    /// How a sender without launch times waits in a stream of one packet a `period`, and a note where that is not what was asked
+    /// for, or was chosen and is not sleeping.
     pub fn mode_at(&self, period: Span) -> (Mode, Option<String>) {
         self.mode_on(period, is_processor_to_spare)
     }
 
     fn mode_on(&self, period: Span, is_processor_to_spare: impl FnOnce() -> bool) -> (Mode, Option<String>) {
         match self.mode {
+            Some(Mode::Etf) => {
+                let note = "launch times (etf) are for UDP streams of jitlat's own protocol: this sender sleeps instead";
+                (Mode::Sleep, Some(note.to_owned()))
+            }
             Some(mode) => (mode, None),
             None if period <= SPIN_FROM && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
@@ -155,7 +164,7 @@ impl Pacer {
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
-            Mode::Sleep => due,
+            Mode::Sleep | Mode::Etf => due,
             Mode::Hybrid => due - SPIN,
             Mode::Spin => SteadyTime(i64::MIN),
         };
@@ -176,7 +185,7 @@ impl Pacer {
 }
 
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
-fn sleep_until(until: SteadyTime) {
+pub(crate) fn sleep_until(until: SteadyTime) {
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
     // It fails only on a signal or an invalid time; callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
@@ -215,6 +224,12 @@ mod tests {
         assert_eq!(asked.mode_on(Span::micros(1), || true), (Mode::Hybrid, None));
         assert_eq!(running("0.57 1.20 1.53 3/412 7\n"), Some(3));
         assert_eq!(running("unknown"), None);
+    }
+
+    #[test]
+    fn launch_times_are_not_for_every_sender() {
+        let (mode, note) = Pacing { mode: Some(Mode::Etf), ..Pacing::default() }.mode_at(Span::millis(20));
+        assert_eq!((mode, note.is_some_and(|note| note.contains("etf"))), (Mode::Sleep, true));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
+use crate::launch::ThisHost;
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
 use crate::{random, sockets};
@@ -213,6 +214,8 @@ impl<'a> Conversation<'a> {
             pacing: shared.service.pacing.clone(),
             priority: shared.service.priority,
             rendezvous: Arc::clone(&shared.rendezvous),
+            launch_host: &ThisHost,
+            segmented: false,
             live: false,
         };
         Ok(Conversation {

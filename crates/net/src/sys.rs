@@ -201,6 +201,25 @@ pub(crate) fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -
     .map(|n| n as usize)
 }
 
+/// Sends the concatenated `parts` as one datagram on a connected socket, with the control messages in `control`.
+pub(crate) fn send_controlled<const N: usize>(
+    socket: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    control: &ControlBuffer<N>,
+) -> io::Result<usize> {
+    // SAFETY: msghdr is plain data for which all zeros is a value (no name, no flags).
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // IoSlice is guaranteed to have the layout of iovec; the kernel only reads what a send points to.
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len() as _;
+    let control = control.as_bytes();
+    message.msg_control = control.as_ptr().cast_mut().cast();
+    message.msg_controllen = control.len() as _;
+    // SAFETY: the header is initialised and points to iovecs, bytes and control messages borrowed for longer than this call.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
 /// Sends `datagram` on a connected socket with its checksum computed by the kernel: one that is sent in pieces is not
 /// left to the adapter. A virtual adapter never computes it, and a program that reads whole frames at the other end
 /// would see a wrong checksum.
@@ -439,6 +458,8 @@ pub(crate) struct Inbox {
     data: Box<[u8]>,
     control: Box<[ControlBuffer<CONTROL>]>,
     names: Box<[libc::sockaddr_storage]>,
+    /// Whether senders are asked for.
+    named: bool,
     arrivals: [Arrival; BATCH],
     received: usize,
 }
@@ -466,9 +487,15 @@ impl Inbox {
             data: vec![0; slots * slot].into(),
             control: vec![ControlBuffer::EMPTY; slots].into(),
             names: vec![name; slots].into(),
+            named: true,
             arrivals: [Arrival::default(); BATCH],
             received: 0,
         }
+    }
+
+    /// The same of which nobody asks for the senders: the socket is connected.
+    pub fn without_senders(self) -> Inbox {
+        Inbox { named: false, ..self }
     }
 
     /// Receives what has arrived, up to the number of slots, and returns how many. `flags` are those of `recvmmsg`;
@@ -483,8 +510,10 @@ impl Inbox {
             let part = part.write(libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() });
             // SAFETY: mmsghdr is plain data for which all zeros is a value.
             let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
-            message.msg_hdr.msg_name = (&raw mut *name).cast();
-            message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
+            if self.named {
+                message.msg_hdr.msg_name = (&raw mut *name).cast();
+                message.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as _;
+            }
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
             message.msg_hdr.msg_control = control.room().as_mut_ptr().cast();

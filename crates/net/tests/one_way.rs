@@ -5,6 +5,7 @@ mod common;
 use common::{LOCAL, all, free_port, measure, seqs, serve, serve_with};
 use jitlat_core::record::Moment;
 use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Source, Span, TestSpec, Transport};
+use jitlat_net::client::TestRequest;
 use jitlat_proto::jitlat::{Dialect, Limits};
 use std::net::Ipv6Addr;
 
@@ -141,6 +142,52 @@ fn bursts_and_poisson_streams_are_whole() {
         assert_eq!(seqs(&records), all(500), "{schedule:?}");
         assert!(kernel_stamped(&records, Moment::Sent) >= 499, "{schedule:?}");
     }
+}
+
+/// At any rate each packet that was sent has a stamp of its own, or is counted as one whose stamp was lost.
+#[test]
+fn every_stamp_of_a_burst_is_had_or_counted() {
+    let server = serve();
+    for (packets, size) in [(3000, 100), (6400, 3200)] {
+        let schedule = Schedule::Burst { size };
+        let mut spec =
+            TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::micros(10), schedule).unwrap();
+        spec.dst_port = server.test_port;
+        let (sessions, [records, _]) = measure(&server.request(vec![spec]));
+        assert_eq!(seqs(&records), all(packets as i64), "{size}");
+        let lost = sessions[0].stamps_lost.expect("stamps were asked for");
+        assert_eq!(kernel_stamped(&records, Moment::Sent) as u64 + lost, packets, "{size}");
+        // Packets of a measurement never leave as one buffer: that would have one stamp.
+        let left: std::collections::HashSet<_> = records.iter().filter_map(PacketRecord::sent).collect();
+        assert!(left.len() * 10 >= records.len() * 9, "{size}: {} times of {packets}", left.len());
+        assert!(records.iter().all(|r| r.size() == Some(80)), "{size}");
+    }
+}
+
+#[test]
+fn fast_packets_are_whole_and_stamped_on_arrival_however_they_are_read() {
+    let server = serve();
+    for direction in BOTH {
+        let spec = server.spec(direction, Transport::Udp, 20_000, Span::micros(50));
+        let (sessions, [records, _]) = measure(&server.request(vec![spec.clone()]));
+        assert_eq!((sessions[0].sent, sessions[0].stamps_lost), (Some(20_000), Some(0)), "{direction:?}");
+        assert_eq!(records.len() as u64 + sessions[0].receiver_drops.unwrap_or(0), 20_000, "{direction:?}");
+        assert!(sessions[0].read_pause.is_none_or(|pause| pause <= spec.read_pause()), "{direction:?}");
+        let by_kernel = kernel_stamped(&records, Moment::Arrived);
+        assert!(by_kernel * 1000 >= records.len() * 999, "{direction:?}: {by_kernel}");
+        assert!(records.iter().all(|r| r.delay().unwrap() >= Span::ZERO), "{direction:?}");
+    }
+}
+
+#[test]
+fn a_load_that_leaves_in_buffers_arrives_as_its_packets() {
+    let server = serve();
+    let spec = server.spec(Direction::Up, Transport::Udp, 40_000, Span::micros(5));
+    let request = TestRequest { stamps: Source::User, segmented: true, ..server.request(vec![spec]) };
+    let (sessions, [records, _]) = measure(&request);
+    assert_eq!((sessions[0].sent, sessions[0].unsent, sessions[0].stamps_lost), (Some(40_000), 0, None));
+    assert_eq!(records.len() as u64 + sessions[0].receiver_drops.unwrap_or(0), 40_000);
+    assert!(records.iter().all(|r| r.size() == Some(80) && r.flags.is_clean()));
 }
 
 #[test]

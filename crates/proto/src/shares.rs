@@ -102,10 +102,25 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     /// The entry, which is now the one seen last.
     pub(crate) fn seen(&mut self, key: &K) -> Option<&mut V> {
+        let at = self.touch(key)?;
+        self.at(at)
+    }
+
+    /// Makes the entry the one seen last, and returns its place, which it keeps until it is removed.
+    pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
         let at = *self.index.get(key)?;
-        self.unlink(at);
-        self.link(at);
-        self.entries[at as usize].value.as_mut()
+        let rank = self.entries[at as usize].rank;
+        // What was the last of all was the last of its client, too.
+        if self.orders[rank as usize].newest != at {
+            self.unlink(at);
+            self.link(at);
+        }
+        Some(at)
+    }
+
+    /// The value of the entry at this place.
+    pub(crate) fn at(&mut self, at: u32) -> Option<&mut V> {
+        self.entries.get_mut(at as usize)?.value.as_mut()
     }
 
     /// Adds an entry, or replaces the one with this key. Returns the entry that had to make room, if one had to.

@@ -59,7 +59,7 @@ fn records(n: i64) -> Recording {
 }
 
 fn received(n: i64) -> FlowReport {
-    let report = ReceiveReport { recording: records(n), finish: Finish::Sentinel, drops: None };
+    let report = ReceiveReport { recording: records(n), finish: Finish::Sentinel, drops: None, pause: None };
     FlowReport::Received(FlowId(0), report)
 }
 
@@ -213,7 +213,7 @@ fn a_raw_classic_server_receives() {
     // on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
-    let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps) };
+    let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) };
     c.handle(tick(253), ClientInput::Flow(FlowReport::Sent(FlowId(0), report)));
     let events: Vec<ClientEvent> = std::iter::from_fn(|| c.poll_event()).collect();
     let got: Vec<PacketRecord> = events

@@ -89,6 +89,24 @@ fn everything_known() {
 }
 
 #[test]
+fn stamps_that_did_not_come_and_a_pause_on_purpose_are_said() {
+    let with = |lost: Option<u64>, pause: Option<Span>| {
+        let mut session = session(Direction::Up);
+        (session.stamps_lost, session.read_pause) = (lost, pause);
+        let summary = analyze(&session, records(Direction::Up), &Options::default());
+        let report = text::report(&summary, &text::TextOptions::default());
+        // However it is wrapped.
+        report.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = with(Some(17), Some(Span::micros(900)));
+    assert!(said.contains("of 17 packets the kernel's stamp of leaving was lost"), "{said}");
+    assert!(said.contains("; up to 900.0 us of it on purpose, to take"), "{said}");
+    for quiet in [with(Some(0), None), with(None, None)] {
+        assert!(!quiet.contains("was lost:") && !quiet.contains("on purpose"), "{quiet}");
+    }
+}
+
+#[test]
 fn correction_knows_its_direction() {
     let corrected = |direction| {
         let report = text::report(

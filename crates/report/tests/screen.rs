@@ -138,6 +138,22 @@ fn a_path_that_is_fine() {
 }
 
 #[test]
+fn lost_stamps_are_said_where_it_says_how_far_to_trust_it() {
+    let trust = |lost| {
+        let session = Session { stamps_lost: lost, ..session(Direction::Up, 1000) };
+        let m = Measured::of(&session, records(1000, |_| Some(5 * MS)));
+        let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate);
+        shown(&screen, &plain()).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = trust(Some(3));
+    assert!(
+        said.contains("stamps of leaving lost: 3 packets, whose send times are the program's own"),
+        "{said}"
+    );
+    assert!([None, Some(0)].iter().all(|lost| !trust(*lost).contains("stamps of leaving lost")));
+}
+
+#[test]
 fn both_directions() {
     let (up, down) = (queued(1000), clean(1000, Direction::Down));
     let streams = [up.stream("Client to server"), down.stream("Server to client")];

@@ -217,6 +217,8 @@ fn full_session() -> (Session, Session) {
     after.ending = Ending::PeerLost;
     after.reason = Some("no answer from 2001:db8::2 for 10 s".into());
     after.receiver_drops = Some(3);
+    after.stamps_lost = Some(4);
+    after.read_pause = Some(Span(900_000));
     (before, after)
 }
 

@@ -231,7 +231,7 @@ impl Findings for Exact<'_> {
     }
 
     fn stamps(&self) -> Stamps {
-        self.gathered.tally.stamps()
+        self.gathered.tally.stamps(self.known.session)
     }
 
     fn local_queue(&self) -> Option<LocalQueue> {

@@ -215,10 +215,9 @@ impl Analyzer {
         if options.streaming {
             return Analyzer { options, mode: Mode::Streaming(Box::new(stream::Stream::new(session))) };
         }
-        let spec = &session.spec;
         let gathered = Gathered {
             classifier: Classifier::new(declared(session)),
-            tally: Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2)),
+            tally: Tally::of(session),
             notes: Some(RowNotes::default()),
             ..Gathered::empty()
         };

@@ -84,7 +84,7 @@ impl Stream {
     pub fn new(session: &Session) -> Stream {
         let spec = &session.spec;
         let period = session.period().filter(|_| spec.schedule() == Schedule::Periodic);
-        let tally = Tally::new(spec.payload(), session.period().map_or(i64::MAX, |p| p.0 / 2));
+        let tally = Tally::of(session);
         let stretches = Some(Box::new(Stretches::new(session)));
         Stream { stretches, ..Stream::begun(super::declared(session), tally, period.map(|p| p.0)) }
     }
@@ -642,7 +642,7 @@ impl Findings for Streamed<'_> {
     }
 
     fn stamps(&self) -> Stamps {
-        self.stream.tally.stamps()
+        self.stream.tally.stamps(self.known.session)
     }
 
     fn local_queue(&self) -> Option<LocalQueue> {

@@ -3,6 +3,7 @@
 use super::plain::Plain;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
 use crate::record::{Moment, PacketRecord};
+use crate::session::Session;
 use crate::summary::{Coverage, FarEnd, Stamps};
 use crate::time::Source;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ pub struct Tally {
     #[serde(skip)]
     payload: u16,
     #[serde(skip)]
-    half_period: i64,
+    longest_wait: i64,
     first_arrival: Option<i64>,
     last_arrival: Option<i64>,
     /// Rows whose receive time precedes the row before.
@@ -31,7 +32,8 @@ pub struct Tally {
     receive_lag: Lag,
     #[serde(default)]
     local_queue: LocalQueueTimes,
-    /// Accepted packets that waited in the receiving host more than half a period.
+    /// Accepted packets that waited in the receiving host more than half a period, besides what the receiver waits on
+    /// purpose.
     pub waited: Vec<u32>,
 }
 
@@ -83,11 +85,19 @@ impl Lag {
 }
 
 impl Tally {
-    /// For packets of `payload` bytes, one every `2 × half_period` ns.
-    pub fn new(payload: u16, half_period: i64) -> Tally {
+    /// For the packets of a session.
+    pub fn of(session: &Session) -> Tally {
+        let spec = &session.spec;
+        let longest = session.period().map_or(i64::MAX, |period| (period.0 / 2).saturating_add(spec.read_pause().0));
+        Tally::new(spec.payload(), longest)
+    }
+
+    /// For packets of `payload` bytes, of which those are noted that waited in the receiving host more than
+    /// `longest_wait` ns.
+    pub fn new(payload: u16, longest_wait: i64) -> Tally {
         Tally {
             payload,
-            half_period,
+            longest_wait,
             first_arrival: None,
             last_arrival: None,
             rx_time_regressions: 0,
@@ -105,7 +115,7 @@ impl Tally {
 
     /// The tally of the same test before its first row.
     pub fn emptied(&self) -> Tally {
-        Tally::new(self.payload, self.half_period)
+        Tally::new(self.payload, self.longest_wait)
     }
 
     /// The stored counts, as the tally of the test for which this one was made; `None` if it counts more than the
@@ -117,7 +127,7 @@ impl Tally {
         let possible = within.copied().all(|count| count <= rows)
             && read.local_queue.is_possible(rows)
             && read.waited.len() as u64 <= rows;
-        possible.then_some(Tally { payload: self.payload, half_period: self.half_period, ..read })
+        possible.then_some(Tally { payload: self.payload, longest_wait: self.longest_wait, ..read })
     }
 
     /// The same tally for arrivals `by` ns later, and sequence numbers `numbers` higher.
@@ -197,7 +207,7 @@ impl Tally {
     /// Counts an accepted row, of packet `seq`.
     #[inline]
     pub fn accepted(&mut self, record: &PacketRecord, seq: u32) {
-        if record.receive_lag().is_some_and(|lag| lag.0 > self.half_period) {
+        if record.receive_lag().is_some_and(|lag| lag.0 > self.longest_wait) {
             self.waited.push(seq);
         }
     }
@@ -219,16 +229,18 @@ impl Tally {
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
-    /// Where the stamps came from.
-    pub fn stamps(&self) -> Stamps {
+    /// Where the stamps of a session came from.
+    pub fn stamps(&self, session: &Session) -> Stamps {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
         Stamps {
             sent: coverage(self.sent),
             arrived: coverage(self.arrived),
             send_lag_mean_ns: self.send_lag.mean(),
             send_lag_max_ns: self.send_lag.max,
+            sent_lost: session.stamps_lost,
             receive_lag_mean_ns: self.receive_lag.mean(),
             receive_lag_max_ns: self.receive_lag.max,
+            receive_pause_ns: session.read_pause.map(|pause| pause.0),
         }
     }
 

@@ -184,8 +184,11 @@ pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
     .only(Applies::TESTS),
 ]);
 
-/// Time spent in the hosts.
+/// Time spent in the hosts, and stamps that did not come.
 pub const STAMPS: Metric = Metric::of_fields(&[
+    Figure::new("send-stamps-lost", "sent stamps lost", Unit::Packets, Take::Count(|s| s.stamps().sent_lost))
+        .about("packets for which a stamp of their departure was asked for and never came")
+        .lower_is_better(),
     Figure::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))
         .about("mean time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),

@@ -6,6 +6,7 @@ use jitlat_core::Span;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate, eng4};
 use jitlat_net::doctor::clock::STALL;
+use jitlat_net::doctor::interfaces::LaunchTimes;
 use jitlat_net::pace::Mode;
 use jitlat_net::privilege::Capability;
 use serde::Serialize;
@@ -276,6 +277,14 @@ impl Findings {
                 }
                 None => {}
             }
+            if let Some(who) = i.launch_times {
+                let who = match who {
+                    LaunchTimes::Kernel => "the kernel's timers let",
+                    LaunchTimes::Adapter => "the adapter lets",
+                };
+                let text = format!("{}: {who} packets go at their launch times.", i.name);
+                self.say("launch_times", Level::Good, text, Some("--pace etf".to_owned()));
+            }
             if let Some(us) = i.coalesce_us.filter(|us| *us > 20) {
                 let text = format!("{} holds received packets back for up to {us} us.", i.name);
                 let change = format!("sudo ethtool -C {} rx-usecs 0", i.name);
@@ -450,6 +459,19 @@ mod tests {
             let f =
                 found.iter().find(|f| f.code == code).unwrap_or_else(|| panic!("no {code} in {found:#?}"));
             assert_eq!((f.level, f.change.is_some()), (level, remedy), "{f:#?}");
+        }
+    }
+
+    #[test]
+    fn what_an_adapter_can_is_said_with_the_option_that_uses_it() {
+        let mut c = good();
+        let all = Abilities { hardware_send: true, hardware_receive: true, ..Abilities::default() };
+        (c.interfaces[0].stamps, c.interfaces[0].launch_times) = (Some(all), Some(LaunchTimes::Adapter));
+        let found = judge(&c);
+        for (code, option) in [("hardware_stamps", "--stamps hardware"), ("launch_times", "--pace etf")] {
+            let f = found.iter().find(|f| f.code == code).unwrap();
+            assert_eq!(f.level, Level::Good);
+            assert!(f.text.starts_with("eth0") && f.change.as_ref().unwrap().contains(option), "{f:#?}");
         }
     }
 

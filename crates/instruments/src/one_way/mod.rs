@@ -51,6 +51,9 @@ pub struct OneWay {
     pub priority: Option<u32>,
     /// The best kind of time stamps to use.
     pub stamps: Source,
+    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts: for
+    /// load, never for what is to be measured. Of jitlat's own protocol only.
+    pub segmented: bool,
     /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): one small
     /// message a second on the control connection. Version 3 only.
     pub feedback: bool,
@@ -73,6 +76,7 @@ impl OneWay {
             pacing: Pacing::default(),
             priority: None,
             stamps: Source::Kernel,
+            segmented: false,
             feedback: false,
             annotations: Annotations::default(),
         }
@@ -91,6 +95,7 @@ impl OneWay {
             pacing: self.pacing.clone(),
             priority: self.priority,
             stamps: self.stamps,
+            segmented: self.segmented,
             feedback: self.feedback,
         }
     }

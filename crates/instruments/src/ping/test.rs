@@ -72,7 +72,8 @@ impl<'a> Test<'a> {
 
     /// Turns a finished measurement into a result.
     pub fn gather<P: Protocol>(&self, measured: Measured<P>) -> (PingResult, P) {
-        let Measured { mut outcome, local, host, ending, unsent, refused, prohibited, .. } = measured;
+        let Measured { mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, .. } =
+            measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
             block.iter_mut().for_each(|r| outcome.sent.join(r));
@@ -89,6 +90,7 @@ impl<'a> Test<'a> {
         session.ending = ending;
         session.reason = (ending == Ending::PeerLost).then(|| lost_peer(refused > 0).to_owned());
         session.unsent = unsent;
+        session.stamps_lost = stamps_lost;
         session.client = host;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();

@@ -165,6 +165,9 @@ fn interfaces(page: &mut Page, c: &Checkup) {
                 )
             }
         });
+        if !i.queues.is_empty() {
+            facts.push(format!("queue {}", i.queues.join(", ")));
+        }
         facts.extend(i.coalesce_us.map(|us| format!("received packets held back {us} us")));
         facts.extend(i.dropped.filter(|d| *d > 0).map(|d| format!("{d} dropped")));
         page.item(&format!("{}: {}", i.name, facts.join("; ")));

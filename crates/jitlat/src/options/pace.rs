@@ -9,6 +9,7 @@ pub enum Pace {
     Sleep,
     Hybrid,
     Spin,
+    Etf,
 }
 
 impl From<Pace> for Option<Mode> {
@@ -18,6 +19,7 @@ impl From<Pace> for Option<Mode> {
             Pace::Sleep => Some(Mode::Sleep),
             Pace::Hybrid => Some(Mode::Hybrid),
             Pace::Spin => Some(Mode::Spin),
+            Pace::Etf => Some(Mode::Etf),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Network interfaces: which time stamps they support (`ETHTOOL_GET_TS_INFO`), and how long they delay received
-//! packets.
+//! Network interfaces: which time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received packets, and in
+//! which queues packets to be sent wait.
 
 use super::{line, number};
-use crate::sys;
+use crate::{launch, sys};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -28,6 +28,21 @@ pub struct Interface {
     pub coalesce_us: Option<u32>,
     /// Packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
+    /// Kinds of its queueing disciplines; empty if unknown.
+    pub queues: Vec<String>,
+    /// Who keeps launch times of packets (`--pace etf`); `None` if no queue does.
+    pub launch_times: Option<LaunchTimes>,
+}
+
+/// Who lets packets with launch times go at their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LaunchTimes {
+    /// The kernel, by its timers.
+    Kernel,
+    /// The adapter, by its clock.
+    Adapter,
 }
 
 /// The time stamps that an adapter and its driver support.
@@ -92,7 +107,14 @@ fn describe(name: &str, asking: Option<&UdpSocket>) -> Interface {
     let stamps = asking.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
     // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
     let coalesce = asking.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
+    let index = nix::net::if_::if_nametoindex(name).ok();
+    let queues = index.and_then(|index| launch::disciplines(index).ok()).unwrap_or_default();
     Interface {
+        launch_times: queues.iter().find_map(|queue| queue.etf).map(|etf| match etf.offload {
+            true => LaunchTimes::Adapter,
+            false => LaunchTimes::Kernel,
+        }),
+        queues: queues.into_iter().map(|queue| queue.kind).collect(),
         name: name.to_owned(),
         driver: driver.and_then(|d| Some(d.file_name()?.to_string_lossy().into_owned())),
         speed: line(of("speed")).and_then(|s| s.parse().ok()),

@@ -77,6 +77,7 @@ pub fn one_way(
         pacing: pacing.clone(),
         priority: None,
         stamps,
+        segmented: false,
         feedback: false,
     };
     let over = AtomicBool::new(false);

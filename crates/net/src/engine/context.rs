@@ -5,6 +5,7 @@ use super::rendezvous::Rendezvous;
 use super::stop_flags::StopFlags;
 use super::stream_socket::Marks;
 use super::waker::Waker;
+use crate::launch::LaunchHost;
 use crate::pace::Pacing;
 use crate::ring;
 use jitlat_core::spec::TEST_PORT;
@@ -25,6 +26,11 @@ pub(crate) struct EngineSettings {
     pub priority: Option<u32>,
     /// Where to wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
+    /// Where launch times are asked for, if they are.
+    pub launch_host: &'static dyn LaunchHost,
+    /// Whether packets that are due together may leave as one buffer, which the kernel or the adapter cuts: for load
+    /// alone, of whose packets no stamps are kept.
+    pub segmented: bool,
     /// Whether records are also delivered as they arrive ([`Engine::live`]).
     pub live: bool,
 }

@@ -1,5 +1,6 @@
 //! [`FlowError`]: why a flow cannot begin.
 
+use crate::launch::LaunchError;
 use crate::privilege::{Capability::NetBindService, explain};
 use jitlat_core::{Span, Transport, units};
 use std::io;
@@ -18,6 +19,9 @@ pub enum FlowError {
     /// The system rejects an option that the stream needs.
     #[error("preparing the test socket of {transport} {local}: {source}")]
     Prepare { transport: Transport, local: SocketAddr, source: io::Error },
+    /// Packets cannot have launch times.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// There is no route to the peer.
     #[error("connecting the test socket to {transport} {peer}: {source}; is a firewall between the hosts?")]
     Connect { transport: Transport, peer: SocketAddr, source: io::Error },

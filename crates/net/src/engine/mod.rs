@@ -1,9 +1,11 @@
 //! [`Engine`]: executes a control machine's commands with sockets and threads, and reports back. One engine serves one
 //! control connection, one thread serves one flow; client and server use the same code.
 
+mod batches;
 mod context;
 mod counters;
 mod error;
+mod hand_over;
 mod idle;
 mod receive;
 pub(crate) mod rendezvous;

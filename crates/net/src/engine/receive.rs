@@ -1,15 +1,18 @@
 //! The receiving thread: takes packets in batches and stores a record of each in memory allocated before.
 
+use super::batches::{Batches, Reading};
 use super::context::Context;
 use crate::clock::{steady, wall};
 use crate::cmsg::ReceivedInfo;
+use crate::pace::sleep_until;
 use crate::sys::{BATCH, Inbox};
-use jitlat_core::{PacketRecord, Source, Stamp, WallTime};
+use jitlat_core::{PacketRecord, Source, Span, Stamp, WallTime};
 use jitlat_proto::jitlat::Recording;
 use jitlat_proto::jitlat::flow::{FlowReport, ReceiveReport, Role, SendReport};
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::Header;
 use jitlat_proto::jitlat::stream::{Finish, Received, Reception, StreamReceiver};
+use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -24,6 +27,8 @@ struct Stream<'a> {
     received: u32,
     highest: u32,
     drops: Option<u32>,
+    /// The longest time for which arrived packets were left in the socket on purpose.
+    pause: Option<Span>,
     /// Requests to end that were handled.
     requests: u32,
 }
@@ -37,7 +42,16 @@ impl<'a> Stream<'a> {
         recording.reserve((packets + packets / 16).min(RESERVED));
         let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady())
             .limited_to(opening.peak);
-        Stream { context, receiver, recording, received: 0, highest: 0, drops: None, requests: 0 }
+        Stream {
+            context,
+            receiver,
+            recording,
+            received: 0,
+            highest: 0,
+            drops: None,
+            pause: None,
+            requests: 0,
+        }
     }
 
     #[inline]
@@ -61,7 +75,7 @@ impl<'a> Stream<'a> {
         if requests != self.requests {
             self.requests = requests;
             if stop_flags.is_stopped() {
-                self.receiver.cut(steady(), jitlat_core::Span::ZERO);
+                self.receiver.cut(steady(), Span::ZERO);
             } else if let Some(linger) = stop_flags.is_cut() {
                 self.receiver.cut(steady(), linger);
             }
@@ -70,9 +84,9 @@ impl<'a> Stream<'a> {
     }
 
     fn report(self, finish: Finish) {
-        let Stream { context, recording, drops, .. } = self;
+        let Stream { context, recording, drops, pause, .. } = self;
         if !context.stop_flags.is_closed() {
-            let report = ReceiveReport { recording, finish, drops: drops.map(u64::from) };
+            let report = ReceiveReport { recording, finish, drops: drops.map(u64::from), pause };
             context.reporter.report(FlowReport::Received(context.opening.flow, report));
         }
     }
@@ -82,19 +96,22 @@ impl<'a> Stream<'a> {
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = Stream::start(context);
     // One byte more than agreed reveals a longer packet.
-    let mut inbox = Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1);
+    let mut inbox =
+        Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
+    let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
+    let mut batches = Batches::new(&stream.context.opening.spec, buffer);
     let finish = loop {
         if let Some(finish) = stream.over() {
             break finish;
         }
         // The socket's timeout limits the wait; errors are about earlier sends (an answered greeting).
-        if inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE).is_err() {
-            continue;
-        }
+        let Ok(packets) = inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE) else { continue };
         let (read, now) = (wall(), steady());
+        let mut stamped = true;
         for datagram in inbox.datagrams() {
             let info = ReceivedInfo::parse(datagram.control);
             stream.drops = info.drops.or(stream.drops);
+            stamped &= info.stamp.is_some();
             let how = Reception {
                 stamp: info.stamp.unwrap_or(Stamp { at: read, source: Source::User }),
                 read: info.stamp.is_some().then_some(read),
@@ -109,7 +126,13 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
                 Received::Sentinel | Received::Noise => {}
             }
         }
+        let reading = Reading { packets, full: packets == BATCH, stamped, drops: stream.drops };
+        let pause = batches.pause(now, reading);
+        if pause > Span::ZERO {
+            sleep_until(now + pause);
+        }
     };
+    stream.pause = batches.longest();
     stream.report(finish);
 }
 
@@ -164,6 +187,6 @@ pub(crate) fn no_sender(context: &Context) {
 }
 
 fn empty(context: &Context, finish: Finish) {
-    let report = ReceiveReport { recording: Recording::default(), finish, drops: None };
+    let report = ReceiveReport { recording: Recording::default(), finish, drops: None, pause: None };
     context.reporter.report(FlowReport::Received(context.opening.flow, report));
 }

@@ -1,13 +1,15 @@
 //! The sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
 
 use super::context::Context;
-use super::sent_times::SentTimes;
+use super::hand_over::HandOver;
+use super::sent_times::{Collected, SentTimes};
 use super::stream_socket;
-use crate::clock::{steady, wall};
+use crate::clock::{steady, tick, wall};
+use crate::launch::Launch;
 use crate::pace::{Mode, Pacer};
 use crate::random::{self, Padding};
 use crate::stamp::Stamps;
-use crate::sys::{self, BATCH};
+use crate::sys::BATCH;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
@@ -30,9 +32,10 @@ fn phase(spec: &TestSpec) -> Span {
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Transmit stamps are fetched when this many are outstanding, or when there is this much time.
+/// Transmit stamps are fetched when this many are outstanding, or when there is so much time that a system call more costs
+/// nothing: two entries a packet are as many as one call takes.
 const STAMPS_UNDER_WAY: u32 = 16;
-const IDLE_ENOUGH: Span = Span::micros(30);
+const IDLE_ENOUGH: Span = Span::micros(500);
 /// How long to wait for the last stamps.
 const STAMPS_PATIENCE: Span = Span::millis(200);
 
@@ -48,12 +51,16 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     /// The stream, and how to wait for its packets.
-    fn start(context: &'a Context) -> (Stream<'a>, Mode) {
-        let pacing = &context.settings.pacing;
+    fn start(context: &'a Context, launch: Option<Launch>) -> (Stream<'a>, Mode) {
+        let (pacing, spec) = (&context.settings.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
-        let (mode, chosen) = pacing.mode_at(context.opening.spec.period());
+        let (mode, chosen) = match launch {
+            Some(_) => (Mode::Etf, None),
+            None => pacing.mode_at(spec.period()),
+        };
         context.reporter.note(chosen);
-        let sender = StreamSender::new(&context.opening.spec, steady() + LEAD + phase(&context.opening.spec));
+        let advance = launch.map_or(Span::ZERO, |launch| launch.advance);
+        let sender = StreamSender::new(spec, steady() + LEAD + advance + phase(spec));
         (Stream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
@@ -83,12 +90,13 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>) {
+    fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>, stamps_lost: Option<u32>) {
         if !self.context.stop_flags.is_closed() {
             let report = SendReport {
                 sent: self.sender.attempted(),
                 failed: self.failed + self.sender.failures(),
                 stamps,
+                stamps_lost,
             };
             self.context.reporter.report(FlowReport::Sent(self.context.opening.flow, report));
         }
@@ -106,17 +114,25 @@ fn padding(context: &Context) -> Option<Padding> {
         .ok()
 }
 
-/// Sends a UDP stream to its end.
-pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
+/// Sends a UDP stream to its end, with launch times if there are any.
+pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context);
+    let (mut stream, mode) = Stream::start(context, launch);
     let pacer = Pacer::new(mode);
+    let mut hand_over = match launch {
+        Some(launch) => HandOver::launching(socket, launch),
+        None if context.settings.segmented && stamps == Stamps::User => {
+            HandOver::segmented(socket, context.opening.spec.payload())
+        }
+        None => HandOver::one_by_one(socket),
+    };
+    let advance = hand_over.advance();
     let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.report_end();
-        let Some(now) = pacer.wait_until(due.at, || stream.is_asked()) else {
+        let Some(now) = pacer.wait_until(due.at - advance, || stream.is_asked()) else {
             stream.follow_requests();
             continue;
         };
@@ -124,7 +140,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
         let reading = wall();
         // Everything else that is due by now goes in the same call; a sentinel goes alone.
         let mut count = 0;
-        while let Some(due) = stream.sender.due().filter(|d| d.at <= now && count < BATCH) {
+        while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < BATCH) {
             if due.is_sentinel() && count > 0 {
                 break;
             }
@@ -135,7 +151,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
                 break;
             }
         }
-        stream.failed += send_all(context, socket, &dues[..count], reading, padding, &mut times);
+        stream.failed +=
+            send_all(context, socket, &mut hand_over, &dues[..count], reading, padding, &mut times);
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
         if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
@@ -154,9 +171,13 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
             let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
         }
     }
-    let (known, note) = times.finish();
+    if hand_over.is_launching() {
+        while times.collect(socket) > 0 {}
+        stream.failed += times.missed();
+    }
+    let Collected { stamps, lost, note } = times.finish();
     context.reporter.note(note);
-    stream.report(known);
+    stream.report(stamps, lost);
 }
 
 /// Sends the packets of `dues`: those of the first call with the given clock reading, later ones with a new reading for
@@ -164,6 +185,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps) {
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
+    hand_over: &mut HandOver<'_>,
     dues: &[Due],
     mut reading: WallTime,
     padding: Padding,
@@ -174,13 +196,16 @@ fn send_all(
     while !rest.is_empty() {
         let mut headers = [[0; HEADER_LEN]; BATCH];
         let mut packets = [[IoSlice::new(&[]); 2]; BATCH];
+        let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
-            *header = Header { sent: reading, seq: due.seq }.to_bytes();
+            // With a launch time a packet says when it is to leave.
+            let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
+            *header = Header { sent, seq: due.seq }.to_bytes();
         }
         for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
             *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
         }
-        match sys::send_batch(socket.as_fd(), &packets[..rest.len()]) {
+        match hand_over.send(&packets[..rest.len()], rest[0].at) {
             Ok(sent) => {
                 for due in &rest[..sent.min(rest.len())] {
                     if !due.is_sentinel() {
@@ -218,7 +243,7 @@ fn send_all(
 /// schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context);
+    let (mut stream, mode) = Stream::start(context, None);
     let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
@@ -245,7 +270,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         context.counters.set_sent(stream.sender.attempted());
     }
     stream.report_end();
-    stream.report(None);
+    stream.report(None, None);
 }
 
 /// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a stop.

@@ -17,9 +17,21 @@ pub(crate) struct SentTimes {
     want: Stamps,
     departures: Departures<Sent>,
     working: bool,
+    /// Packets that were sent.
+    sent: u32,
     times: Times,
     /// Where packets carry the time of their departure: learns how long that takes.
     lead: Option<Lead>,
+}
+
+/// What is known of the send times of a stream in the end.
+pub(crate) struct Collected {
+    /// The stamps; `None` without any.
+    pub stamps: Option<SentStamps>,
+    /// Packets that have none; `None` if none were asked for.
+    pub lost: Option<u32>,
+    /// What could not be done as requested.
+    pub note: Option<String>,
 }
 
 /// A packet, and the program's clock reading before it was sent.
@@ -64,7 +76,7 @@ impl SentTimes {
         }
         let last = if want == Stamps::Hardware { Source::Hardware } else { Source::Kernel };
         let departures = Departures::new(UNDER_WAY, last);
-        SentTimes { want, departures, working: false, times, lead: None }
+        SentTimes { want, departures, working: false, sent: 0, times, lead: None }
     }
 
     /// For packets that carry the time of their departure.
@@ -100,6 +112,7 @@ impl SentTimes {
     /// Records that packet `seq` was sent; the program read the clock before.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
+        self.sent += 1;
         if self.working {
             self.departures.sent((seq, reading), reading);
         }
@@ -109,6 +122,11 @@ impl SentTimes {
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.departures.awaited()
+    }
+
+    /// Packets that did not leave because their launch time was over.
+    pub fn missed(&self) -> u32 {
+        self.departures.missed()
     }
 
     /// Reads one batch of stamps, without blocking; returns the number of entries in the queue.
@@ -128,20 +146,23 @@ impl SentTimes {
         count
     }
 
-    /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's. The note says what
-    /// could not be done as requested.
-    pub fn finish(self) -> (Option<SentStamps>, Option<String>) {
+    /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's.
+    pub fn finish(self) -> Collected {
         let Times { mut kernel, mut hardware, .. } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());
-        if by_hardware > 0 && by_hardware >= by_kernel {
+        let is_adapters = by_hardware > 0 && by_hardware >= by_kernel;
+        let known = if is_adapters { by_hardware } else { by_kernel };
+        let lost = (self.want != Stamps::User)
+            .then(|| self.sent.saturating_sub(known as u32).saturating_sub(self.departures.missed()));
+        if is_adapters {
             hardware.take_entries(&mut kernel);
-            return (Some(hardware), None);
+            return Collected { stamps: Some(hardware), lost, note: None };
         }
         let note = (self.want == Stamps::Hardware && by_kernel > 0).then(|| {
             format!(
                 "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: kernel stamps"
             )
         });
-        ((by_kernel > 0).then_some(kernel), note)
+        Collected { stamps: (by_kernel > 0).then_some(kernel), lost, note }
     }
 }

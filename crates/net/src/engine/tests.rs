@@ -2,7 +2,8 @@
 
 use super::rendezvous::Rendezvous;
 use super::*;
-use crate::pace::Pacing;
+use crate::launch::{LaunchHost, ThisHost, fake};
+use crate::pace::{Mode, Pacing};
 use crate::sockets::bind_tcp;
 use jitlat_core::{Direction, Schedule, Source, Span, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
@@ -18,10 +19,22 @@ const FLOW: FlowId = FlowId(0);
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn engine() -> Engine {
+    engine_on(&ThisHost, Pacing::default())
+}
+
+fn engine_on(launch_host: &'static dyn LaunchHost, pacing: Pacing) -> Engine {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let rendezvous = Rendezvous::new(jitlat_proto::policy::Gate::new(Default::default())).unwrap();
-    Engine::new(EngineSettings { local, pacing: Pacing::default(), priority: None, rendezvous, live: false })
-        .unwrap()
+    Engine::new(EngineSettings {
+        local,
+        pacing,
+        priority: None,
+        rendezvous,
+        launch_host,
+        segmented: false,
+        live: false,
+    })
+    .unwrap()
 }
 
 /// Makes a sender's flow connect.
@@ -102,4 +115,49 @@ fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
     std::thread::sleep(Duration::from_millis(500));
     let waits = engine.flows[0].counters.waits.load(Ordering::Relaxed) - before;
     assert!(waits <= 25, "{waits} waits in half a second, of up to 50 ms each");
+}
+
+#[test]
+fn with_launch_times_packets_say_when_they_are_to_leave() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.set_read_timeout(Some(LIMIT)).unwrap();
+    let pacing = Pacing { mode: Some(Mode::Etf), ..Pacing::default() };
+    let mut engine = engine_on(&*fake::WITH_ETF, pacing);
+    open(&mut engine, Transport::Udp);
+    let peer = far.local_addr().unwrap();
+    engine.command(Command::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
+    let mut packet = [0; 80];
+    // Its greeting has a launch time, too: such a queue drops what has none.
+    let (length, from) = far.recv_from(&mut packet).unwrap();
+    far.send_to(&packet[..length], from).unwrap();
+    assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
+    engine.command(Command::Start(FLOW));
+    // Greetings may have been repeated.
+    let mut headers = std::iter::repeat_with(|| {
+        let length = far.recv(&mut packet).unwrap();
+        Header::parse(&packet[..length]).filter(|header| length == 80 && header.seq >= 0)
+    });
+    let sent: Vec<Header> = headers.by_ref().flatten().take(10).collect();
+    assert_eq!(sent.iter().map(|header| header.seq).collect::<Vec<_>>(), Vec::from_iter(0..10));
+    assert!(sent.windows(2).all(|pair| pair[0].sent < pair[1].sent), "{sent:?}");
+    assert!(matches!(next_report(&engine), FlowReport::Ended(FLOW, 10)));
+    engine.command(Command::Stop(FLOW));
+    let report = next_report(&engine);
+    assert!(
+        matches!(&report, FlowReport::Sent(FLOW, sent) if (sent.sent, sent.failed, sent.stamps_lost) == (10, 0, Some(0))),
+        "{report:?}"
+    );
+    assert_eq!(engine.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_queue_that_keeps_launch_times_the_flow_says_so() {
+    let pacing = Pacing { mode: Some(Mode::Etf), ..Pacing::default() };
+    let mut engine = engine_on(&ThisHost, pacing);
+    open(&mut engine, Transport::Udp);
+    let peer = "127.0.0.1:9".parse().unwrap();
+    engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+    let report = next_report(&engine);
+    let FlowReport::Failed(FLOW, why) = &report else { panic!("{report:?}") };
+    assert!(why.contains("no queue that keeps launch times"), "{why}");
 }

@@ -6,6 +6,8 @@ use super::idle::{LOOK_AROUND, Woken};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
+use crate::launch::Launch;
+use crate::pace::Mode;
 use crate::sockets;
 use crate::stamp::{Stamps, Ways};
 use jitlat_core::Span;
@@ -58,17 +60,23 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
+    let launch = match (context.opening.role, context.settings.pacing.mode) {
+        (Role::Send, Some(Mode::Etf)) => {
+            Some(Launch::prepare(context.settings.launch_host, socket.as_fd(), local.ip())?)
+        }
+        _ => None,
+    };
     let first = connect(&context, &socket, peer, greeting.is_some())?;
     match greeting {
-        Some((token, patience)) => greet(&context, &socket, peer, token, patience)?,
-        None => answer(&socket, context.opening.meeting),
+        Some((token, patience)) => greet(&context, &socket, launch, peer, token, patience)?,
+        None => answer(&socket, launch, context.opening.meeting),
     }
     context.reporter.report(FlowReport::Ready(context.opening.flow));
-    if !wait_for_start(&context, &socket, first) {
+    if !wait_for_start(&context, &socket, launch, first) {
         return Ok(());
     }
     match context.opening.role {
-        Role::Send => send::udp(&context, &socket, stamps),
+        Role::Send => send::udp(&context, &socket, stamps, launch),
         Role::Receive => receive::udp(&mut context, &socket),
     }
     Ok(())
@@ -151,10 +159,19 @@ fn refusal(error: &io::Error) -> Option<&'static str> {
     }
 }
 
+/// Sends a greeting, with a launch time if the socket needs one.
+fn say(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
+    match launch {
+        Some(launch) => launch.send_soon(socket.as_fd(), hello),
+        None => socket.send(hello),
+    }
+}
+
 /// Sends greetings until one is answered.
 fn greet(
     context: &Context,
     socket: &UdpSocket,
+    launch: Option<Launch>,
     peer: SocketAddr,
     token: u64,
     patience: Span,
@@ -168,7 +185,7 @@ fn greet(
             return Err(FlowError::Silent { peer, said, patience });
         }
         if let Some(hello) = greeter.poll_send(now)
-            && let Err(e) = socket.send(&hello)
+            && let Err(e) = say(socket, launch, &hello)
         {
             said = refusal(&e).unwrap_or(said);
         }
@@ -214,15 +231,20 @@ fn discard(socket: &UdpSocket) {
 }
 
 /// Sends the first answer to a greeting that the rendezvous received.
-fn answer(socket: &UdpSocket, meeting: Meeting) {
+fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
-        let _ = socket.send(&Header::hello(token).to_bytes());
+        let _ = say(socket, launch, &Header::hello(token).to_bytes());
     }
 }
 
 /// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream. Returns
 /// whether the stream is to begin.
-fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<SocketAddr>) -> bool {
+fn wait_for_start(
+    context: &Context,
+    socket: &UdpSocket,
+    launch: Option<Launch>,
+    unknown_peer: Option<SocketAddr>,
+) -> bool {
     let mut buffer = [0; HEADER_LEN];
     let mut stream_waits = false;
     loop {
@@ -230,7 +252,7 @@ fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<So
         match context.wait(ready, if stream_waits { 1 } else { LOOK_AROUND }) {
             Woken::Instructed(Instruction::Start) => break,
             Woken::Instructed(_) => {}
-            Woken::Look => stream_waits = !answer_greetings(context, socket, &mut buffer),
+            Woken::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
             Woken::Over => {
                 finish_unstarted(context);
                 return false;
@@ -244,14 +266,19 @@ fn wait_for_start(context: &Context, socket: &UdpSocket, unknown_peer: Option<So
 }
 
 /// Answers every queued greeting; false if something else is queued.
-fn answer_greetings(context: &Context, socket: &UdpSocket, buffer: &mut [u8; HEADER_LEN]) -> bool {
+fn answer_greetings(
+    context: &Context,
+    socket: &UdpSocket,
+    launch: Option<Launch>,
+    buffer: &mut [u8; HEADER_LEN],
+) -> bool {
     while let Some(length) = peek(socket, buffer) {
         let token = Header::parse(&buffer[..length]).and_then(|h| h.hello_token());
         match token {
             Some(_) if length == HEADER_LEN => {
                 discard(socket);
                 if matches!(context.opening.meeting, Meeting::Greeting(ours) if token == Some(ours)) {
-                    let _ = socket.send(buffer);
+                    let _ = say(socket, launch, buffer);
                 }
             }
             _ if context.opening.role == Role::Receive => return false,

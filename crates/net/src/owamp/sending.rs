@@ -3,7 +3,7 @@
 use crate::clock::ClockError;
 use crate::clock::{steady, tick};
 use crate::engine::Waker;
-use crate::engine::sent_times::SentTimes;
+use crate::engine::sent_times::{Collected, SentTimes};
 use crate::pace::{Mode, Pacer, Pacing};
 use crate::random::Padding;
 use crate::stamp::Stamps;
@@ -146,7 +146,7 @@ impl Departing {
                 );
             }
         }
-        let (stamps, note) = times.finish();
+        let Collected { stamps, note, .. } = times.finish();
         notes.extend(note);
         Sent { summary: self.sender.stop(), stamps, notes }
     }

@@ -155,6 +155,8 @@ pub struct Measured<P> {
     pub ending: Ending,
     /// Requests that could not be sent.
     pub unsent: u64,
+    /// Requests whose stamp of leaving was asked for and never came; `None` if none were asked for.
+    pub stamps_lost: Option<u64>,
     /// "Port unreachable" messages received.
     pub refused: u64,
     /// Messages received that say that a filter or policy prohibits these packets.
@@ -243,6 +245,8 @@ pub fn run_on<P: Protocol>(
     let mut looked = clock::steady();
     let mut out = Vec::with_capacity(slot);
     let (mut unsent, mut refused, mut prohibited, mut interrupted) = (0u64, 0u64, 0u64, false);
+    // Requests that the kernel was to stamp.
+    let mut stampable = 0u64;
     // How many requests had been answered when the far host last said that nothing listens.
     let mut answered_before = None;
     let mut first_failure = None;
@@ -347,7 +351,10 @@ pub fn run_on<P: Protocol>(
             }
             match sent {
                 Ok(_) if source == Source::User => {}
-                Ok(_) => departures.sent(request, now.wall),
+                Ok(_) => {
+                    departures.sent(request, now.wall);
+                    stampable += u64::from(request.is_some());
+                }
                 Err(e) => {
                     unsent += 1;
                     restart(&mut departures, &mut pinger);
@@ -355,6 +362,11 @@ pub fn run_on<P: Protocol>(
                 }
             }
             pinger.handle_timeout(tick());
+        }
+        // A stamp that has come already would end the wait at once.
+        if departures.awaited() > 0 {
+            departures
+                .collect(&socket, |request, passage, stamp| stamped(&mut pinger, request, passage, stamp));
         }
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
@@ -407,8 +419,11 @@ pub fn run_on<P: Protocol>(
         _ => Ending::Complete,
     };
     let outcome = pinger.finish_up();
-    unsent += outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
-    Ok(Measured { outcome, local, stamps, host, ending, unsent, refused, prohibited })
+    let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
+    unsent += dropped;
+    let lost = stampable.saturating_sub(outcome.sent.known() as u64 + dropped);
+    let stamps_lost = (source != Source::User).then_some(lost);
+    Ok(Measured { outcome, local, stamps, host, ending, unsent, stamps_lost, refused, prohibited })
 }
 
 /// Reads what `far` sent from other ports than the one that is asked.
@@ -453,7 +468,7 @@ fn send(socket: &Socket, bytes: &[u8], refused: bool) -> io::Result<()> {
 /// How long to sleep if `due` is next, at most a tenth of a second.
 fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
     let wake = match mode {
-        Mode::Sleep => due,
+        Mode::Sleep | Mode::Etf => due,
         Mode::Hybrid => due - SPIN,
         Mode::Spin => now,
     };

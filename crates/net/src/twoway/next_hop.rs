@@ -1,9 +1,9 @@
 //! The Ethernet address of the next hop, from the kernel's tables of routes and neighbours.
 
 use crate::frame::Mac;
+use crate::netlink;
 use nix::net::if_::if_nametoindex;
-use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -82,155 +82,38 @@ fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
 
 /// The Ethernet address of `hop` at the interface `index`, if the kernel knows it.
 fn neighbour(hop: IpAddr, index: u32) -> io::Result<Option<Mac>> {
-    let route = Protocol::from(libc::NETLINK_ROUTE);
-    let mut kernel = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(route))?;
-    kernel.set_read_timeout(Some(PATIENCE))?;
-    kernel.send(&netlink::ask_for_neighbours(hop.is_ipv6()))?;
-    let mut table = vec![0; 1 << 16];
-    loop {
-        let length = kernel.read(&mut table)?;
-        match netlink::find(&table[..length], hop, index) {
-            netlink::Found::Neighbour(mac) => return Ok(Some(mac)),
-            netlink::Found::End => return Ok(None),
-            netlink::Found::Nothing => {}
-        }
-    }
+    let mut question = [0; NEIGHBOUR];
+    question[0] = if hop.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u8;
+    netlink::dump(libc::RTM_GETNEIGH, &question, |entry| mac_of(entry, hop, index))
 }
 
-/// Messages to and from the kernel about neighbours (rtnetlink(7)), in this host's byte order.
-mod netlink {
-    use crate::frame::Mac;
-    use std::net::IpAddr;
+/// `ndmsg`: family, padding, interface, state, flags, type.
+const NEIGHBOUR: usize = 12;
+const INTERFACE: usize = 4;
+const STATE: usize = 8;
+/// States in which the address can be used: reachable, stale, delay, probe, noarp, permanent.
+const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-    /// Message header: length, type, flags, number, port.
-    const HEADER: usize = 16;
-    /// `ndmsg`: family, padding, interface, state, flags, type.
-    const NEIGHBOUR: usize = 12;
-    const INTERFACE: usize = HEADER + 4;
-    const STATE: usize = HEADER + 8;
-    /// States in which the address can be used: reachable, stale, delay, probe, noarp, permanent.
-    const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
-    const ALIGNED: usize = 4;
-
-    /// What one read has of what is looked for.
-    #[derive(Debug, PartialEq, Eq)]
-    pub(super) enum Found {
-        Neighbour(Mac),
-        /// More is to come.
-        Nothing,
-        End,
+/// The Ethernet address in an entry of the kernel's table, if it is that of `hop` at the interface `index`.
+fn mac_of(entry: &[u8], hop: IpAddr, index: u32) -> Option<Mac> {
+    let usable = netlink::u16_at(entry, STATE)? & USABLE != 0;
+    if !usable || netlink::u32_at(entry, INTERFACE)? != index {
+        return None;
     }
-
-    pub(super) fn ask_for_neighbours(v6: bool) -> Vec<u8> {
-        let length = (HEADER + NEIGHBOUR) as u32;
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        let mut message = Vec::with_capacity(length as usize);
-        message.extend(length.to_ne_bytes());
-        message.extend(libc::RTM_GETNEIGH.to_ne_bytes());
-        message.extend(flags.to_ne_bytes());
-        message.resize(HEADER, 0);
-        message.push(if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8);
-        message.resize(HEADER + NEIGHBOUR, 0);
-        message
-    }
-
-    fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-        bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-    }
-
-    fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-        bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-    }
-
-    /// Looks for `hop` at the interface `index` in messages of the kernel.
-    pub(super) fn find(mut messages: &[u8], hop: IpAddr, index: u32) -> Found {
-        while let (Some(length), Some(kind)) = (u32_at(messages, 0), u16_at(messages, 4)) {
-            let length = length as usize;
-            let Some(message) = messages.get(..length).filter(|_| length >= HEADER) else {
-                return Found::End;
-            };
-            if kind != libc::RTM_NEWNEIGH {
-                return Found::End;
-            }
-            if let Some(mac) = of(message, hop, index) {
-                return Found::Neighbour(mac);
-            }
-            messages = messages.get(length.next_multiple_of(ALIGNED)..).unwrap_or_default();
-        }
-        Found::Nothing
-    }
-
-    fn of(message: &[u8], hop: IpAddr, index: u32) -> Option<Mac> {
-        let usable = u16_at(message, STATE)? & USABLE != 0;
-        if !usable || u32_at(message, INTERFACE)? != index {
-            return None;
-        }
-        let (mut is_hop, mut mac) = (false, None);
-        let mut attributes = message.get(HEADER + NEIGHBOUR..)?;
-        while let (Some(length), Some(kind)) = (u16_at(attributes, 0), u16_at(attributes, 2)) {
-            let length = usize::from(length);
-            let value = attributes.get(ALIGNED..length)?;
-            match kind {
-                libc::NDA_DST => {
-                    is_hop = match hop {
-                        IpAddr::V4(ip) => value == ip.octets(),
-                        IpAddr::V6(ip) => value == ip.octets(),
-                    }
+    let (mut is_hop, mut mac) = (false, None);
+    for (kind, value) in netlink::attributes(entry.get(NEIGHBOUR..)?) {
+        match kind {
+            libc::NDA_DST => {
+                is_hop = match hop {
+                    IpAddr::V4(ip) => value == ip.octets(),
+                    IpAddr::V6(ip) => value == ip.octets(),
                 }
-                libc::NDA_LLADDR => mac = value.try_into().ok(),
-                _ => {}
             }
-            attributes = attributes.get(length.next_multiple_of(ALIGNED)..).unwrap_or_default();
-        }
-        mac.filter(|_| is_hop)
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        fn entry(index: u32, state: u16, ip: &[u8], mac: &[u8]) -> Vec<u8> {
-            let mut body = vec![0; NEIGHBOUR];
-            body[4..8].copy_from_slice(&index.to_ne_bytes());
-            body[8..10].copy_from_slice(&state.to_ne_bytes());
-            for (kind, value) in [(libc::NDA_DST, ip), (libc::NDA_LLADDR, mac)] {
-                body.extend(((ALIGNED + value.len()) as u16).to_ne_bytes());
-                body.extend(kind.to_ne_bytes());
-                body.extend(value);
-                body.resize(body.len().next_multiple_of(ALIGNED), 0);
-            }
-            let mut message = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
-            message.extend(libc::RTM_NEWNEIGH.to_ne_bytes());
-            message.resize(HEADER, 0);
-            message.extend(body);
-            message
-        }
-
-        #[test]
-        fn neighbours_are_found_by_address_and_interface() {
-            let (ip, v4): (IpAddr, IpAddr) = ("fe80::1".parse().unwrap(), "10.9.0.2".parse().unwrap());
-            let IpAddr::V6(v6) = ip else { unreachable!() };
-            let mac = [2, 0, 0, 0, 0, 9];
-            let failed = 0x20;
-            let table = [
-                entry(7, 2, &v6.octets(), &[9; 6]),
-                entry(3, failed, &v6.octets(), &[8; 6]),
-                entry(3, 4, &[10, 9, 0, 2], &[7; 6]),
-                entry(3, 4, &v6.octets(), &mac),
-            ]
-            .concat();
-            assert_eq!(find(&table, ip, 3), Found::Neighbour(mac));
-            assert_eq!(find(&table, v4, 3), Found::Neighbour([7; 6]));
-            assert_eq!(find(&table, v4, 7), Found::Nothing);
-            let mut done = vec![0; 20];
-            done[0] = 20;
-            done[4] = libc::NLMSG_DONE as u8;
-            assert_eq!(find(&done, v4, 3), Found::End);
-            for cut in 0..table.len() {
-                find(&table[..cut], ip, 3);
-            }
+            libc::NDA_LLADDR => mac = value.try_into().ok(),
+            _ => {}
         }
     }
+    mac.filter(|_| is_hop)
 }
 
 #[cfg(test)]
@@ -256,6 +139,34 @@ mod tests {
         let gate = |to: &str, interface: &str| gateway_v6(&routes, to.parse().unwrap(), interface);
         assert_eq!(gate("2001:db8::1", "eth0"), Some("fe80::1".parse().unwrap()));
         assert_eq!((gate("fd09::77", "eth0"), gate("2001:db8::1", "lo")), (None, None));
+    }
+
+    #[test]
+    fn neighbours_are_found_by_address_and_interface() {
+        let entry = |index: u32, state: u16, ip: &[u8], mac: &[u8]| {
+            let mut entry = vec![0; NEIGHBOUR];
+            entry[INTERFACE..][..4].copy_from_slice(&index.to_ne_bytes());
+            entry[STATE..][..2].copy_from_slice(&state.to_ne_bytes());
+            entry.extend(netlink::attribute(libc::NDA_DST, ip));
+            entry.extend(netlink::attribute(libc::NDA_LLADDR, mac));
+            entry
+        };
+        let (v6, v4) = ("fe80::1".parse().unwrap(), "10.9.0.2".parse().unwrap());
+        let octets = std::net::Ipv6Addr::from_bits(0xfe80 << 112 | 1).octets();
+        let failed = 0x20;
+        for (entry, hop, found) in [
+            (entry(3, 4, &octets, &[2, 0, 0, 0, 0, 9]), v6, Some([2, 0, 0, 0, 0, 9])),
+            (entry(3, 4, &[10, 9, 0, 2], &[7; 6]), v4, Some([7; 6])),
+            (entry(3, 4, &[10, 9, 0, 2], &[7; 6]), v6, None),
+            (entry(7, 2, &octets, &[9; 6]), v6, None),
+            (entry(3, failed, &octets, &[8; 6]), v6, None),
+            (entry(3, 4, &octets, &[8; 5]), v6, None),
+        ] {
+            assert_eq!(mac_of(&entry, hop, 3), found);
+            for cut in 0..entry.len() {
+                mac_of(&entry[..cut], hop, 3);
+            }
+        }
     }
 
     #[test]

@@ -138,8 +138,17 @@ pub fn run(
     };
     let outcome = pinger.finish_up();
     let (unsent, refused, prohibited) = (0, 0, 0);
-    let measured =
-        Measured { outcome, local, stamps: Stamps::User, host, ending, unsent, refused, prohibited };
+    let measured = Measured {
+        outcome,
+        local,
+        stamps: Stamps::User,
+        host,
+        ending,
+        unsent,
+        stamps_lost: None,
+        refused,
+        prohibited,
+    };
     Ok((measured, samples))
 }
 

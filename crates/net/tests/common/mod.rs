@@ -89,6 +89,7 @@ impl Serving {
             pacing: Pacing::default(),
             priority: None,
             stamps: Source::Kernel,
+            segmented: false,
             feedback: false,
         }
     }

@@ -148,6 +148,8 @@ pub struct SendReport {
     pub failed: u32,
     /// When each packet left; `None` without stamps of the system.
     pub stamps: Option<SentStamps>,
+    /// Packets for which such a stamp was asked for and never came; `None` if none were asked for.
+    pub stamps_lost: Option<u32>,
 }
 
 /// The result of a receiver.
@@ -159,4 +161,6 @@ pub struct ReceiveReport {
     pub finish: Finish,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
+    /// The longest time for which arrived packets were left in the socket on purpose; `None` if each was taken as it came.
+    pub pause: Option<Span>,
 }

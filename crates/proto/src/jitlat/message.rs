@@ -7,7 +7,7 @@ use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::ReceivedSoFar;
-use jitlat_core::{PacketRecord, Source, TestSpec, WallTime};
+use jitlat_core::{PacketRecord, Source, Span, TestSpec, WallTime};
 
 /// The protocol version this program speaks.
 pub const VERSION: u8 = 3;
@@ -221,6 +221,10 @@ pub struct Results {
     pub drops: Option<u64>,
     /// Packets it did not keep because the recording was full.
     pub refused: u64,
+    /// Packets it sent whose stamp of departure was asked for and never came; `None` if none were asked for, or unknown.
+    pub stamps_lost: Option<u32>,
+    /// The longest time for which it left arrived packets in the socket on purpose; `None` if it did not, or unknown.
+    pub pause: Option<Span>,
     /// Why its reception ended; `None` if it was the sender.
     pub finish: Option<Finish>,
     /// Why the flow failed; `None` if it did not.
@@ -241,6 +245,8 @@ impl Results {
             failed: 0,
             drops: None,
             refused: 0,
+            stamps_lost: None,
+            pause: None,
             finish: None,
             failure: None,
             host: HostFacts::default(),

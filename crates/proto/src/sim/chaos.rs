@@ -212,13 +212,13 @@ fn so_far(n: u32) -> ReceivedSoFar {
 fn send_report(n: u32) -> SendReport {
     let mut stamps = SentStamps::new(Source::Kernel);
     (0..n % 9000).for_each(|seq| stamps.set(seq, WallTime(seq.into())));
-    SendReport { sent: n, failed: 0, stamps: Some(stamps) }
+    SendReport { sent: n, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) }
 }
 
 fn receive_report(n: u32) -> ReceiveReport {
     let mut recording = Recording::new(3000);
     recording.extend((0..i64::from(n % 3100)).map(PacketRecord::new));
-    ReceiveReport { recording, finish: Finish::Sentinel, drops: None }
+    ReceiveReport { recording, finish: Finish::Sentinel, drops: None, pause: None }
 }
 
 /// The immediate answer of a correct flow engine to `command`.

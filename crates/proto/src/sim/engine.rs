@@ -271,7 +271,12 @@ impl Flow {
                     let stamps = Some(core::mem::take(stamps));
                     FlowReport::Sent(
                         id,
-                        SendReport { sent: sender.attempted(), failed: sender.failures(), stamps },
+                        SendReport {
+                            sent: sender.attempted(),
+                            failed: sender.failures(),
+                            stamps,
+                            stamps_lost: None,
+                        },
                     )
                 })
             }
@@ -284,7 +289,7 @@ impl Flow {
                 }
                 receiver.status(now.steady).map(|finish| {
                     let recording = core::mem::take(recording);
-                    FlowReport::Received(id, ReceiveReport { recording, finish, drops: None })
+                    FlowReport::Received(id, ReceiveReport { recording, finish, drops: None, pause: None })
                 })
             }
         };

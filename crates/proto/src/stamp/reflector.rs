@@ -339,12 +339,16 @@ fn session<'a>(
     if rules.sessions == 0 || rules.sessions_per_client == 0 {
         return None;
     }
-    if sessions.get_mut(&name).is_none() {
-        let client = ClientAddress::of(name.0.ip());
-        // Without a proof of the address, all are of one rank: there is always room.
-        sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
-    }
-    let session = sessions.seen(&name)?;
+    let at = match sessions.touch(&name) {
+        Some(at) => at,
+        None => {
+            let client = ClientAddress::of(name.0.ip());
+            // Without a proof of the address, all are of one rank: there is always room.
+            sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
+            sessions.touch(&name)?
+        }
+    };
+    let session = sessions.at(at)?;
     let silent = Span(now.0.saturating_sub(session.last_seen));
     // A test of its own, though from the same port: its numbers begin anew, later by its clock or after a pause.
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;

@@ -292,6 +292,9 @@ fn far_end(s: &Summary) -> Facts {
         }
     };
     add("send stamps", coverage(&s.stamps.sent));
+    if let Some(lost) = s.stamps.sent_lost.filter(|lost| *lost > 0) {
+        add("send stamps lost", group_thousands(&lost.to_string()));
+    }
     add("arrival stamps", coverage(&s.stamps.arrived));
     let values = |map: &std::collections::BTreeMap<u8, u64>| {
         let parts: Vec<String> =
@@ -302,7 +305,9 @@ fn far_end(s: &Summary) -> Facts {
     add("ECN on arrival", values(&s.far_end.ecn));
     add("TTL on arrival", values(&s.far_end.ttl));
     if let Some(ns) = s.stamps.receive_lag_max_ns {
-        add("longest wait in the receiving host", time(ns));
+        let on_purpose =
+            s.stamps.receive_pause_ns.map(|ns| format!(", of which up to {} on purpose", time(ns)));
+        add("longest wait in the receiving host", time(ns) + &on_purpose.unwrap_or_default());
     }
     if let Some(ns) = s.stamps.send_lag_max_ns {
         add("longest time in the sending host", time(ns));

@@ -268,12 +268,26 @@ fn hosts(page: &mut Page, s: &Summary) {
         coverage(&s.stamps.sent),
         coverage(&s.stamps.arrived)
     ));
-    for (mean, max, what) in [
-        (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp"),
-        (s.stamps.receive_lag_mean_ns, s.stamps.receive_lag_max_ns, "from the arrival stamp to the program"),
+    if let Some(lost) = s.stamps.sent_lost.filter(|lost| *lost > 0) {
+        page.item(&format!(
+            "of {} the kernel's stamp of leaving was lost: their send times are the program's own",
+            count(lost, "packet")
+        ));
+    }
+    let on_purpose = s.stamps.receive_pause_ns.map_or_else(String::new, |ns| {
+        format!("; up to {} of it on purpose, to take several packets at once", eng4(ns))
+    });
+    for (mean, max, what, besides) in [
+        (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp", ""),
+        (
+            s.stamps.receive_lag_mean_ns,
+            s.stamps.receive_lag_max_ns,
+            "from the arrival stamp to the program",
+            &*on_purpose,
+        ),
     ] {
         if let (Some(mean), Some(max)) = (mean, max) {
-            page.item(&format!("{what}: mean {}, largest {}", eng4(mean), eng4(max)));
+            page.item(&format!("{what}: mean {}, largest {}{besides}", eng4(mean), eng4(max)));
         }
     }
     unknown_queues(s).into_iter().for_each(|text| page.item(text));

@@ -148,6 +148,8 @@ impl Header {
             }
             "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
+            "stamps_lost" => s.stamps_lost = unless(forget, || parse("a number of packets", value))?,
+            "read_pause" => s.read_pause = unless(forget, || span(value))?,
             "receiver_drops" => s.receiver_drops = unless(forget, || parse("a number of datagrams", value))?,
             _ => {
                 return two_way::line(&mut s.two_way, key, value)
@@ -525,6 +527,8 @@ pub(super) fn facts(session: &Session, layout: Layout) -> Vec<Fact> {
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
+        ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
+        ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
         ("ending".to_owned(), ending.map(|(_, name)| (*name).to_owned()).into_iter().collect()),
         ("reason".to_owned(), text(&session.reason)),

@@ -67,6 +67,7 @@ impl Delivery {
             Some(FlowOutcome::Received(r)) => {
                 summary.count = r.recording.len() as u64;
                 summary.drops = r.drops;
+                summary.pause = r.pause;
                 summary.refused = r.recording.refused();
                 summary.finish = Some(r.finish);
             }
@@ -74,6 +75,7 @@ impl Delivery {
                 summary.count = s.stamps.as_ref().map_or(0, |s| s.len() as u64);
                 summary.sent = Some(s.sent);
                 summary.failed = s.failed;
+                summary.stamps_lost = s.stamps_lost;
             }
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}

@@ -185,6 +185,12 @@ fn encode_results(m: &Results, w: &mut Writer<'_>) {
     }
     w.optional_text(10, m.failure.as_ref());
     w.host(11, &m.host);
+    if let Some(lost) = m.stamps_lost {
+        w.u32(12, lost);
+    }
+    if let Some(pause) = m.pause {
+        w.i64(13, pause.0);
+    }
 }
 
 /// The message in a frame's body (type and fields); `None` for an unknown type.
@@ -484,6 +490,8 @@ fn results(bytes: &[u8]) -> Result<Message, DecodeError> {
             9 => m.finish = finish_of(field.u8("ending")?),
             10 => m.failure = Some(field.text()),
             11 => m.host = field.host()?,
+            12 => m.stamps_lost = Some(field.u32("stamps lost")?),
+            13 => m.pause = Some(Span(field.i64("pause")?)),
             _ => {}
         }
     }

@@ -134,8 +134,14 @@ fn results() -> impl Strategy<Value = Message> {
         Finish::Exceeded,
     ]));
     let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
-    (any::<u8>(), counts, rest).prop_map(
-        |(flow, (chunks, count, crc, sent, failed), (drops, refused, finish, failure, host))| {
+    let stamps = (option::of(any::<u32>()), option::of(any::<i64>().prop_map(Span)));
+    (any::<u8>(), counts, rest, stamps).prop_map(
+        |(
+            flow,
+            (chunks, count, crc, sent, failed),
+            (drops, refused, finish, failure, host),
+            (stamps_lost, pause),
+        )| {
             Message::Results(Results {
                 flow: FlowId(flow),
                 chunks,
@@ -145,6 +151,8 @@ fn results() -> impl Strategy<Value = Message> {
                 failed,
                 drops,
                 refused,
+                stamps_lost,
+                pause,
                 finish,
                 failure,
                 host,

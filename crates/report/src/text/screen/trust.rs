@@ -46,6 +46,7 @@ pub(super) fn of(streams: &[Stream<'_>], labels: &[String]) -> Vec<String> {
         .filter(|(_, s)| s.counts.unique_valid > 0)
         .collect();
     lines.extend(senders(&from));
+    lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
     lines
@@ -153,6 +154,14 @@ fn local_queue(received: &[&Summary]) -> Option<&'static str> {
 /// The sender: its host if both directions are shown, the stream otherwise.
 fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
     if label.starts_with("to ") { sender(s).unwrap_or(label) } else { label }
+}
+
+/// Of how many packets the kernel's stamp of leaving was asked for and did not come.
+fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
+    let lost: u64 = received.iter().filter_map(|(_, s)| s.stamps.sent_lost).sum();
+    (lost > 0).then(|| {
+        format!("stamps of leaving lost: {}, whose send times are the program's own", count(lost, "packet"))
+    })
 }
 
 /// How punctual the senders of `received` were, each with its name.

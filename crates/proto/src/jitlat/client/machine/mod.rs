@@ -202,7 +202,8 @@ impl ClientMachine {
         machine.streamed = true;
         machine.collecting = true;
         for (flow, recording) in machine.flows.iter_mut().zip(recordings) {
-            let report = |recording| ReceiveReport { recording, finish: Finish::Cut, drops: None };
+            let report =
+                |recording| ReceiveReport { recording, finish: Finish::Cut, drops: None, pause: None };
             flow.collection.received = recording.map(report);
         }
         machine

@@ -105,7 +105,7 @@ impl ClientMachine {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
-        let (src, dst, sent, drops, unsent);
+        let (src, dst, sent, drops, unsent, stamps_lost, read_pause);
         match flow.role {
             Role::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
@@ -114,6 +114,8 @@ impl ClientMachine {
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
+                read_pause = results.and_then(|r| r.pause);
+                stamps_lost = flow.collection.sent.as_ref().and_then(|s| s.stamps_lost);
                 let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
                 unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
@@ -121,7 +123,10 @@ impl ClientMachine {
                 (spec.src_port, spec.dst_port) = (flow.remote_port, flow.local_port);
                 (src, dst) = (remote, local);
                 sent = results.and_then(|r| r.sent).or(flow.far_sent);
-                drops = flow.collection.received.as_ref().and_then(|r| r.drops);
+                let received = flow.collection.received.as_ref();
+                drops = received.and_then(|r| r.drops);
+                read_pause = received.and_then(|r| r.pause);
+                stamps_lost = results.and_then(|r| r.stamps_lost);
                 unsent = results.map_or(0, |r| u64::from(r.failed));
             }
         }
@@ -138,6 +143,9 @@ impl ClientMachine {
             ending,
             reason,
             receiver_drops: drops,
+            // What never left has no stamp of leaving.
+            stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
+            read_pause,
             // Over TCP a packet that could not be sent ends the test.
             unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
             ..Session::new(spec)

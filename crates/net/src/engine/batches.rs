@@ -1,0 +1,195 @@
+//! [`Batches`]: when a receiver reads again, so that one wake-up takes several packets.
+//!
+//! A wake-up costs a receiver more than the packets do: of a fast stream, whose arrivals the kernel has stamped, it takes what
+//! has come, leaves the socket alone for up to a millisecond, and takes again what has come. Nothing measured depends on when it reads. A
+//! pause is as long as the packets expected in it have room in a part of the socket's buffer, and there is none
+//! once the kernel has dropped a packet for want of room.
+
+use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
+
+/// The longest pause: so much less than what [`TestSpec::read_pause`] allows as a wake-up is late.
+const LONGEST: Span = Span::micros(900);
+/// A pause in which fewer packets are expected saves nothing.
+const WORTHWHILE: u64 = 4;
+/// The share of the socket's buffer that may fill during a pause.
+const SHARE: u64 = 4;
+/// Memory that the kernel counts for a packet besides its payload, in bytes: a page of an adapter's memory, and the
+/// packet's description.
+const OVERHEAD: u64 = 4096 + 512;
+
+/// Decides how long a receiver pauses after a reading.
+#[derive(Debug)]
+pub(super) struct Batches {
+    /// Packets that may come during a pause; 0: there are no pauses.
+    room: u64,
+    /// Packets that come at once.
+    burst: u64,
+    /// When the socket was last found empty, and packets taken since.
+    emptied: Option<SteadyTime>,
+    taken: u64,
+    /// Datagrams that the kernel had dropped by the last reading.
+    drops: u32,
+    longest: Span,
+}
+
+/// What one reading brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Packets.
+    pub packets: usize,
+    /// Whether it took as many as it can, so that more may wait.
+    pub full: bool,
+    /// Whether the kernel, or the adapter, had stamped the arrival of all of them.
+    pub stamped: bool,
+    /// Datagrams that the kernel had dropped by then for want of room; `None` if unknown.
+    pub drops: Option<u32>,
+}
+
+impl Batches {
+    /// For a stream of `spec` into a socket whose buffer has `buffer` bytes.
+    pub fn new(spec: &TestSpec, buffer: usize) -> Batches {
+        let bytes = u64::from(spec.payload()).next_power_of_two() + OVERHEAD;
+        let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / SHARE / bytes };
+        let burst = match spec.schedule() {
+            Schedule::Burst { size } => size.into(),
+            _ => 1,
+        };
+        Batches { room, burst, emptied: None, taken: 0, drops: 0, longest: Span::ZERO }
+    }
+
+    /// How long to leave the socket alone after a reading at `now`.
+    pub fn pause(&mut self, now: SteadyTime, reading: Reading) -> Span {
+        if self.room == 0 {
+            return Span::ZERO;
+        }
+        let drops = reading.drops.unwrap_or(self.drops);
+        if drops != self.drops || !reading.stamped {
+            // What is dropped was sent for nothing, and what is read late without a stamp counts as late.
+            self.room = 0;
+            return Span::ZERO;
+        }
+        self.taken += reading.packets as u64;
+        if reading.full {
+            return Span::ZERO;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        let Some(since) = self.emptied.replace(now) else { return Span::ZERO };
+        let pause = self.within(taken, now - since);
+        self.longest = self.longest.max(pause);
+        pause
+    }
+
+    /// The pause after `taken` packets came in `time`.
+    fn within(&self, taken: u64, time: Span) -> Span {
+        let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
+        let room = self.room.saturating_sub(self.burst);
+        let fitting = room.saturating_mul(time) / taken;
+        let pause = fitting.min(LONGEST.0.unsigned_abs());
+        let expected = pause.saturating_mul(taken) / time;
+        if expected < WORTHWHILE { Span::ZERO } else { Span(pause as i64) }
+    }
+
+    /// The longest pause so far; `None` if there was none.
+    pub fn longest(&self) -> Option<Span> {
+        Some(self.longest).filter(|pause| *pause > Span::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::{Direction, Transport};
+
+    /// What sockets usually have room for without privileges, and with them.
+    const SMALL: usize = 425_984;
+    const LARGE: usize = 16 << 20;
+
+    fn batches(period: Span, schedule: Schedule, buffer: usize) -> Batches {
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, period, schedule).unwrap();
+        Batches::new(&spec, buffer)
+    }
+
+    /// The pauses of a receiver that is always awake in time, in us: it reads at most 32 packets a call, and `rate` packets
+    /// come a millisecond.
+    fn pauses(mut batches: Batches, rate: i64) -> Vec<i64> {
+        let (mut now, mut read, mut pauses) = (0, 0, Vec::new());
+        for _ in 0..2000 {
+            let waiting = now * rate / 1_000_000 - read;
+            let packets = waiting.clamp(1, 32);
+            // Without a packet the call lasts until the next one.
+            now = now.max((read + packets) * 1_000_000 / rate);
+            read += packets;
+            let reading =
+                Reading { packets: packets as usize, full: packets == 32, stamped: true, drops: Some(0) };
+            let pause = batches.pause(SteadyTime(now), reading);
+            now += pause.0 + 2000;
+            pauses.push(pause.0 / 1000);
+        }
+        pauses
+    }
+
+    fn most(pauses: &[i64]) -> i64 {
+        *pauses.iter().max().unwrap()
+    }
+
+    #[test]
+    fn fast_streams_are_read_about_once_a_millisecond() {
+        for (rate, per_wake) in [(10, 8), (100, 85), (300, 255)] {
+            let pauses = pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, LARGE), rate);
+            let pausing = pauses.iter().filter(|us| **us > 0).count() as i64;
+            let readings = pauses.len() as i64;
+            assert!(most(&pauses) <= 900, "{rate}");
+            // Readings of 32 and one that is not full for each pause.
+            assert!(pausing * (per_wake / 32 + 2) >= readings * 9 / 10, "{rate}: {pausing} of {readings}");
+        }
+    }
+
+    #[test]
+    fn slow_streams_are_read_packet_by_packet() {
+        for rate in [1, 2, 3] {
+            assert_eq!(most(&pauses(batches(Span::micros(1000 / rate), Schedule::Periodic, LARGE), rate)), 0);
+        }
+        // One that is fast by agreement, and slow in fact.
+        assert_eq!(most(&pauses(batches(Span::micros(10), Schedule::Periodic, LARGE), 3)), 0);
+    }
+
+    #[test]
+    fn what_comes_in_a_pause_has_room_in_a_quarter_of_the_buffer() {
+        for (buffer, rate) in [(SMALL, 10), (SMALL, 100), (SMALL, 1000), (LARGE, 1000), (LARGE, 4000)] {
+            let pause = most(&pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, buffer), rate));
+            assert!(pause > 0 && pause * rate / 1000 * 4736 <= buffer as i64 / 4, "{buffer} {rate}: {pause}");
+        }
+        // A burst comes at any time: without room for it there is no pause, whatever came before.
+        let of = |size| most(&pauses(batches(Span::micros(10), Schedule::Burst { size }, SMALL), 100));
+        assert_eq!((of(10) > 0, of(1000)), (true, 0));
+    }
+
+    #[test]
+    fn a_dropped_packet_or_one_without_a_stamp_ends_the_pauses() {
+        let reading = Reading { packets: 10, full: false, stamped: true, drops: Some(0) };
+        for bad in [
+            Reading { drops: Some(1), ..reading },
+            Reading { stamped: false, ..reading },
+            Reading { drops: Some(1), full: true, ..reading },
+        ] {
+            let mut batches = batches(Span::micros(10), Schedule::Periodic, LARGE);
+            let mut at = |us: i64, reading| batches.pause(SteadyTime(us * 1000), reading);
+            assert_eq!(at(0, reading), Span::ZERO, "nothing is known of the rate yet");
+            assert_eq!(at(100, reading), LONGEST);
+            assert_eq!(at(1000, Reading { drops: None, ..reading }), LONGEST, "the kernel said nothing");
+            assert_eq!(at(1100, bad), Span::ZERO);
+            assert_eq!([1200, 1300, 9000].map(|us| at(us, reading)), [Span::ZERO; 3]);
+            assert_eq!(batches.longest(), Some(LONGEST));
+        }
+    }
+
+    #[test]
+    fn any_times_and_counts_are_survived() {
+        let mut batches = batches(Span(1), Schedule::Periodic, usize::MAX);
+        for at in [i64::MAX, 0, i64::MIN + 1, 5, 5] {
+            let reading = Reading { packets: usize::MAX, full: false, stamped: true, drops: None };
+            let pause = batches.pause(SteadyTime(at), reading);
+            assert!((Span::ZERO..=LONGEST).contains(&pause));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! [`HandOver`]: how a sender gives the kernel packets that are due together.
+//!
+//! Packets of a measurement are datagrams of their own all the way, each with its own stamps. Those of load may go as one buffer, which
+//! the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): the way through this host's stack is then taken once for
+//! all of them, and stamps, if any, are of the buffer. Packets with launch times go one by one, each with its own.
+
+use crate::launch::Launch;
+use crate::sys;
+use jitlat_core::{Span, SteadyTime};
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::SockRef;
+use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+/// Most payload bytes of a buffer: those of the longest datagram, less the headers of IPv6.
+const LARGEST: usize = 65_000;
+
+/// Gives packets of one stream to the kernel.
+pub(super) struct HandOver<'a> {
+    socket: &'a UdpSocket,
+    /// How many packets go as one buffer at most; 1: each is a datagram of its own.
+    together: usize,
+    launch: Option<Launch>,
+}
+
+impl<'a> HandOver<'a> {
+    /// Each packet as a datagram of its own.
+    pub fn one_by_one(socket: &'a UdpSocket) -> HandOver<'a> {
+        HandOver { socket, together: 1, launch: None }
+    }
+
+    /// Each packet with its launch time.
+    pub fn launching(socket: &'a UdpSocket, launch: Launch) -> HandOver<'a> {
+        HandOver { socket, together: 1, launch: Some(launch) }
+    }
+
+    /// Packets of `payload` bytes as one buffer, if the system can cut it.
+    pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
+        let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
+        let together = if can { LARGEST / usize::from(payload) } else { 1 };
+        HandOver { socket, together, launch: None }
+    }
+
+    /// How long before they are due packets are handed over.
+    pub fn advance(&self) -> Span {
+        self.launch.map_or(Span::ZERO, |launch| launch.advance)
+    }
+
+    /// Whether the queue of the interface, and not this program, keeps the times.
+    pub fn is_launching(&self) -> bool {
+        self.launch.is_some()
+    }
+
+    /// Whether packets go as one buffer.
+    #[cfg(test)]
+    pub fn is_segmented(&self) -> bool {
+        self.together > 1
+    }
+
+    /// Sends the first of `packets`, header and padding each, of which the first is due at `due`; returns how many. An error is
+    /// of the first.
+    pub fn send(&mut self, packets: &[[IoSlice<'_>; 2]], due: SteadyTime) -> io::Result<usize> {
+        if let (Some(launch), Some(packet)) = (self.launch, packets.first()) {
+            return launch.send(self.socket.as_fd(), packet, due).map(|_| 1);
+        }
+        if self.together > 1 {
+            let count = packets.len().min(self.together);
+            let buffer = packets[..count].as_flattened();
+            match SockRef::from(self.socket).send_vectored_with_flags(buffer, libc::MSG_DONTWAIT) {
+                Ok(_) => return Ok(count),
+                Err(e) if refuses_segments(&e) => self.give_up_segments(),
+                Err(e) => return Err(e),
+            }
+        }
+        sys::send_batch(self.socket.as_fd(), packets)
+    }
+
+    fn give_up_segments(&mut self) {
+        self.together = 1;
+        // If that fails so does every packet, which is counted.
+        let _ = setsockopt(self.socket, sockopt::UdpGsoSegment, &0);
+    }
+}
+
+/// Whether the way to the peer cannot have buffers that are cut: an adapter without checksums, IPsec, segments longer than the
+/// path MTU.
+fn refuses_segments(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{BATCH, Inbox};
+
+    /// The lengths of the datagrams that arrive after `count` packets of `payload` bytes were handed over, and whether
+    /// they went together to the end.
+    fn sent(payload: u16, count: usize, segmented: bool) -> (Vec<usize>, bool) {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        from.connect(to.local_addr().unwrap()).unwrap();
+        let rest = vec![7; usize::from(payload) - 12];
+        let packets: Vec<_> = (0..count).map(|_| [IoSlice::new(&[1; 12]), IoSlice::new(&rest)]).collect();
+        let mut hand_over =
+            if segmented { HandOver::segmented(&from, payload) } else { HandOver::one_by_one(&from) };
+        let mut left = &packets[..];
+        while !left.is_empty() {
+            left = &left[hand_over.send(left, SteadyTime(0)).unwrap()..];
+        }
+        let (mut inbox, mut lengths) = (Inbox::new(BATCH, 64), Vec::new());
+        while lengths.len() < count {
+            inbox.receive(to.as_fd(), libc::MSG_WAITFORONE).unwrap();
+            lengths.extend(inbox.datagrams().map(|d| d.length));
+        }
+        (lengths, hand_over.is_segmented())
+    }
+
+    #[test]
+    fn a_buffer_arrives_as_its_datagrams() {
+        for (payload, count) in [(80, 1), (80, 32), (1400, 32), (12, 3)] {
+            let (lengths, together) = sent(payload, count, true);
+            assert_eq!(lengths, vec![usize::from(payload); count], "{payload}");
+            assert!(together, "this kernel cuts buffers of {payload} bytes");
+            assert_eq!(sent(payload, count, false), (lengths, false));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_sent_one_by_one() {
+        // Longer than the MTU of the loopback device, and too long for two in one buffer.
+        for payload in [33_000, 65_507] {
+            assert_eq!(sent(payload, 3, true), (vec![usize::from(payload); 3], false), "{payload}");
+        }
+    }
+}
