@@ -3,7 +3,12 @@
 mod common;
 
 use jitlat_core::figures::{Applies, Better, FIGURES, Figure, FigureSource, Number, Unit, selectors};
-use jitlat_core::{Direction, Options, Summary, analyze};
+use jitlat_core::record::Moment;
+use jitlat_core::verdict::CauseId;
+use jitlat_core::{
+    Direction, Options, PacketRecord, Schedule, Session, Source, Span, Stamp, Summary, TestSpec, Transport,
+    WallTime, analyze,
+};
 
 fn golden(name: &str) -> Summary {
     let (session, rows) = common::golden_log(name);
@@ -65,4 +70,32 @@ fn figures_are_found_where_they_apply() {
     assert!(FigureSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
     let defined = FIGURES.iter().filter(|f| f.of(&summary).is_some()).count();
     assert!(defined > 100, "{defined}");
+}
+
+/// Packets 10 us apart that the receiver took out of its socket about once a millisecond: their stamps are the kernel's, and
+/// nobody stood still.
+#[test]
+fn what_a_receiver_waits_on_purpose_is_no_stall() {
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, 20_000, 80, Span::micros(10), Schedule::Periodic)
+        .unwrap();
+    let session = Session { read_pause: Some(Span::micros(900)), ..Session::new(spec) };
+    let of = |longest: i64| {
+        let records = (0..20_000).map(|seq| {
+            let sent = WallTime(1_763_697_000_000_000_000 + seq * 10_000);
+            let mut record = PacketRecord::one_way(seq, sent, sent + Span::micros(50));
+            let kernel = |at| Stamp { at, source: Source::Kernel };
+            record.set(Moment::Sent, kernel(sent));
+            record.set(Moment::Arrived, kernel(sent + Span::micros(50)));
+            // Each is read with those that came in the same millisecond.
+            record.set_receive_lag(Some(Span(longest - seq % 100 * 10_000)));
+            record
+        });
+        analyze(&session, records, &Options::default())
+    };
+    let usual = of(1_000_000);
+    assert_eq!((usual.stalls.receiver_waits, usual.stalls.without), (0, None));
+    assert_eq!(usual.stamps.receive_pause_ns, Some(900_000));
+    assert!(!usual.answer.as_ref().unwrap().names(CauseId::ReceiverStall));
+    // Half a period more than that is a wait like any other.
+    assert_eq!(of(1_015_001).stalls.receiver_waits, 400);
 }

@@ -81,7 +81,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
         Unit::Packets,
         Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
     )
-    .about("packets that waited in the receiving host more than half a period")
+    .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
     .lower_is_better()
     .only(Applies::TESTS),
     Figure::new(
