@@ -1,18 +1,20 @@
 //! [`Archive::add`]: a log into the archive.
 
 use crate::checksum::{number, sum};
+use crate::entry::{Entry, Origin};
 use crate::error::Error;
-use crate::packed::pack;
-use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, StoredTest, Tests, Writer};
+use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer};
 use crate::parts::take_apart;
-use crate::text::Rest;
-use crate::{Archive, Stream, TestId, alerts, rollup, totals};
-use jitlat_core::figures::selectors;
-use jitlat_core::pool::Pool;
-use jitlat_core::{Analyzer, Direction, Options, PacketRecord, Session, Summary};
+use crate::{Archive, Stream, TestId, alerts, collected, rollup, totals};
+use jitlat_core::figures::{Number, selectors};
+use jitlat_core::{Direction, Session};
 use jitlat_store::log::LogReader;
+use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What became of a log.
@@ -24,83 +26,24 @@ pub enum Added {
     Known(TestId),
 }
 
-/// What the catalogue knows of a test beside its packets.
-pub(crate) struct Entry {
-    pub id: i64,
-    pub hash: String,
-    pub session: Session,
-    pub summary: Summary,
-    pub pool: Pool,
-    pub started_ns: i64,
-    pub source: String,
-    pub tags: Vec<(String, String)>,
-    pub log_bytes: u64,
-    pub rows: u64,
-    pub row_group: u64,
-    pub first_row: u64,
-    pub rest: Rest,
-}
-
-impl Entry {
-    /// From a log and its analysis; packets and other lines follow.
-    pub fn of(
-        mut reader: LogReader,
-        sum: u128,
-        log_bytes: u64,
-        source: &str,
-        tags: &[(String, String)],
-    ) -> Result<Entry, Error> {
-        let mut analyzer = Analyzer::new(reader.session(), &Options::default());
-        let mut first = None;
-        reader.each_chunk(|records| {
-            first = first.or_else(|| records.iter().find_map(PacketRecord::sent));
-            analyzer.push_all(records);
-        })?;
-        let session = reader.session().clone();
-        let (mut summary, samples) = analyzer.finish_with_samples(&session);
-        reader.reading().add_to(&mut summary);
-        let started = session.created.or(first).map_or(0, |t| t.0);
-        let mut all = session.tags.clone();
-        all.retain(|(key, _)| tags.iter().all(|(given, _)| given != key));
-        all.extend_from_slice(tags);
-        Ok(Entry {
-            id: number(sum),
-            hash: format!("{sum:032x}"),
-            pool: Pool::of(&summary, &samples),
-            session,
-            summary,
-            started_ns: started,
-            source: source.to_owned(),
-            tags: all,
-            log_bytes,
-            rows: 0,
-            row_group: 0,
-            first_row: 0,
-            rest: Rest::default(),
-        })
-    }
-
-    /// What a file of packets says of the test.
-    fn stored(&self) -> StoredTest {
-        StoredTest {
-            id: self.id,
-            hash: self.hash.clone(),
-            row_group: self.row_group,
-            first_row: self.first_row,
-            rows: self.rows,
-            source: self.source.clone(),
-            tags: self.tags.clone(),
-            rest: self.rest.clone(),
-        }
-    }
-}
-
 impl Archive {
     /// Puts the log at `path` into the archive, with `tags` beside its own. The same log is not put in twice.
     ///
     /// # Errors
     /// [`Error`]; then the archive is as it was.
     pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<Added, Error> {
+        let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.add_from(path, &source, tags, None)
+    }
+
+    /// The same of a log that was named `source`; `host`: the one that sent it to this collector.
+    pub(crate) fn add_from(
+        &self,
+        path: &Path,
+        source: &str,
+        tags: &[(String, String)],
+        host: Option<&str>,
+    ) -> Result<Added, Error> {
         let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
         if !path.is_file() {
             return Err(match std::fs::metadata(path) {
@@ -112,14 +55,17 @@ impl Archive {
         if let Some(known) = self.known(sum)? {
             return Ok(Added::Known(known));
         }
-        let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut entry = Entry::of(LogReader::open(path)?, sum, log_bytes, &source, tags)?;
+        let origin = Origin { sum, bytes: log_bytes, source, tags };
+        let mut entry = Entry::of(LogReader::open(path)?, &origin)?;
         let _writing = self.lock()?;
         if let Some(known) = self.known(sum)? {
             return Ok(Added::Known(known));
         }
         let published = self.write_packets(path, &mut entry, sum)?;
-        let entered = self.transaction(|all| enter(all, &entry, file(all, &published)?));
+        let entered = self.transaction(|all| {
+            enter_all(all, &[(&entry, file(all, &published)?)])?;
+            host.map_or(Ok(()), |host| collected::count_stored(all, host, 1))
+        });
         if let Err(e) = entered {
             // Nobody knows of the file; if it cannot be removed now, fsck finds it.
             let _ = std::fs::remove_file(self.root.join(&published.name));
@@ -129,7 +75,7 @@ impl Archive {
     }
 
     /// The test whose log has this checksum.
-    fn known(&self, sum: u128) -> Result<Option<TestId>, Error> {
+    pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, Error> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
         let hash: Option<String> = self
             .db
@@ -164,15 +110,16 @@ impl Archive {
         let mut writer = Writer::create(&temporary)?;
         let mut block = Block::default();
         block.begin(entry.id);
-        (entry.rows, entry.rest) = take_apart(path, sum, |row| {
+        let (rows, rest) = take_apart(path, sum, |row| {
             block.push(row);
             if block.len() == MOST_ROWS {
-                writer.write(&block)?;
+                writer.write(&[&block])?;
                 block.clear();
             }
             Ok(())
         })?;
-        writer.write(&block)?;
+        entry.complete(rows, rest);
+        writer.write(&[&block])?;
         let day = rollup::day_name(entry.started_ns);
         let name = format!("packets/day={day}/{}.parquet", TestId(entry.id));
         writer.publish(&self.root, &name, &Tests { tests: vec![entry.stored()] })
@@ -214,11 +161,9 @@ pub(crate) fn published(name: &str, bytes: u64, stored: &StoredFile) -> Publishe
 }
 
 fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::Result<i64> {
-    all.execute(
-        "INSERT INTO hosts(address, name) VALUES (?1, ?2) ON CONFLICT(address) DO UPDATE SET name = coalesce(?2, name)",
-        params![address, name],
-    )?;
-    all.query_row("SELECT id FROM hosts WHERE address = ?", [address], |row| row.get(0))
+    let insert = "INSERT INTO hosts(address, name) VALUES (?1, ?2) ON CONFLICT(address) DO UPDATE SET name = coalesce(?2, name) \
+                  RETURNING id";
+    all.prepare_cached(insert)?.query_row(params![address, name], |row| row.get(0))
 }
 
 /// The stream that a test is of, which is entered if it is new.
@@ -230,63 +175,79 @@ fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
     let (src, dst) = (host(all, &src, sender)?, host(all, &dst, receiver)?);
     let (payload, period) = (payload_bytes.unwrap_or(-1), period_ns.unwrap_or(-1));
     let kind = params![src, dst, protocol, direction, payload, period, dscp];
-    all.execute(
-        "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        kind,
-    )?;
-    all.query_row(
-        "SELECT id FROM streams WHERE (src, dst, protocol, direction, payload, period_ns, dscp) = (?, ?, ?, ?, ?, ?, ?)",
-        kind,
-        |row| row.get(0),
-    )
+    let insert = "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?)";
+    all.prepare_cached(insert)?.execute(kind)?;
+    let query = "SELECT id FROM streams WHERE (src, dst, protocol, direction, payload, period_ns, dscp) = (?, ?, ?, ?, ?, ?, ?)";
+    all.prepare_cached(query)?.query_row(kind, |row| row.get(0))
 }
 
-/// Enters a test whose packets are in `file`.
-pub(crate) fn enter(all: &Transaction<'_>, entry: &Entry, file: i64) -> rusqlite::Result<()> {
-    let stream = stream(all, &entry.session)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+/// Enters tests, each with the number of the file that its packets are in.
+pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&Entry, i64)]) -> rusqlite::Result<()> {
+    let mut hours: BTreeMap<(i64, i64), Vec<&(&Entry, i64)>> = BTreeMap::new();
+    for test in entries {
+        let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
+        hours.entry(hour).or_default().push(test);
+    }
+    // An hour at a time: what is entered is in its roll-ups before those of others are made of it.
+    for ((stream, hour), tests) in hours {
+        tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
+        let mut pool = Cow::Borrowed(&tests[0].0.pool);
+        tests[1..].iter().for_each(|(entry, _)| pool.to_mut().merge(&entry.pool));
+        rollup::add(all, stream, hour, &pool)?;
+    }
+    Ok(())
+}
+
+/// Enters a test without its part in roll-ups.
+fn enter(all: &Transaction<'_>, stream: i64, entry: &Entry, file: i64) -> rusqlite::Result<()> {
     let answer = entry.summary.answer.as_ref();
     let severity = answer.and_then(|a| serde_json::to_value(a.severity).ok());
-    all.execute(
-        "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row, \
-         severity, headline, rest, session, pool, entered) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        params![
-            entry.id,
-            entry.hash,
-            stream,
-            entry.started_ns,
-            entry.session.name,
-            entry.source,
-            now,
-            entry.rows as i64,
-            entry.log_bytes as i64,
-            file,
-            entry.row_group as i64,
-            entry.first_row as i64,
-            severity.as_ref().and_then(|s| s.as_str()).unwrap_or("unknown"),
-            answer.map_or("", |a| a.headline.as_str()),
-            entry.rest.to_bytes(),
-            pack(&entry.session),
-            rollup::pack_pool(&entry.pool),
-            alerts::next_number(all)?,
-        ],
-    )?;
+    let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
+                  first_row, severity, headline, rest, session, pool, entered) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    all.prepare_cached(insert)?.execute(params![
+        entry.id,
+        entry.hash,
+        stream,
+        entry.started_ns,
+        entry.session.name,
+        entry.source,
+        now(),
+        entry.rows as i64,
+        entry.log_bytes as i64,
+        file,
+        entry.row_group as i64,
+        entry.first_row as i64,
+        severity.as_ref().and_then(|s| s.as_str()).unwrap_or("unknown"),
+        answer.map_or("", |a| a.headline.as_str()),
+        entry.packed.rest,
+        entry.packed.session,
+        entry.packed.pool,
+        alerts::next_number(all)?,
+    ])?;
+    let mut tags = all.prepare_cached("INSERT OR REPLACE INTO tags(test, key, value) VALUES (?, ?, ?)")?;
     for (key, value) in &entry.tags {
-        all.execute(
-            "INSERT OR REPLACE INTO tags(test, key, value) VALUES (?, ?, ?)",
-            params![entry.id, key, value],
-        )?;
+        tags.execute(params![entry.id, key, value])?;
     }
-    let known: Vec<(String, f64)> = selectors()
-        .filter_map(|s| Some((s.to_string(), s.of(&entry.summary)?.as_f64())))
-        .filter(|(_, x)| x.is_finite())
-        .collect();
-    let names: String = known.iter().map(|(key, _)| format!(", \"{key}\"")).collect();
-    let insert =
-        format!("INSERT INTO figures(test{names}) VALUES ({}{})", entry.id, ", ?".repeat(known.len()));
-    all.execute(&insert, params_from_iter(known.iter().map(|(_, x)| x)))?;
-    if let Some((_, share)) = known.iter().find(|(key, _)| key == "loss") {
-        totals::count_loss(all, stream, *share)?;
+    let figures: Vec<Option<f64>> =
+        selectors().map(|s| s.of(&entry.summary).map(Number::as_f64).filter(|x| x.is_finite())).collect();
+    let values = figures.iter().map(|x| x.map_or(Value::Null, Value::Real));
+    all.prepare_cached(&INSERT_FIGURES)?
+        .execute(params_from_iter([Value::Integer(entry.id)].into_iter().chain(values)))?;
+    if let Some(share) = selectors().position(|s| s.to_string() == "loss").and_then(|k| figures[k]) {
+        totals::count_loss(all, stream, share)?;
     }
-    rollup::add(all, stream, entry.started_ns, &entry.pool)
+    Ok(())
+}
+
+/// Enters all figures of a test.
+static INSERT_FIGURES: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<String> = selectors().map(|s| format!(", \"{s}\"")).collect();
+    format!("INSERT INTO figures(test{}) VALUES (?{})", names.concat(), ", ?".repeat(names.len()))
+});
+
+/// This moment, ns since 1970.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
 }

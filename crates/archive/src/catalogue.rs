@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_BYTES: i32 = 1 << 28;
 
 /// What makes version k + 1 of version k. Released steps stay as they are.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -149,6 +149,32 @@ CREATE TABLE alert_messages(
     tries INTEGER NOT NULL,
     due_ns INTEGER NOT NULL
 );
+",
+    "
+CREATE TABLE pushes(
+    collector TEXT PRIMARY KEY,
+    settled INTEGER NOT NULL,
+    stored INTEGER NOT NULL,
+    dropped INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    stored_ns INTEGER,
+    reason TEXT
+) WITHOUT ROWID;
+CREATE TABLE push_doubts(
+    collector TEXT NOT NULL REFERENCES pushes ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY(collector, number)
+) WITHOUT ROWID;
+CREATE TABLE collected(
+    host TEXT PRIMARY KEY,
+    stored INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    stored_ns INTEGER,
+    heard_ns INTEGER,
+    waiting INTEGER NOT NULL,
+    dropped INTEGER NOT NULL
+) WITHOUT ROWID;
 ",
 ];
 

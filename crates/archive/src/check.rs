@@ -1,10 +1,11 @@
 //! [`Archive::check`]: is everything as it was written? What a crash left behind is put in order on the way.
 
-use crate::add::{self, Entry, enter};
+use crate::add::{self, enter_all};
 use crate::checksum::number;
+use crate::entry::{Entry, Origin};
 use crate::error::Error;
 use crate::packets::{StoredFile, StoredTest};
-use crate::{Archive, TestId, text};
+use crate::{Archive, TestId, collected, text};
 use jitlat_store::log::LogReader;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -53,11 +54,7 @@ impl Archive {
         let _writing = self.lock()?;
         let mut found = Checked::default();
         self.check_catalogue(&mut found)?;
-        let tmp = self.root.join("tmp");
-        for file in files_in(&tmp)? {
-            fs::remove_file(&file).map_err(Error::io("removing", &file))?;
-            found.unfinished += 1;
-        }
+        self.remove_unfinished(&mut found)?;
         let known = self.ids("SELECT id FROM files ORDER BY name", [])?;
         let mut names = BTreeSet::new();
         for id in known {
@@ -75,6 +72,50 @@ impl Archive {
             }
             names.insert(stored.path);
         }
+        self.adopt_all(&names, &mut found)?;
+        let tests = self.ids("SELECT id FROM tests ORDER BY started_ns, id", [])?;
+        found.tests = tests.len() as u64;
+        if logs {
+            for id in tests.into_iter().map(TestId) {
+                match self.check_log(id) {
+                    Ok(()) | Err(Error::Pruned(_)) => {}
+                    Err(e) => found.damaged.push(Finding { what: id.to_string(), problem: e.to_string() }),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Puts in order what a crash left behind, as [`Archive::check`] does, without looking at anything else.
+    ///
+    /// # Errors
+    /// [`Error`]; a file that cannot be entered is in [`Checked::damaged`].
+    pub fn recover(&self) -> Result<Checked, Error> {
+        let _writing = self.lock()?;
+        let mut found = Checked::default();
+        self.remove_unfinished(&mut found)?;
+        let names: rusqlite::Result<BTreeSet<PathBuf>> =
+            self.db.prepare_cached("SELECT name FROM files").and_then(|mut files| {
+                files
+                    .query_map([], |row| row.get::<_, String>(0))?
+                    .map(|name| Ok(self.root.join(name?)))
+                    .collect()
+            });
+        self.adopt_all(&names.map_err(self.sql("reading"))?, &mut found)?;
+        Ok(found)
+    }
+
+    /// Removes files that were not finished when their writer ended.
+    fn remove_unfinished(&self, found: &mut Checked) -> Result<(), Error> {
+        for file in files_in(&self.root.join("tmp"))? {
+            fs::remove_file(&file).map_err(Error::io("removing", &file))?;
+            found.unfinished += 1;
+        }
+        Ok(())
+    }
+
+    /// Enters the tests of files that are not among those of these names.
+    fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), Error> {
         for path in files_in(&self.root.join("packets"))? {
             if names.contains(&path) {
                 continue;
@@ -88,17 +129,7 @@ impl Archive {
                 Err(e) => found.damaged.push(self.finding(&path, &e)),
             }
         }
-        let tests = self.ids("SELECT id FROM tests ORDER BY started_ns, id", [])?;
-        found.tests = tests.len() as u64;
-        if logs {
-            for id in tests.into_iter().map(TestId) {
-                match self.check_log(id) {
-                    Ok(()) | Err(Error::Pruned(_)) => {}
-                    Err(e) => found.damaged.push(Finding { what: id.to_string(), problem: e.to_string() }),
-                }
-            }
-        }
-        Ok(found)
+        Ok(())
     }
 
     fn finding(&self, path: &Path, error: &Error) -> Finding {
@@ -164,7 +195,8 @@ impl Archive {
         let name = path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned();
         self.transaction(|all| {
             let file = add::file(all, &add::published(&name, len, &stored))?;
-            entries.iter().try_for_each(|entry| enter(all, entry, file))
+            enter_all(all, &entries.iter().map(|entry| (entry, file)).collect::<Vec<_>>())?;
+            collected::count_adopted(all, &entries)
         })?;
         Ok(entries.len() as u64)
     }
@@ -181,14 +213,10 @@ fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<Entry, Error> {
         });
     }
     let reader: LogReader = text::reader(&test.source, rows()?, test.rest.clone())?;
-    let entry = Entry::of(reader, sum, len, &test.source, &test.tags)?;
-    let entry = Entry {
-        rows: test.rows,
-        row_group: test.row_group,
-        first_row: test.first_row,
-        rest: test.rest,
-        ..entry
-    };
+    let origin = Origin { sum, bytes: len, source: &test.source, tags: &test.tags };
+    let mut entry = Entry::of(reader, &origin)?;
+    (entry.row_group, entry.first_row) = (test.row_group, test.first_row);
+    entry.complete(test.rows, test.rest);
     Ok(entry)
 }
 

@@ -25,3 +25,11 @@ pub(crate) fn sum(path: &Path) -> Result<(u128, u64), Error> {
 pub(crate) fn number(sum: u128) -> i64 {
     (sum as u64 >> 1) as i64
 }
+
+/// The checksum of the log at `path`, by which its test is known everywhere: XXH3-128.
+///
+/// # Errors
+/// [`Error`] if it cannot be read.
+pub fn checksum(path: &Path) -> Result<u128, Error> {
+    Ok(sum(path)?.0)
+}

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::packets::{StoredTest, TESTS_KEY, Tests, VERSION, VERSION_KEY};
 use crate::text::{Blob, MOST_REST, Rest, end_of, ends_in_text, header_reader};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogReader, Reading, Row};
+use jitlat_store::log::{LogReader, Reading, Row, RowText};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::iter::Peekable;
@@ -122,7 +122,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    fn new(name: &str, rest: Rest, rows: u64) -> Result<Assembly, Error> {
+    pub(crate) fn new(name: &str, rest: Rest, rows: u64) -> Result<Assembly, Error> {
         let end = end_of(&rest, rows);
         let reader = header_reader(name, &rest, &end)?;
         let mut rest = rest.lines.into_iter().peekable();
@@ -199,22 +199,64 @@ impl Assembly {
 pub(crate) fn take_apart(
     path: &Path,
     expected: u128,
-    mut each: impl FnMut(&Row) -> Result<(), Error>,
+    each: impl FnMut(&Row) -> Result<(), Error>,
 ) -> Result<(u64, Rest), Error> {
     let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
-    let mut log =
-        BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("opening the log", path))?);
-    let mut text = LogReader::open(path)?.row_text();
-    let (mut seen, mut line, mut others) = (Xxh3::new(), Vec::new(), 0);
+    let log = File::open(path).map_err(Error::io("opening the log", path))?;
+    let mut log = Summed { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() };
+    let text = LogReader::open(path)?.row_text();
+    let (rows, mut rest) = take_rows(&mut log, path, text, each)?;
+    rest.opaque_end = !ends_in_text(path, &rest)?;
+    if log.sum.digest128() != expected {
+        return Err(unsuitable("it changed while it was read: it is added when its test has ended"));
+    }
+    Ok((rows, rest))
+}
+
+/// Lines, and the checksum of all that was read.
+struct Summed {
+    input: BufReader<File>,
+    sum: Xxh3,
+}
+
+/// Input by lines.
+pub(crate) trait Lines {
+    /// Appends the next line, or a piece of one that is longer than a row can be; whether there was one.
+    fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool>;
+}
+
+/// Longest line that can be a row.
+const LINE: u64 = 4096;
+
+impl Lines for Summed {
+    fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
+        let read = self.input.by_ref().take(LINE).read_until(b'\n', line)?;
+        self.sum.update(line);
+        Ok(read > 0)
+    }
+}
+
+impl Lines for &[u8] {
+    fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
+        Ok(self.take(LINE).read_until(b'\n', line)? > 0)
+    }
+}
+
+/// Reads the lines of a log whose rows are in the columns of `text`: rows go to `each`; their number, and the other lines. `path` is used
+/// in errors.
+pub(crate) fn take_rows(
+    log: &mut impl Lines,
+    path: &Path,
+    mut text: RowText,
+    mut each: impl FnMut(&Row) -> Result<(), Error>,
+) -> Result<(u64, Rest), Error> {
+    let (mut line, mut others) = (Vec::new(), 0);
     let (mut rows, mut rest, mut in_header) = (0, Rest::default(), true);
     loop {
         line.clear();
-        // A line longer than a row can be is taken in pieces.
-        let read = log.by_ref().take(4096).read_until(b'\n', &mut line);
-        if read.map_err(Error::io("reading the log", path))? == 0 {
-            break;
+        if !log.next(&mut line).map_err(Error::io("reading the log", path))? {
+            return Ok((rows, rest));
         }
-        seen.update(&line);
         in_header &= line.first().is_none_or(|b| *b == b'#' || b.is_ascii_whitespace());
         match text.read(&line).filter(|_| !in_header) {
             Some(row) => {
@@ -224,15 +266,11 @@ pub(crate) fn take_apart(
             None => {
                 others += line.len();
                 if others > MOST_REST {
-                    return Err(unsuitable("more than 64 MiB of it are no rows as jitlat writes them"));
+                    let problem = "more than 64 MiB of it are no rows as jitlat writes them";
+                    return Err(Error::Unsuitable { path: path.to_owned(), problem });
                 }
                 rest.push(rows, &line);
             }
         }
     }
-    rest.opaque_end = !ends_in_text(path, &rest)?;
-    if seen.digest128() != expected {
-        return Err(unsuitable("it changed while it was read: it is added when its test has ended"));
-    }
-    Ok((rows, rest))
 }

@@ -225,7 +225,12 @@ pub struct Point {
     pub value: Option<f64>,
 }
 
-/// Adds a test that has just been entered to the roll-ups that it belongs to.
+/// The beginning of the hour that `at` lies in.
+pub(crate) fn hour(at: i64) -> i64 {
+    Period::Hour.around(at).0
+}
+
+/// Adds all tests that have just been entered, of a stream and within the hour of `at`, to the roll-ups that they belong to, each once.
 pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
     let run = || {
         let (start, end) = Period::Hour.around(at);

@@ -169,13 +169,24 @@ fn header_of(text: &[u8]) -> usize {
 
 /// Whether what a reader of the file looks at before its rows is text.
 pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
-    let header =
-        rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
     let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
     let len = file.metadata().map_err(Error::io("opening the log", path))?.len();
-    let from = len.saturating_sub(TAIL as u64).max(header as u64);
+    let from = end_from(rest, len);
     let mut end = Vec::new();
     let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
     read.map_err(Error::io("reading the log", path))?;
     Ok(std::str::from_utf8(&end).is_ok())
+}
+
+/// The same of a log that is at hand.
+pub(crate) fn is_text_at_its_end(log: &[u8], rest: &Rest) -> bool {
+    let end = usize::try_from(end_from(rest, log.len() as u64)).ok().and_then(|from| log.get(from..));
+    end.is_none_or(|end| std::str::from_utf8(end).is_ok())
+}
+
+/// Where begins what a reader of a log of `len` bytes looks at before its rows.
+fn end_from(rest: &Rest, len: u64) -> u64 {
+    let header =
+        rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
+    len.saturating_sub(TAIL as u64).max(header as u64)
 }

@@ -5,11 +5,11 @@ use crate::error::Error;
 use crate::packets::{Block, StoredTest, Tests, Writer};
 use crate::rollup::{pack_pool, read_pool};
 use crate::text::Rest;
-use crate::{Archive, TestId};
+use crate::{Archive, TestId, pushes};
 use core::str::FromStr;
-use jitlat_core::WallTime;
 use jitlat_core::pool::Pool;
-use rusqlite::{OptionalExtension, params};
+use jitlat_core::{WallTime, quantity};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use std::fs;
 use xxhash_rust::xxh3::xxh3_64;
@@ -19,7 +19,7 @@ const SMALL: u64 = 32 << 20;
 /// Most bytes put into one file, about.
 const FULL: u64 = 128 << 20;
 /// Rows after which small tests begin another row group: what is read for one of them.
-const SHARED_ROWS: usize = 1 << 18;
+pub(crate) const SHARED_ROWS: usize = 1 << 18;
 /// Most tests in a file: their headers are read with it.
 const MOST_TESTS: usize = 20_000;
 
@@ -51,6 +51,11 @@ pub enum Keep {
         /// Days.
         days: u32,
     },
+    /// The newest packets whose files take at most so many bytes; figures stay.
+    Size {
+        /// Bytes.
+        bytes: u64,
+    },
 }
 
 impl FromStr for Keep {
@@ -61,10 +66,11 @@ impl FromStr for Keep {
         let keep = match text.split_once('=') {
             Some(("packets", age)) => days(age).map(|days| Keep::Packets { days }),
             Some(("tests", age)) => days(age).map(|days| Keep::Tests { days }),
+            Some(("size", size)) => quantity::bytes(size).ok().map(|bytes| Keep::Size { bytes }),
             _ => None,
         };
         keep.ok_or_else(|| {
-            Error::Usage(format!("'{text}' does not say what to keep: packets=90d, or tests=400d"))
+            Error::Usage(format!("'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"))
         })
     }
 }
@@ -76,6 +82,8 @@ pub struct Pruned {
     pub packets_of: u64,
     /// Tests that were removed.
     pub tests: u64,
+    /// Tests that waited for a collector, and that it is not sent any more; one that waited for several counts for each.
+    pub waited: u64,
     /// Files.
     pub files: u64,
     /// Their bytes.
@@ -89,6 +97,34 @@ struct Small {
     bytes: u64,
 }
 
+impl Small {
+    /// Out of the columns id, name and bytes.
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Small> {
+        Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+    }
+}
+
+/// The files all of whose tests began before `until`.
+fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<Small>> {
+    let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
+                 (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
+    db.prepare(query)?.query_map([until], Small::read)?.collect()
+}
+
+/// The files that must go so that those with newer tests take at most `bytes`.
+fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<Small>> {
+    let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
+                 ORDER BY newest DESC, id DESC";
+    let mut files = db.prepare(query)?;
+    let mut sum = 0u64;
+    let mut kept = |file: &Small| {
+        sum = sum.saturating_add(file.bytes);
+        sum <= bytes
+    };
+    let files = files.query_map([], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()?;
+    Ok(files.into_iter().skip_while(|file| kept(file)).collect())
+}
+
 impl Archive {
     /// Puts small files of the same day together. Tests stay whole; a log comes back byte for byte as before.
     ///
@@ -99,10 +135,7 @@ impl Archive {
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
         let small = || {
             let mut files = self.db.prepare(query)?;
-            let take = |row: &rusqlite::Row<'_>| {
-                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
-            };
-            files.query_map([SMALL as i64], take)?.collect::<rusqlite::Result<Vec<Small>>>()
+            files.query_map([SMALL as i64], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()
         };
         let files = small().map_err(self.sql("reading"))?;
         let mut done = Compacted::default();
@@ -150,13 +183,13 @@ impl Archive {
                 }
                 moved.push(self.moved(id, row_group, first_row, count)?);
                 if block.len() >= SHARED_ROWS {
-                    writer.write(&block)?;
+                    writer.write(&[&block])?;
                     block = Block::default();
                     group += 1;
                 }
             }
         }
-        writer.write(&block)?;
+        writer.write(&[&block])?;
         let folder = files[0].name.rsplit_once('/').map_or("packets", |(folder, _)| folder);
         let published =
             writer.publish(&self.root, &format!("{folder}/{name}"), &Tests { tests: moved.clone() })?;
@@ -204,27 +237,28 @@ impl Archive {
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
-    /// Removes what is older than `keep` says, by whole days, seen from `now`. Figures of periods stay as they are.
+    /// Removes what is older than `keep` says, by whole days, seen from `now`; of a size, the files whose newest test is oldest. Figures of
+    /// periods stay as they are. What waited for a collector is counted as dropped.
     ///
     /// # Errors
     /// [`Error`].
     pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, Error> {
         let _writing = self.lock()?;
-        let (Keep::Packets { days } | Keep::Tests { days }) = keep;
         const DAY: i64 = 86_400_000_000_000;
-        let until =
-            now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY);
+        let until = match keep {
+            Keep::Packets { days } | Keep::Tests { days } => {
+                now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
+            }
+            Keep::Size { .. } => i64::MIN,
+        };
         let mut done = Pruned::default();
         let mut failed = None;
         let files = self.transaction(|all| {
-            // A file goes if all of its tests do.
-            let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
-                         (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
-            let mut files = all.prepare(query)?;
-            let take = |row: &rusqlite::Row<'_>| {
-                Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+            let files = match keep {
+                Keep::Size { bytes } => beyond(all, bytes)?,
+                _ => before(all, until)?,
             };
-            let files: Vec<Small> = files.query_map([until], take)?.collect::<rusqlite::Result<_>>()?;
+            done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
             for file in &files {
                 done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
                 all.execute("DELETE FROM files WHERE id = ?", [file.id])?;

@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
-use crate::archive::{ListDocument, QueryDocument};
+use crate::archive::{ListDocument, PushesDocument, QueryDocument};
 use crate::compare::AlongDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
@@ -26,7 +26,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 13] = [
+const PUBLISHED: [Published; 14] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -52,6 +52,11 @@ const PUBLISHED: [Published; 13] = [
         name: "archive-query",
         about: "What jitlat archive query --json writes. See archive.md in the guide.",
         schema: schema_of::<QueryDocument<'_>>,
+    },
+    Published {
+        name: "archive-pushes",
+        about: "What jitlat archive pushes --json writes. See archive.md in the guide.",
+        schema: schema_of::<PushesDocument>,
     },
     Published {
         name: "doctor",

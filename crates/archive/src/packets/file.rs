@@ -123,9 +123,10 @@ impl Writer {
         self.parquet.as_mut().ok_or_else(gone)
     }
 
-    /// Writes `block` as a row group.
-    pub fn write(&mut self, block: &Block) -> Result<(), Error> {
-        if block.len() == 0 {
+    /// Writes `blocks`, one after another, as one row group.
+    pub fn write(&mut self, blocks: &[&Block]) -> Result<(), Error> {
+        let rows: usize = blocks.iter().map(|block| block.len()).sum();
+        if rows == 0 {
             return Ok(());
         }
         let path = self.path.clone();
@@ -135,11 +136,11 @@ impl Writer {
         parquet.flush().map_err(write)?;
         parquet.inner_mut().take();
         let start = parquet.bytes_written() as u64;
-        write_group(parquet, block).map_err(|e| failed(&path, e))?;
+        write_group(parquet, blocks).map_err(|e| failed(&path, e))?;
         parquet.flush().map_err(write)?;
         let bytes = parquet.bytes_written() as u64 - start;
         let sum = parquet.inner_mut().take();
-        self.row_groups.push(Piece { start, bytes, rows: block.len() as u64, sum });
+        self.row_groups.push(Piece { start, bytes, rows: rows as u64, sum });
         Ok(())
     }
 
@@ -199,24 +200,27 @@ fn failed(path: &Path, error: ParquetError) -> Error {
     Error::Io { doing: "writing", path: path.to_owned(), source }
 }
 
-fn write_group(parquet: &mut SerializedFileWriter<Summed>, block: &Block) -> Result<(), ParquetError> {
+fn write_group(parquet: &mut SerializedFileWriter<Summed>, blocks: &[&Block]) -> Result<(), ParquetError> {
     let mut group = parquet.next_row_group()?;
-    let mut number = 0;
+    let (mut number, mut narrow) = (0, Vec::new());
     while let Some(mut chunk) = group.next_column()? {
-        match (number, chunk.untyped()) {
-            (0, ColumnWriter::Int64ColumnWriter(out)) => {
-                for &(test, rows) in &block.tests {
-                    out.write_batch(&vec![test; rows], None, None)?;
+        for block in blocks.iter().filter(|block| block.len() > 0) {
+            match (number, chunk.untyped()) {
+                (0, ColumnWriter::Int64ColumnWriter(out)) => {
+                    for &(test, rows) in &block.tests {
+                        out.write_batch(&vec![test; rows], None, None)?;
+                    }
                 }
+                (k, ColumnWriter::Int64ColumnWriter(out)) => {
+                    out.write_batch(&block.values[k - 1], levels(block, k - 1), None)?;
+                }
+                (k, ColumnWriter::Int32ColumnWriter(out)) => {
+                    narrow.clear();
+                    narrow.extend(block.values[k - 1].iter().map(|x| *x as i32));
+                    out.write_batch(&narrow, levels(block, k - 1), None)?;
+                }
+                _ => return Err(ParquetError::General("a column of another type".to_owned())),
             }
-            (k, ColumnWriter::Int64ColumnWriter(out)) => {
-                out.write_batch(&block.values[k - 1], levels(block, k - 1), None)?;
-            }
-            (k, ColumnWriter::Int32ColumnWriter(out)) => {
-                let values: Vec<i32> = block.values[k - 1].iter().map(|x| *x as i32).collect();
-                out.write_batch(&values, levels(block, k - 1), None)?;
-            }
-            _ => return Err(ParquetError::General("a column of another type".to_owned())),
         }
         chunk.close()?;
         number += 1;

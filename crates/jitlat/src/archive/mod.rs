@@ -17,7 +17,7 @@ use jitlat_core::figures::{FIGURES, Selector};
 use jitlat_core::{WallTime, pool, quantity};
 use jitlat_store::output as file;
 #[cfg(test)]
-pub use show::{ListDocument, QueryDocument};
+pub use show::{ListDocument, PushesDocument, QueryDocument};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ enum Verb {
     Compact(WhereArgs),
     /// Remove what is old; figures of periods stay
     Prune(PruneArgs),
+    /// What waits to be pushed to collectors and what was dropped, and what other hosts have pushed here
+    Pushes(PushesArgs),
     /// Compare everything with its checksums, and put in order what a crash left behind
     Fsck(FsckArgs),
     /// Bring an archive of an older version to the newest
@@ -179,9 +181,18 @@ struct PruneArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// packets=90d: packets of older tests go, their figures stay; tests=400d: older tests go, their part in the figures of
-    /// periods stays. May be repeated
+    /// periods stays; size=20G: the oldest packets go, until the others take so much. May be repeated
     #[arg(long, required = true, value_name = "WHAT")]
     keep: Vec<Keep>,
+}
+
+#[derive(Clone, Debug, Args)]
+struct PushesArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -248,6 +259,12 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 console::print(&show::pruned(&archive.prune(*keep, now())?))?;
             }
             Ok(Status::Measured)
+        }
+        Verb::Pushes(args) => {
+            let archive = Archive::open(&args.place.archive)?;
+            let document =
+                show::PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
+            show::pushes(&document, args.json)
         }
         Verb::Fsck(args) => {
             let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;

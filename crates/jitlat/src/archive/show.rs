@@ -3,7 +3,7 @@
 use crate::console;
 use crate::exit::Status;
 use anyhow::Result;
-use jitlat_archive::{Checked, Compacted, Listed, Period, Point, Pruned, Stream, utc};
+use jitlat_archive::{Checked, Collected, Compacted, Listed, Period, Point, Pruned, Pushed, Stream, utc};
 use jitlat_core::figures::{Figure, Number, Selector, Unit};
 use jitlat_core::pool::Pool;
 use jitlat_core::units;
@@ -264,6 +264,82 @@ pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Figure]) -> Resu
     console::print(&if groups.is_empty() { "no such tests\n".to_owned() } else { table(&rows, keys) })
 }
 
+/// What `archive pushes --json` writes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PushesDocument {
+    /// What this host pushes, by collector.
+    pub pushed: Vec<Pushed>,
+    /// What others have pushed to this archive, by host.
+    pub collected: Vec<Collected>,
+}
+
+/// Prints what was pushed.
+pub fn pushes(document: &PushesDocument, as_json: bool) -> Result<Status> {
+    if as_json {
+        return json(document);
+    }
+    let when = |ns: Option<i64>| ns.map_or("never".to_owned(), |ns| time(ns, Period::Test));
+    let heading = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let mut text = String::new();
+    if !document.pushed.is_empty() {
+        let mut rows = vec![heading(&[
+            "pushed to",
+            "waiting",
+            "oldest",
+            "stored",
+            "dropped",
+            "refused",
+            "last stored (UTC)",
+            "last reason",
+        ])];
+        rows.extend(document.pushed.iter().map(|p| {
+            vec![
+                p.collector.clone(),
+                p.waiting.to_string(),
+                p.oldest_ns.map_or("-".to_owned(), |ns| time(ns, Period::Test)),
+                p.stored.to_string(),
+                p.dropped.to_string(),
+                p.refused.to_string(),
+                when(p.stored_ns),
+                plain(p.reason.as_deref().unwrap_or("-")),
+            ]
+        }));
+        text += &table(&rows, 1);
+    }
+    if !document.collected.is_empty() {
+        let mut rows = vec![heading(&[
+            "collected from",
+            "stored",
+            "refused",
+            "last stored (UTC)",
+            "waiting",
+            "dropped",
+            "said (UTC)",
+        ])];
+        rows.extend(document.collected.iter().map(|c| {
+            vec![
+                c.host.clone(),
+                c.stored.to_string(),
+                c.refused.to_string(),
+                when(c.stored_ns),
+                c.waiting.to_string(),
+                c.dropped.to_string(),
+                when(c.heard_ns),
+            ]
+        }));
+        if !text.is_empty() {
+            text += "\n";
+        }
+        text += &table(&rows, 1);
+    }
+    if text.is_empty() {
+        text += "nothing is pushed from this archive, nor to it\n";
+    }
+    console::print(&text)?;
+    Ok(Status::Measured)
+}
+
 /// What `compact` did, in words.
 pub fn compacted(done: &Compacted) -> String {
     let Compacted { before, after, bytes_before, bytes_after, damaged } = done;
@@ -280,8 +356,14 @@ pub fn compacted(done: &Compacted) -> String {
 
 /// What `prune` did, in words.
 pub fn pruned(done: &Pruned) -> String {
-    let Pruned { packets_of, tests, files, bytes } = done;
-    format!("packets of {packets_of} tests removed ({files} files, {bytes} bytes), and {tests} tests\n")
+    let Pruned { packets_of, tests, waited, files, bytes } = done;
+    let mut text =
+        format!("packets of {packets_of} tests removed ({files} files, {bytes} bytes), and {tests} tests\n");
+    if *waited > 0 {
+        text +=
+            &format!("{waited} of them waited to be pushed to a collector: they are counted as dropped\n");
+    }
+    text
 }
 
 /// What `fsck` found, in words.

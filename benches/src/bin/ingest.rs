@@ -1,0 +1,233 @@
+//! Ingest of a collector: tests of 1000 packets as other hosts push them, into an archive, beside SQLite alone with the same bytes.
+//!
+//! `cargo build --release -p jitlat-benches --bin ingest && target/release/ingest [TESTS [FOLDER]]`
+//!
+//! Every test is another log of a mesh of 20 hosts, compressed as it travels. What a collector does with it is done here without its network: unpacked,
+//! compared with its checksum, read and analysed on as many threads as there are processors, then entered in batches by one. Each batch is
+//! on the disk before the next begins. Beside it in the same run: one test at a time, as a measuring host adds its own; and SQLite alone, which gets the same
+//! bytes in batches of the same size, as they come and a row a packet.
+
+use jitlat_archive::{Added, Archive, Arrived, Incoming, Prepared};
+use jitlat_core::session::Ending;
+use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+use jitlat_store::log::{LogReader, LogWriter, Version};
+use nix::sys::resource::{UsageWho, getrusage};
+use rusqlite::{Connection, params};
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const PACKETS: i64 = 1000;
+const HOSTS: u64 = 20;
+/// 2026-01-01 00:00 UTC.
+const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
+/// Tests of a batch.
+const BATCH: usize = 64;
+
+/// A test as it travels.
+struct Packed {
+    hash: u128,
+    bytes: u64,
+    log: Vec<u8>,
+}
+
+fn main() -> Result<()> {
+    let tests: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(3000);
+    let folder = std::env::args().nth(2).map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = folder.join(format!("jitlat-ingest-{}", std::process::id()));
+    fs::create_dir(&folder)?;
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("load when it began: {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    let result = run(tests, &folder);
+    fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn run(tests: u64, folder: &Path) -> Result<()> {
+    let packed = (0..tests).map(test).collect::<Result<Vec<Packed>>>()?;
+    let (plain, travels) = packed.iter().fold((0, 0), |(a, b), t| (a + t.bytes, b + t.log.len() as u64));
+    println!(
+        "{tests} tests of {PACKETS} packets: {:.1} kB each as text, {:.1} kB as it travels",
+        plain as f64 / tests as f64 / 1e3,
+        travels as f64 / tests as f64 / 1e3
+    );
+    let few = &packed[..packed.len().min(300)];
+    row("one at a time", few.len(), || one_at_a_time(few, &folder.join("one")))?;
+    row("read and analysed, on one thread", few.len(), || few.iter().try_for_each(|t| prepare(t).map(drop)))?;
+    let before = peak();
+    let whole = row("a collector", packed.len(), || collect(&packed, &folder.join("all")))?;
+    println!("    its memory at most {:.0} MB, of which {:.0} MB were there before", peak(), before);
+    let blobs =
+        row("SQLite alone, a blob a test", packed.len(), || sqlite(&packed, &folder.join("blobs"), false))?;
+    let rows =
+        row("SQLite alone, a row a packet", packed.len(), || sqlite(&packed, &folder.join("rows"), true))?;
+    println!(
+        "a collector takes {:.2} of the time of rows, {:.1} times that of blobs",
+        whole / rows,
+        whole / blobs
+    );
+    let archive = Archive::open_to_write(&folder.join("all"))?;
+    let found = archive.check(false)?;
+    assert!(found.tests == tests && found.damaged.is_empty(), "{found:?}");
+    Ok(())
+}
+
+/// Runs it; its time in s, which is printed with its processor time.
+fn row(name: &str, tests: usize, run: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let (before, begun) = (cpu(), Instant::now());
+    run()?;
+    let (passed, used) = (begun.elapsed().as_secs_f64(), (cpu() - before).as_secs_f64());
+    let n = tests as f64;
+    println!("{name:<36} {:>8.0} tests/s  {:>6.2} ms of processor a test", n / passed, used / n * 1e3);
+    Ok(passed / n)
+}
+
+fn cpu() -> Duration {
+    let of = |t: nix::sys::time::TimeVal| Duration::new(t.tv_sec() as u64, t.tv_usec() as u32 * 1000);
+    getrusage(UsageWho::RUSAGE_SELF).map(|u| of(u.user_time()) + of(u.system_time())).unwrap_or_default()
+}
+
+/// The most memory that this process ever had, MB.
+fn peak() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|text| text.trim().split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+}
+
+/// Test `k`: every second one of a mesh, with a queue that fills and empties, and losses in runs.
+fn test(k: u64) -> Result<Packed> {
+    let spec = TestSpec::default().with_packets(PACKETS as u64)?;
+    let period = spec.period().0;
+    let (src, dst) = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
+    let start = NEW_YEAR + k as i64 * 1_000_000_000;
+    let session = Session {
+        created: Some(WallTime(start)),
+        src: Some(format!("10.0.0.{src}").parse()?),
+        dst: Some(format!("10.0.0.{dst}").parse()?),
+        sent: Some(PACKETS as u32),
+        ending: Ending::Complete,
+        ..Session::new(spec)
+    };
+    let mut log = LogWriter::new(Vec::new(), Version::V3);
+    log.begin(&session);
+    let (mut state, mut queue, mut losing) = (k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, 0i64, 0);
+    for i in 0..PACKETS {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        queue = (queue + (state % 200_001) as i64 - 100_500).clamp(0, 30_000_000);
+        if state % 1009 == 0 {
+            losing = 1 + (state >> 32) % 4;
+        }
+        if losing > 0 {
+            losing -= 1;
+            continue;
+        }
+        let sent = start + i * period + (state >> 20) as i64 % 2000;
+        let arrived = sent + 5_000_000 + queue + (state >> 40) as i64 % 9000;
+        let mut record = PacketRecord::one_way(i, WallTime(sent), WallTime(arrived));
+        record.set_size(Some(80));
+        log.record(&record);
+    }
+    log.finish(&session);
+    let (text, written) = log.close();
+    written?;
+    let log = zstd::bulk::compress(&text, 3)?;
+    Ok(Packed { hash: xxhash_rust::xxh3::xxh3_128(&text), bytes: text.len() as u64, log })
+}
+
+fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {
+    let mut incoming = Incoming::new(archive, test.hash, test.bytes)?;
+    for piece in test.log.chunks(1 << 16) {
+        incoming.push(piece)?;
+    }
+    match incoming.finish()? {
+        Arrived::Text(text) => Ok(text),
+        Arrived::File(_) => Err("a test of 1000 packets is no long one".into()),
+    }
+}
+
+fn prepare(test: &Packed) -> Result<Prepared> {
+    let text = zstd::bulk::decompress(&test.log, test.bytes as usize)?;
+    Ok(Prepared::new(text, "one.log", &[])?)
+}
+
+fn one_at_a_time(tests: &[Packed], root: &Path) -> Result<()> {
+    let archive = Archive::make(root)?;
+    let log = root.join("one.log");
+    for test in tests {
+        fs::write(&log, unpack(&archive, test)?)?;
+        archive.add(&log, &[])?;
+    }
+    Ok(())
+}
+
+fn collect(tests: &[Packed], root: &Path) -> Result<()> {
+    let archive = Archive::make(root)?;
+    let threads = std::thread::available_parallelism()?.get();
+    let next = AtomicUsize::new(0);
+    // What waits to be entered is bounded, as a collector's memory is.
+    let (to, prepared) = mpsc::sync_channel(2 * BATCH);
+    std::thread::scope(|scope| {
+        let work = |to: mpsc::SyncSender<Prepared>| -> Result<()> {
+            let own = Archive::open(root)?;
+            while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let text = unpack(&own, test)?;
+                to.send(Prepared::new(text, "one.log", &[])?.from_host("host"))?;
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let to = to.clone();
+                scope.spawn(move || work(to))
+            })
+            .collect();
+        drop(to);
+        while let Ok(first) = prepared.recv() {
+            let mut batch = vec![first];
+            batch.extend(prepared.try_iter().take(BATCH - 1));
+            for added in archive.add_all(batch)? {
+                assert!(matches!(added?, Added::New(_)));
+            }
+        }
+        workers.into_iter().try_for_each(|w| w.join().map_err(|_| "a thread died")?)
+    })
+}
+
+fn sqlite(tests: &[Packed], path: &Path, rows: bool) -> Result<()> {
+    let mut db = Connection::open(path)?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.execute_batch(
+        "CREATE TABLE tests(id INTEGER PRIMARY KEY, hash TEXT, log BLOB); \
+         CREATE TABLE packets(test INTEGER, seq INTEGER, sent INTEGER, arrived INTEGER, size INTEGER);",
+    )?;
+    for batch in tests.chunks(BATCH) {
+        let all = db.transaction()?;
+        for test in batch {
+            let insert = "INSERT INTO tests(hash, log) VALUES (?, ?)";
+            let log = (!rows).then_some(&test.log);
+            all.prepare_cached(insert)?.execute(params![format!("{:032x}", test.hash), log])?;
+            if rows {
+                let id = all.last_insert_rowid();
+                let text = std::io::Cursor::new(zstd::bulk::decompress(&test.log, test.bytes as usize)?);
+                let insert = "INSERT INTO packets(test, seq, sent, arrived, size) VALUES (?, ?, ?, ?, ?)";
+                let mut insert = all.prepare_cached(insert)?;
+                for record in LogReader::from_reader("log", Box::new(text))? {
+                    let record = record?;
+                    let time = |t: Option<WallTime>| t.map(|t| t.0);
+                    let (sent, arrived) = (time(record.sent()), time(record.arrived()));
+                    insert.execute(params![id, record.seq, sent, arrived, record.size()])?;
+                }
+            }
+        }
+        all.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! [`Collected`]: what other hosts have pushed to this archive, for each of them.
+
+use crate::Archive;
+use crate::add::now;
+use crate::catalogue::unsigned;
+use crate::entry::Entry;
+use crate::error::Error;
+use rusqlite::{Row, Transaction, params};
+use serde::Serialize;
+
+/// The tag that names the host which pushed a test.
+pub(crate) const TAG: &str = "collected-from";
+
+/// What a host has pushed to this archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Collected {
+    /// The host, by the name of the key that it proved.
+    pub host: String,
+    /// Tests of it that were stored here, ever.
+    pub stored: u64,
+    /// Tests of it that were refused, ever.
+    pub refused: u64,
+    /// When the last one was stored, ns since 1970; null: none was.
+    pub stored_ns: Option<i64>,
+    /// When it last said what follows, ns since 1970; null: it never did.
+    pub heard_ns: Option<i64>,
+    /// Tests that waited there then.
+    pub waiting: u64,
+    /// Tests that it had dropped by then because they were too old, ever.
+    pub dropped: u64,
+}
+
+const ENSURE: &str =
+    "INSERT OR IGNORE INTO collected(host, stored, refused, waiting, dropped) VALUES (?, 0, 0, 0, 0)";
+
+/// Counts tests that enter.
+pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rusqlite::Result<()> {
+    all.prepare_cached(ENSURE)?.execute([host])?;
+    all.prepare_cached("UPDATE collected SET stored = stored + ?, stored_ns = ? WHERE host = ?")?
+        .execute(params![tests, now(), host])
+        .map(drop)
+}
+
+/// Counts tests that a crash had left out of the catalogue.
+pub(crate) fn count_adopted(all: &Transaction<'_>, entries: &[Entry]) -> rusqlite::Result<()> {
+    let hosts = entries.iter().flat_map(|entry| entry.tags.iter().filter(|(key, _)| key == TAG));
+    hosts.into_iter().try_for_each(|(_, host)| count_stored(all, host, 1))
+}
+
+impl Archive {
+    /// What each host has pushed to this archive, by name.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn collected(&self) -> Result<Vec<Collected>, Error> {
+        let take = |row: &Row<'_>| {
+            Ok(Collected {
+                host: row.get(0)?,
+                stored: unsigned(row, 1)?,
+                refused: unsigned(row, 2)?,
+                stored_ns: row.get(3)?,
+                heard_ns: row.get(4)?,
+                waiting: unsigned(row, 5)?,
+                dropped: unsigned(row, 6)?,
+            })
+        };
+        let query = "SELECT host, stored, refused, stored_ns, heard_ns, waiting, dropped FROM collected ORDER BY host";
+        let run = || self.db.prepare_cached(query)?.query_map([], take)?.collect();
+        let found: rusqlite::Result<Vec<Collected>> = run();
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Notes what `host` says of itself: how many tests wait there, and how many it has dropped.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn hear_from(&self, host: &str, waiting: u64, dropped: u64) -> Result<(), Error> {
+        let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.transaction(|all| {
+            all.prepare_cached(ENSURE)?.execute([host])?;
+            all.prepare_cached("UPDATE collected SET heard_ns = ?, waiting = ?, dropped = ? WHERE host = ?")?
+                .execute(params![now(), bounded(waiting), bounded(dropped), host])
+                .map(drop)
+        })
+    }
+
+    /// Counts a test of `host` that was refused.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn refuse_from(&self, host: &str) -> Result<(), Error> {
+        self.transaction(|all| {
+            all.prepare_cached(ENSURE)?.execute([host])?;
+            all.prepare_cached("UPDATE collected SET refused = refused + 1 WHERE host = ?")?
+                .execute([host])
+                .map(drop)
+        })
+    }
+}

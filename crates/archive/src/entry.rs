@@ -1,0 +1,122 @@
+//! [`Entry`]: what the catalogue keeps of a test.
+
+use crate::checksum::number;
+use crate::error::Error;
+use crate::packed::pack;
+use crate::packets::StoredTest;
+use crate::rollup;
+use crate::text::Rest;
+use jitlat_core::pool::Pool;
+use jitlat_core::{Analyzer, Options, PacketRecord, Session, Summary};
+use jitlat_store::log::{LogReader, Reading};
+
+/// What the catalogue knows of a test beside its packets.
+pub(crate) struct Entry {
+    pub id: i64,
+    pub hash: String,
+    pub session: Session,
+    pub summary: Summary,
+    pub pool: Pool,
+    pub started_ns: i64,
+    pub source: String,
+    pub tags: Vec<(String, String)>,
+    pub log_bytes: u64,
+    pub rows: u64,
+    pub row_group: u64,
+    pub first_row: u64,
+    pub rest: Rest,
+    pub packed: Packed,
+}
+
+/// Parts of it as the catalogue holds them.
+#[derive(Default)]
+pub(crate) struct Packed {
+    pub rest: Vec<u8>,
+    pub session: Vec<u8>,
+    pub pool: Vec<u8>,
+}
+
+/// Where a log came from.
+pub(crate) struct Origin<'a> {
+    /// Checksum of its bytes, and their number.
+    pub sum: u128,
+    pub bytes: u64,
+    pub source: &'a str,
+    pub tags: &'a [(String, String)],
+}
+
+/// The analysis of a log that is under way.
+pub(crate) struct Analysis {
+    analyzer: Analyzer,
+    first: Option<jitlat_core::WallTime>,
+}
+
+impl Analysis {
+    pub fn new(session: &Session) -> Analysis {
+        Analysis { analyzer: Analyzer::new(session, &Options::default()), first: None }
+    }
+
+    pub fn push_all(&mut self, records: &[PacketRecord]) {
+        self.first = self.first.or_else(|| records.iter().find_map(PacketRecord::sent));
+        self.analyzer.push_all(records);
+    }
+
+    /// The entry of the log; [`Entry::complete`] adds what is not known yet.
+    pub fn finish(self, session: Session, reading: &Reading, origin: &Origin<'_>) -> Entry {
+        let (mut summary, samples) = self.analyzer.finish_with_samples(&session);
+        reading.add_to(&mut summary);
+        let started = session.created.or(self.first).map_or(0, |t| t.0);
+        let mut all = session.tags.clone();
+        all.retain(|(key, _)| origin.tags.iter().all(|(given, _)| given != key));
+        all.extend_from_slice(origin.tags);
+        Entry {
+            id: number(origin.sum),
+            hash: format!("{:032x}", origin.sum),
+            pool: Pool::of(&summary, &samples),
+            session,
+            summary,
+            started_ns: started,
+            source: origin.source.to_owned(),
+            tags: all,
+            log_bytes: origin.bytes,
+            rows: 0,
+            row_group: 0,
+            first_row: 0,
+            rest: Rest::default(),
+            packed: Packed::default(),
+        }
+    }
+}
+
+impl Entry {
+    /// From a log and its analysis; packets and other lines follow with [`Entry::complete`].
+    pub fn of(mut reader: LogReader, origin: &Origin<'_>) -> Result<Entry, Error> {
+        let mut analysis = Analysis::new(reader.session());
+        reader.each_chunk(|records| analysis.push_all(records))?;
+        Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
+    }
+
+    /// Adds how many rows it has and its other lines, and packs what the catalogue holds packed.
+    pub fn complete(&mut self, rows: u64, rest: Rest) {
+        self.packed = Packed {
+            rest: rest.to_bytes(),
+            session: pack(&self.session),
+            pool: rollup::pack_pool(&self.pool),
+        };
+        (self.rows, self.rest) = (rows, rest);
+    }
+
+    /// What a file of packets says of the test.
+    pub fn stored(&self) -> StoredTest {
+        StoredTest {
+            id: self.id,
+            hash: self.hash.clone(),
+            row_group: self.row_group,
+            first_row: self.first_row,
+            rows: self.rows,
+            source: self.source.clone(),
+            tags: self.tags.clone(),
+            rest: self.rest.clone(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! [`Incoming`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
+//!
+//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MOST_PREPARED`] bytes is at hand as a
+//! whole, a longer one goes into a file in `tmp/`.
+
+use crate::add::Added;
+use crate::batch::MOST_PREPARED;
+use crate::error::Error;
+use crate::{Archive, TestId};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use tempfile::NamedTempFile;
+use xxhash_rust::xxh3::Xxh3;
+use zstd::stream::read::Encoder;
+use zstd::stream::write::Decoder;
+
+/// Longest log that is taken from another host: one of some ten million packets.
+pub const MOST_INCOMING: u64 = 1 << 30;
+/// What a log is packed with to be sent.
+const LEVEL: i32 = 3;
+/// Most bytes that a sender may have looked back at, as a power of two: what level 3 does.
+const WINDOW: u32 = 21;
+
+/// A log that comes in pieces.
+pub struct Incoming {
+    out: Decoder<'static, Bounded>,
+    hash: u128,
+}
+
+/// A log, unpacked so far.
+struct Bounded {
+    to: Place,
+    sum: Xxh3,
+    /// Bytes that are still to come.
+    left: u64,
+    /// Why it cannot be kept here.
+    failed: Option<io::Error>,
+}
+
+enum Place {
+    Memory(Vec<u8>),
+    File(NamedTempFile),
+}
+
+/// A log that has come.
+pub enum Arrived {
+    /// It is at hand.
+    Text(Vec<u8>),
+    /// It is in a file, which is removed with this.
+    File(NamedTempFile),
+}
+
+/// Why a log is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// It is not what its sender said of it.
+    #[error("{0}")]
+    Other(&'static str),
+    /// It cannot be unpacked.
+    #[error("it cannot be unpacked: {0}")]
+    Packed(io::Error),
+    /// It cannot be kept here: a fault of this host.
+    #[error("keeping it: {0}")]
+    Here(io::Error),
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        self.sum.update(bytes);
+        match &mut self.to {
+            Place::Memory(text) => text.extend_from_slice(bytes),
+            Place::File(file) => {
+                if let Err(e) = file.write_all(bytes) {
+                    self.failed = Some(e);
+                    return Err(io::ErrorKind::Other.into());
+                }
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Incoming {
+    /// Begins to take a log of this checksum and so many bytes, for `archive`.
+    ///
+    /// # Errors
+    /// [`Unfit`].
+    pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<Incoming, Unfit> {
+        if bytes > MOST_INCOMING {
+            return Err(Unfit::Other("it is longer than 1 GiB"));
+        }
+        let to = if bytes <= MOST_PREPARED {
+            Place::Memory(Vec::with_capacity(bytes as usize))
+        } else {
+            Place::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
+        };
+        let mut out = Decoder::new(Bounded { to, sum: Xxh3::new(), left: bytes, failed: None })
+            .map_err(Unfit::Packed)?;
+        out.window_log_max(WINDOW).map_err(Unfit::Packed)?;
+        Ok(Incoming { out, hash })
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// [`Unfit`]; then it is of no use any more.
+    pub fn push(&mut self, packed: &[u8]) -> Result<(), Unfit> {
+        let written = self.out.write_all(packed);
+        written.map_err(|e| self.unfit(e))
+    }
+
+    /// The log, now that all of it has come.
+    ///
+    /// # Errors
+    /// [`Unfit`], as if it is not the one that was announced.
+    pub fn finish(mut self) -> Result<Arrived, Unfit> {
+        let flushed = self.out.flush();
+        flushed.map_err(|e| self.unfit(e))?;
+        let log = self.out.into_inner();
+        if log.left > 0 {
+            return Err(Unfit::Other("it is shorter than was said"));
+        }
+        if log.sum.digest128() != self.hash {
+            return Err(Unfit::Other("it has another checksum than was said"));
+        }
+        Ok(match log.to {
+            Place::Memory(text) => Arrived::Text(text),
+            Place::File(file) => Arrived::File(file),
+        })
+    }
+
+    fn unfit(&mut self, error: io::Error) -> Unfit {
+        match (self.out.get_mut().failed.take(), error.kind()) {
+            (Some(here), _) => Unfit::Here(here),
+            (None, io::ErrorKind::FileTooLarge) => Unfit::Other("it is longer than was said"),
+            (None, _) => Unfit::Packed(error),
+        }
+    }
+}
+
+impl Archive {
+    /// The log of a test, compressed as [`Incoming`] takes it.
+    ///
+    /// # Errors
+    /// [`Error`]; damage that is found later is an error of the reader.
+    pub fn compressed(&self, id: TestId) -> Result<Box<dyn Read + Send>, Error> {
+        let packed = Encoder::new(self.log(id)?, LEVEL).map_err(|e| Error::Impossible(e.to_string()))?;
+        Ok(Box::new(packed))
+    }
+
+    /// Puts the long log in the file at `path`, which `host` sent to this collector, into the archive.
+    ///
+    /// # Errors
+    /// As [`Archive::add`].
+    pub fn add_from_host(
+        &self,
+        path: &Path,
+        source: &str,
+        tags: &[(String, String)],
+        host: &str,
+    ) -> Result<Added, Error> {
+        let mut tags = tags.to_vec();
+        tags.retain(|(key, _)| key != crate::collected::TAG);
+        tags.push((crate::collected::TAG.to_owned(), host.to_owned()));
+        self.add_from(path, source, &tags, Some(host))
+    }
+
+    /// Whether a log of this checksum is here, or was.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn has(&self, hash: u128) -> Result<bool, Error> {
+        Ok(self.known(hash)?.is_some())
+    }
+}

@@ -1,0 +1,314 @@
+//! [`Pushed`]: what this archive has pushed to collectors, for each of them.
+//!
+//! Every test has the number in which it entered, from 1 without gaps. A collector is sent this host's own tests in that order, and `settled`
+//! is the number up to which each of them is stored there, refused there, or dropped here. A test that goes before it was settled is counted as
+//! dropped in the transaction that removes its packets. Of the first [`MOST_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
+//! answer did not come. These are *doubts*: the collector is asked for them by their checksums, and what it has is counted as stored and no longer as dropped.
+
+use crate::add::now;
+use crate::catalogue::unsigned;
+use crate::collected::TAG;
+use crate::error::Error;
+use crate::{Archive, TestId};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Most tests that may be on their way to a collector and not settled.
+pub const MOST_UNSETTLED: usize = 256;
+
+/// A test that is this host's own, `t`, and has its packets.
+const WAITS: &str =
+    "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'collected-from')";
+
+/// What was pushed to a collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pushed {
+    /// The collector's name in the monitor's file.
+    pub collector: String,
+    /// Tests that wait.
+    pub waiting: u64,
+    /// When the oldest of them began, ns since 1970; null: none waits.
+    pub oldest_ns: Option<i64>,
+    /// Tests that the collector has stored, ever.
+    pub stored: u64,
+    /// Tests that were dropped here because they were too old, ever.
+    pub dropped: u64,
+    /// Tests that were refused, or could not be read here, ever.
+    pub refused: u64,
+    /// Why the last one was refused; null: none was.
+    pub reason: Option<String>,
+    /// When the collector last stored one, ns since 1970; null: never.
+    pub stored_ns: Option<i64>,
+}
+
+/// A test that is to be pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its number in the order in which tests entered.
+    pub number: i64,
+    /// The test.
+    pub test: TestId,
+    /// The checksum of its log.
+    pub hash: u128,
+    /// Bytes of its log.
+    pub bytes: u64,
+}
+
+/// What became of a test that was pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The collector has it.
+    Stored,
+    /// The collector refuses it, or it cannot be read here: why.
+    Refused(String),
+    /// It is here no longer.
+    Gone,
+}
+
+fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
+    let text: String = row.get(column)?;
+    let invalid =
+        |e| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e));
+    u128::from_str_radix(&text, 16).map_err(invalid)
+}
+
+/// The collectors, with the number up to which each is settled.
+fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
+    let mut all = db.prepare_cached("SELECT collector, settled FROM pushes ORDER BY collector")?;
+    all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Adds those of `dropped` to the doubts that may have been sent, while their packets are still there.
+fn doubt(
+    all: &Transaction<'_>,
+    collector: &str,
+    settled: i64,
+    dropped: &BTreeSet<i64>,
+) -> rusqlite::Result<()> {
+    let known = "SELECT count(*) FROM push_doubts WHERE collector = ?";
+    let known = all.prepare_cached(known)?.query_row([collector], |row| unsigned(row, 0))?;
+    let room = MOST_UNSETTLED.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
+    let query = format!(
+        "SELECT t.entered, t.hash FROM tests t WHERE t.entered > ? AND {WAITS} ORDER BY t.entered LIMIT ?"
+    );
+    let mut first = all.prepare_cached(&query)?;
+    let pair = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+    let first: Vec<_> =
+        first.query_map(params![settled, room as i64], pair)?.collect::<rusqlite::Result<_>>()?;
+    let mut insert =
+        all.prepare_cached("INSERT OR IGNORE INTO push_doubts(collector, number, hash) VALUES (?, ?, ?)")?;
+    for (number, hash) in first.into_iter().filter(|(number, _)| dropped.contains(number)) {
+        insert.execute(params![collector, number, hash])?;
+    }
+    Ok(())
+}
+
+/// Counts, before the packets in `files` are removed, the tests in them that wait; how many for all collectors together.
+pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::Result<u64> {
+    let query = format!("SELECT t.entered FROM tests t WHERE t.file = ? AND t.entered > ? AND {WAITS}");
+    let mut sum = 0;
+    for (collector, settled) in settled(all)? {
+        let mut dropped = BTreeSet::new();
+        let mut waiting = all.prepare_cached(&query)?;
+        for file in files {
+            for number in waiting.query_map([*file, settled], |row| row.get(0))? {
+                dropped.insert(number?);
+            }
+        }
+        if dropped.is_empty() {
+            continue;
+        }
+        doubt(all, &collector, settled, &dropped)?;
+        all.prepare_cached("UPDATE pushes SET dropped = dropped + ? WHERE collector = ?")?
+            .execute(params![dropped.len() as i64, collector])?;
+        sum += dropped.len() as u64;
+    }
+    Ok(sum)
+}
+
+/// The number of the newest test that no longer fits with all after it into `bytes` of packets; `None` if all fit.
+fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i64>> {
+    let query = format!(
+        "SELECT t.entered, t.packets, f.bytes, (SELECT sum(rows) FROM row_groups WHERE file = f.id) \
+         FROM tests t JOIN files f ON f.id = t.file WHERE t.entered > ? AND {WAITS} ORDER BY t.entered DESC"
+    );
+    let mut newest = db.prepare_cached(&query)?;
+    let mut rows = newest.query([after])?;
+    let mut sum = 0.0;
+    while let Some(row) = rows.next()? {
+        let (packets, file) = (unsigned(row, 1)? as f64, unsigned(row, 2)? as f64);
+        let all: Option<f64> = row.get(3)?;
+        // Its part of a file that it shares.
+        sum += file * (packets.max(1.0) / all.unwrap_or(1.0).max(1.0)).min(1.0);
+        if sum > bytes as f64 {
+            return row.get(0).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+impl Archive {
+    /// Begins to push to `collector`, if that is new, with the newest tests of `spool` bytes that the archive has already.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn begin_push(&self, collector: &str, spool: u64) -> Result<(), Error> {
+        self.transaction(|all| {
+            if settled(all)?.iter().any(|(known, _)| known == collector) {
+                return Ok(());
+            }
+            let from = beyond(all, 0, spool)?.unwrap_or(0);
+            let insert =
+                "INSERT INTO pushes(collector, settled, stored, dropped, refused) VALUES (?, ?, 0, 0, 0)";
+            all.execute(insert, params![collector, from]).map(drop)
+        })
+    }
+
+    /// Forgets collectors that are not in `names`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn keep_pushes(&self, names: &[&str]) -> Result<(), Error> {
+        self.transaction(|all| {
+            for (collector, _) in
+                settled(all)?.into_iter().filter(|(known, _)| !names.contains(&known.as_str()))
+            {
+                all.execute("DELETE FROM pushes WHERE collector = ?", [collector])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Drops the oldest tests that wait for `collector`, if all that wait take more than `spool` bytes; how many. They stay in the archive.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn bound_push(&self, collector: &str, spool: u64) -> Result<u64, Error> {
+        self.transaction(|all| {
+            let query = "SELECT settled FROM pushes WHERE collector = ?";
+            let settled: Option<i64> = all.query_row(query, [collector], |row| row.get(0)).optional()?;
+            let Some(settled) = settled else { return Ok(0) };
+            let Some(last) = beyond(all, settled, spool)? else { return Ok(0) };
+            let query =
+                format!("SELECT t.entered FROM tests t WHERE t.entered > ? AND t.entered <= ? AND {WAITS}");
+            let mut waiting = all.prepare_cached(&query)?;
+            let dropped: BTreeSet<i64> =
+                waiting.query_map([settled, last], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            doubt(all, collector, settled, &dropped)?;
+            let update = "UPDATE pushes SET settled = ?, dropped = dropped + ? WHERE collector = ?";
+            all.execute(update, params![last, dropped.len() as i64, collector])?;
+            Ok(dropped.len() as u64)
+        })
+    }
+
+    /// What was pushed to each collector, by name.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn pushes(&self) -> Result<Vec<Pushed>, Error> {
+        let waiting =
+            format!("SELECT count(*), min(t.started_ns) FROM tests t WHERE t.entered > ? AND {WAITS}");
+        let run = || {
+            let query = "SELECT collector, settled, stored, dropped, refused, reason, stored_ns FROM pushes ORDER BY collector";
+            let mut pushes = self.db.prepare_cached(query)?;
+            let mut waiting = self.db.prepare_cached(&waiting)?;
+            let mut rows = pushes.query([])?;
+            let mut list = Vec::new();
+            while let Some(row) = rows.next()? {
+                let count = |row: &Row<'_>| Ok((unsigned(row, 0)?, row.get(1)?));
+                let (waiting, oldest_ns) = waiting.query_row([row.get::<_, i64>(1)?], count)?;
+                list.push(Pushed {
+                    collector: row.get(0)?,
+                    waiting,
+                    oldest_ns,
+                    stored: unsigned(row, 2)?,
+                    dropped: unsigned(row, 3)?,
+                    refused: unsigned(row, 4)?,
+                    reason: row.get(5)?,
+                    stored_ns: row.get(6)?,
+                });
+            }
+            Ok(list)
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// The tests that wait for `collector` after the one of this number, in order; `most` at most. Nothing before what is settled.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn to_push(&self, collector: &str, after: i64, most: usize) -> Result<Vec<Outgoing>, Error> {
+        let query = format!(
+            "SELECT t.entered, t.id, t.hash, t.log_bytes FROM tests t WHERE t.entered > \
+             max(?, (SELECT settled FROM pushes WHERE collector = ?)) AND {WAITS} ORDER BY t.entered LIMIT ?"
+        );
+        let take = |row: &Row<'_>| {
+            Ok(Outgoing {
+                number: row.get(0)?,
+                test: TestId(row.get(1)?),
+                hash: hash(row, 2)?,
+                bytes: unsigned(row, 3)?,
+            })
+        };
+        let run = || {
+            let mut tests = self.db.prepare_cached(&query)?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            tests.query_map(params![after, collector, most], take)?.collect()
+        };
+        let found: rusqlite::Result<Vec<Outgoing>> = run();
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Tests that were dropped and that `collector` may have all the same: their numbers and checksums.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn push_doubts(&self, collector: &str) -> Result<Vec<(i64, u128)>, Error> {
+        let run = || {
+            let query = "SELECT number, hash FROM push_doubts WHERE collector = ? ORDER BY number";
+            let mut doubts = self.db.prepare_cached(query)?;
+            doubts.query_map([collector], |row| Ok((row.get(0)?, hash(row, 1)?)))?.collect()
+        };
+        let found: rusqlite::Result<Vec<(i64, u128)>> = run();
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Notes what became of tests that were pushed, by number, in one transaction; up to the number `settled`, all are.
+    ///
+    /// # Errors
+    /// [`Error`]; then nothing is noted.
+    pub fn settle_push(&self, collector: &str, settled: i64, tests: &[(i64, Settled)]) -> Result<(), Error> {
+        self.transaction(|all| {
+            let (mut stored, mut dropped, mut refused, mut why) = (0i64, 0i64, 0i64, None);
+            let mut forget = all.prepare_cached("DELETE FROM push_doubts WHERE collector = ? AND number = ?")?;
+            for (number, what) in tests {
+                let doubted = forget.execute(params![collector, number])? > 0;
+                match what {
+                    Settled::Stored => {
+                        stored += 1;
+                        dropped -= i64::from(doubted);
+                    }
+                    // It was counted when it was dropped.
+                    Settled::Gone | Settled::Refused(_) if doubted => {}
+                    Settled::Refused(reason) => {
+                        refused += 1;
+                        why = Some(reason.as_str());
+                    }
+                    Settled::Gone => {
+                        refused += 1;
+                        why = Some("it is in this host's archive no longer");
+                    }
+                }
+            }
+            let update = "UPDATE pushes SET settled = max(settled, ?), stored = stored + ?, dropped = max(0, dropped + ?), \
+                          refused = refused + ?, reason = coalesce(?, reason), \
+                          stored_ns = CASE WHEN ? > 0 THEN ? ELSE stored_ns END WHERE collector = ?";
+            let values = params![settled, stored, dropped, refused, why, stored, now(), collector];
+            all.prepare_cached(update)?.execute(values).map(drop)
+        })
+    }
+}
+
+const _: () = assert!(TAG.len() == "collected-from".len());
