@@ -30,6 +30,14 @@ archive-kills KILLS='200' SEED='1':
 alert-kills KILLS='200' SEED='1':
     JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test e2e -- alerts::each_result --nocapture
 
+# A monitor that pushes and its collector, killed KILLS times at random beside new tests: each is there once (root); SEED chooses the moments
+push-kills KILLS='200' SEED='1':
+    JITLAT_REQUIRE_PRIVILEGED=1 JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test e2e -- collectors_that_are_killed --nocapture
+
+# Ingest of a collector: TESTS of 1000 packets into an archive, beside SQLite alone with the same bytes in the same run
+ingest TESTS='3000':
+    cargo build --release -p jitlat-benches --bin ingest && ./target/release/ingest {{TESTS}}
+
 # What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
 bias PACKETS='2000':
     cargo build --release -p jitlat

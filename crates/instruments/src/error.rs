@@ -5,6 +5,7 @@ use jitlat_core::spec::SpecError;
 use jitlat_net::client::{ClientError, Family};
 use jitlat_net::digest::ExporterError;
 use jitlat_net::emulator::RelayError;
+use jitlat_net::push::PushServiceError;
 use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
@@ -69,6 +70,9 @@ pub enum Error {
     /// Packet digests cannot be served.
     #[error(transparent)]
     Digests(#[from] ExporterError),
+    /// Tests of other hosts cannot be collected.
+    #[error(transparent)]
+    Collect(#[from] PushServiceError),
     /// An impaired path cannot be set up.
     #[error(transparent)]
     Relay(RelayError),

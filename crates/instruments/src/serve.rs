@@ -9,9 +9,9 @@ use crate::stop::Stop;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
-use jitlat_net::{digest, reflect};
+use jitlat_net::{digest, push, reflect};
 use jitlat_proto::jitlat::{Keys, Limits};
-use jitlat_proto::policy::{DIGESTS, Gate, ONE_WAY, Service};
+use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub struct Serve {
     pub one_way_packets: Option<SyncSender<OneWayPacket>>,
     /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
     pub digests: Option<DigestService>,
+    /// The service for tests that other hosts push; `None`: not offered.
+    pub collect: Option<CollectService>,
 }
 
 /// Settings of the service for one-way tests.
@@ -104,11 +106,21 @@ pub struct DigestService {
     pub service: digest::DigestExporter,
 }
 
+/// Settings of the service for tests that other hosts push.
+#[derive(Clone, Debug)]
+pub struct CollectService {
+    /// TCP port.
+    pub port: u16,
+    /// Who may push, and where tests go.
+    pub service: push::PushService,
+}
+
 /// A host whose services have started; one-way tests are answered while [`Serving::run`] runs.
 pub struct Serving {
     server: Option<Server>,
     reflectors: reflect::Reflectors,
     digests: Option<digest::RunningExporter>,
+    collector: Option<push::RunningCollector>,
     withheld: Vec<Service>,
 }
 
@@ -124,7 +136,7 @@ impl Serve {
     /// [`Serving::failures`].
     ///
     /// # Errors
-    /// [`Error`] if one-way tests or digests cannot be served, or if no service is left.
+    /// [`Error`] if one-way tests, digests or a collector cannot be served, or if no service is left.
     pub fn start(&self) -> Result<Serving, Error> {
         let gate = Gate::new(self.policy.clone());
         let keyed = self.has_key();
@@ -140,6 +152,13 @@ impl Serve {
             |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect() };
         let digests = match &self.digests {
             Some(DigestService { port, service }) if is_served(DIGESTS, !service.keys.is_empty()) => {
+                Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
+            }
+            _ => None,
+        };
+        let collector = match &self.collect {
+            // Nobody pushes without a key.
+            Some(CollectService { port, service }) if is_served(COLLECT, true) => {
                 Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
             }
             _ => None,
@@ -165,7 +184,7 @@ impl Serve {
                 };
                 Some(Server::sharing(service, gate)?)
             }
-            None if reflectors.listening().is_empty() && digests.is_none() => {
+            None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
                 let why = match withheld[..] {
                     [] => "nothing to answer: no service is on, or none could start".to_owned(),
                     _ => format!(
@@ -178,13 +197,14 @@ impl Serve {
             }
             None => None,
         };
-        Ok(Serving { server, reflectors, digests, withheld })
+        Ok(Serving { server, reflectors, digests, collector, withheld })
     }
 
     /// Whether any service has a key.
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
             || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())
+            || self.collect.as_ref().is_some_and(|s| !s.service.keys.is_empty())
             || self.reflectors.iter().any(|r| r.authenticates())
     }
 }
@@ -203,6 +223,11 @@ impl Serving {
     /// The addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], digest::RunningExporter::addresses)
+    }
+
+    /// The addresses that other hosts push to.
+    pub fn collecting(&self) -> &[SocketAddr] {
+        self.collector.as_ref().map_or(&[], push::RunningCollector::addresses)
     }
 
     /// Services that are not served because they need no key, while another has one, and are not open.

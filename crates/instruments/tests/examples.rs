@@ -39,6 +39,7 @@ fn tests_against_a_host_of_our_own() {
         priority: None,
         one_way_packets: None,
         digests: None,
+        collect: None,
     };
     let (serving, stop) = (serve.start().unwrap(), Stop::new());
     let (control, stamp) = (serving.one_way()[0].port(), serving.reflected()[0].1.port());

@@ -4,16 +4,20 @@
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_instruments::one_way::OneWayProtocol;
 use jitlat_instruments::ping::Protocol;
-use jitlat_instruments::serve::{DigestService, OneWayService, Policy, Serve, answered};
+use jitlat_instruments::serve::{CollectService, DigestService, OneWayService, Policy, Serve, answered};
 use jitlat_instruments::{Arguments, Instrument, OneWay, Ping, Stop, Unobserved};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
+use jitlat_net::push::{Answer, Intake, PushConnection, PushService, Shelf};
 use jitlat_proto::digest::{DigestError, Listen, Refusal};
 use jitlat_proto::jitlat::{Key, Keys};
 use jitlat_proto::policy::{
-    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP, TEST_PORT, TWAMP,
+    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, Rules, SERVICES, STAMP, Scope, Service, TCP,
+    TEST_PORT, TWAMP,
 };
+use jitlat_proto::push::{About, Offer, Reason, SenderEvent, State};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A rule that refuses the client of these tests whatever it asks for.
@@ -28,12 +32,13 @@ struct Rule {
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
 const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
-const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, COLLECT];
 /// STAMP has sessions, too, and answers those without a place all the same, but without a count.
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT];
 /// Of a whole client, or in all: the one-way test that leads to the test port is refused before it.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
+    &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -119,7 +124,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
@@ -129,7 +134,6 @@ const PACKETS: u64 = 20;
 
 /// A host at `ip` that serves `service` alone, with `policy`; `elsewhere`: another of its services has a key.
 fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
-    let key = || Key::from_file_contents(b"a key of quite enough bytes").unwrap();
     let digests = |keys| DigestService {
         port: 0,
         service: DigestExporter {
@@ -160,7 +164,52 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
             (false, true) => Some(digests(Some(key()).into())),
             (false, false) => None,
         },
+        collect: (service == COLLECT).then(|| CollectService {
+            port: 0,
+            service: PushService { keys: Some(key()).into(), shelf: Arc::new(Bin) },
+        }),
     }
+}
+
+/// A collector that keeps nothing.
+#[derive(Debug)]
+struct Bin;
+
+impl Shelf for Bin {
+    fn open(&self, _host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)> {
+        Ok(Box::new(Bin))
+    }
+}
+
+impl Intake for Bin {
+    fn state(&mut self, _: State) {}
+    fn offered(&mut self, _: Vec<Offer>) {}
+    fn begin(&mut self, _: u64, _: About) {}
+    fn piece(&mut self, _: &[u8]) {}
+    fn whole(&mut self, _: u64) {}
+    fn gone(&mut self, _: u64) {}
+    fn answers(&mut self) -> Vec<Answer> {
+        Vec::new()
+    }
+}
+
+/// Whether a host may offer its tests, and still may after a moment.
+fn push(host: &str, port: u16) -> bool {
+    let Ok(mut connection) = PushConnection::open(host, port, key()) else { return false };
+    let mut opened = false;
+    loop {
+        match connection.poll(Span::millis(200)) {
+            Some(SenderEvent::Open) => opened = true,
+            Some(SenderEvent::Over(..)) => return false,
+            Some(_) => {}
+            None if opened => return true,
+            None => {}
+        }
+    }
+}
+
+fn key() -> Key {
+    Key::from_file_contents(b"a key of quite enough bytes").unwrap()
 }
 
 /// Whether a client of `service` is served: at least half of its packets, or what it asked for.
@@ -169,7 +218,7 @@ fn served(service: Service, serve: &Serve) -> bool {
     assert!(serving.failures().is_empty(), "{:?}", serving.failures());
     let host = serve.ips[0].to_string();
     let (control, reflected) = (serving.one_way().to_vec(), serving.reflected().to_vec());
-    let digests = serving.digests().to_vec();
+    let (digests, collecting) = (serving.digests().to_vec(), serving.collecting().to_vec());
     let stop = Stop::new();
     std::thread::scope(|threads| {
         threads.spawn(|| serving.run(&stop));
@@ -188,6 +237,7 @@ fn served(service: Service, serve: &Serve) -> bool {
                     })
                 )
             }),
+            COLLECT => collecting.first().is_some_and(|at| push(&host, at.port())),
             OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
             _ => {
                 let protocol = Protocol::named(service);
@@ -284,7 +334,9 @@ fn rules_of_one_service_are_no_rules_of_another() {
 #[test]
 fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
     walk(|service, ip| {
-        assert!(!served(service, &host(ip, service, Policy::default(), true)), "{service}");
+        // A collector always asks for a key.
+        let keyed = service == COLLECT;
+        assert_eq!(served(service, &host(ip, service, Policy::default(), true)), keyed, "{service}");
         let mut policy = Policy::default();
         policy.service(if service == TEST_PORT { ONE_WAY } else { service }).open = true;
         assert!(served(service, &host(ip, service, policy, true)), "{service}");

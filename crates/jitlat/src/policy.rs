@@ -11,7 +11,7 @@ use jitlat_instruments::serve::Policy;
 use jitlat_instruments::serve::answered;
 use jitlat_proto::jitlat::{Keys, Limits};
 use jitlat_proto::policy::file::{self, PolicyFile};
-use jitlat_proto::policy::{DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
+use jitlat_proto::policy::{COLLECT, DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -111,6 +111,11 @@ impl AccessArgs {
                 (None, _) => {}
                 (Some(path), ONE_WAY) => keys.add(Keys::ANY, key(path)?),
                 (Some(path), DIGESTS) => digest_key = Some(key(path)?),
+                (Some(_), COLLECT) => {
+                    bail!(
+                        "services.{name}.key-file: who pushes proves the key of its [[host]] in the monitor's file"
+                    )
+                }
                 (Some(path), _) => {
                     key_files.insert(format!("{name}-key-file"), read_key_file(path)?);
                 }

@@ -275,6 +275,7 @@ impl ServeArgs {
             policy: access.policy,
             priority: self.priority.priority(),
             one_way_packets: None,
+            collect: None,
         })
     }
 

@@ -17,6 +17,8 @@ pub struct Model {
     pub captures: Vec<Capture>,
     /// Where results are kept.
     pub archive: ArchiveRules,
+    /// Hosts that others push their tests to.
+    pub collectors: Vec<CollectorRules>,
     /// What each host answers.
     pub serve: ServeRules,
     /// The page of its archive that a host has; `None`: none.
@@ -183,6 +185,19 @@ pub struct ArchiveRules {
     pub tests: Option<u32>,
     /// Bytes that packets may take; the oldest days go first.
     pub size: Option<u64>,
+}
+
+/// A host that others push their tests to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorRules {
+    /// Its place among the hosts.
+    pub host: usize,
+    /// The TCP port that it listens on.
+    pub port: u16,
+    /// The places of the hosts that push, each with a key of its own.
+    pub from: Vec<usize>,
+    /// Bytes of packets that may wait at a host for it; beyond them the oldest tests are dropped, and counted.
+    pub spool: u64,
 }
 
 /// What each host answers.

@@ -10,6 +10,10 @@ use serde::Serialize;
 const BYTES_OF_PACKET: f64 = 6.0;
 const BYTES_OF_TEST: f64 = 6_000.0;
 
+/// Bytes of a packet, and of a test beside its packets, as they are pushed to a collector: by the bench `ingest`, rounded up.
+const BYTES_OF_PUSHED_PACKET: f64 = 20.0;
+const BYTES_OF_PUSH: f64 = 1_500.0;
+
 /// What the file means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -90,8 +94,12 @@ pub struct HostPlan {
     pub peak_out_bits: u64,
     /// Most bits a second that it receives at a time.
     pub peak_in_bits: u64,
-    /// Bytes a day that its archive grows by, about, without captured packets.
+    /// Bytes a day that its archive grows by, about, with what it collects, without captured packets.
     pub archive_bytes_a_day: f64,
+    /// Bytes a day that it pushes to collectors, about.
+    pub pushed_bytes_a_day: f64,
+    /// Tests a day that other hosts push to it.
+    pub collected_a_day: f64,
     /// Share of the time in which packets of a test are sent; more than 1 where several tests are made at once.
     pub load: f64,
 }
@@ -110,14 +118,18 @@ impl Plan {
     pub fn new(model: &Model, timetable: &Timetable) -> Plan {
         let mut hosts: Vec<HostPlan> =
             model.hosts.iter().map(|h| HostPlan { name: h.name.clone(), ..HostPlan::default() }).collect();
+        let mut pushed = vec![0.0; hosts.len()];
         let mut rates: Vec<Vec<(u64, u64)>> = Vec::new();
         let mut tests = Vec::new();
         for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
             let a_day = rounds_a_day(scheduled);
             // How often each pair is tested.
             let times = a_day / scheduled.rounds.len().max(1) as f64;
-            for (host, part) in hosts.iter_mut().zip(parts(model, test)) {
+            for ((host, pushed), part) in hosts.iter_mut().zip(&mut pushed).zip(parts(model, test)) {
                 host.add(test, part, times);
+                *pushed += part.started as f64
+                    * times
+                    * (BYTES_OF_PUSH + BYTES_OF_PUSHED_PACKET * test.traffic.recorded as f64);
             }
             let ends = model.hosts.len() + test.pairs.targets.len();
             rates.push(most_rates(test, scheduled, ends));
@@ -151,6 +163,15 @@ impl Plan {
             }
         });
         let captures = captures.collect();
+        // What is collected is what the others make, not what they collect.
+        let own: Vec<(f64, f64)> = hosts.iter().map(|h| (h.started_a_day, h.archive_bytes_a_day)).collect();
+        for collector in &model.collectors {
+            for k in &collector.from {
+                hosts[*k].pushed_bytes_a_day += pushed[*k];
+                hosts[collector.host].collected_a_day += own[*k].0;
+                hosts[collector.host].archive_bytes_a_day += own[*k].1;
+            }
+        }
         for set in &timetable.together {
             for (k, host) in hosts.iter_mut().enumerate() {
                 let sum = set.iter().map(|t| rates[*t][k]).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));

@@ -108,7 +108,7 @@ guard = "2 fortnights"
         "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
         "9:8: there is a host 'b' already",
         "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
-        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, serve, timetable, web, alert, notify)",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
         "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
@@ -307,4 +307,93 @@ proptest::proptest! {
             Plan::new(&model, &Timetable::new(&model));
         }
     }
+}
+
+const KEYED: &str = r#"host = [
+  { name = "berlin", address = "192.0.2.1", key-file = "berlin.key" },
+  { name = "madrid", address = "192.0.2.2", key-file = "madrid.key" },
+  { name = "oslo", address = "2001:db8::3", key-file = "oslo.key" },
+]
+[archive]
+folder = "archive"
+[[test]]
+name = "delay"
+every = "5min"
+for = "10s"
+"#;
+
+#[test]
+fn hosts_push_to_collectors() {
+    let text = format!(
+        "{KEYED}[[collector]]\nhost = \"oslo\"\n[[collector]]\nhost = \"berlin\"\nport = 9000\nfrom = [\"oslo\"]\nspool = \"5G\"\n"
+    );
+    let model = model(&text);
+    let [oslo, berlin] = &model.collectors[..] else { panic!("{:?}", model.collectors) };
+    assert_eq!((oslo.host, oslo.port, &oslo.from[..], oslo.spool), (2, 2670, &[0, 1][..], 1_000_000_000));
+    assert_eq!((berlin.host, berlin.port, &berlin.from[..], berlin.spool), (0, 9000, &[2][..], 5 << 30));
+    let with = Plan::new(&model, &Timetable::new(&model));
+    let alone = common::model(KEYED);
+    let without = Plan::new(&alone, &Timetable::new(&alone));
+    let started: f64 = without.hosts[..2].iter().map(|h| h.started_a_day).sum();
+    assert_eq!((with.hosts[2].collected_a_day, with.hosts[1].collected_a_day), (started, 0.0));
+    let grows = |plan: &Plan, k: usize| plan.hosts[k].archive_bytes_a_day;
+    let all: f64 = (0..3).map(|k| grows(&without, k)).sum();
+    assert_eq!(grows(&with, 2), all);
+    assert_eq!(grows(&with, 1), grows(&without, 1));
+    // Two directions of 500 packets in each test.
+    let each = 1_500.0 + 20.0 * 1000.0;
+    assert_eq!(with.hosts[1].pushed_bytes_a_day, without.hosts[1].started_a_day * each);
+    assert_eq!(with.hosts[2].pushed_bytes_a_day, without.hosts[2].started_a_day * each);
+    assert_eq!(without.hosts[2].pushed_bytes_a_day, 0.0);
+}
+
+#[test]
+fn what_is_wrong_with_collectors_is_named_with_its_place() {
+    let told = |text: &str| -> Vec<String> {
+        read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect()
+    };
+    let with = |rest: &str| told(&format!("{KEYED}[[collector]]\n{rest}"));
+    let cases = [
+        ("", vec!["12:1: [[collector]] needs 'host': write host = \"berlin\""]),
+        (
+            "host = \"osol\"",
+            vec!["13:8: there is no host 'osol': did you mean 'oslo'? (choose berlin, madrid, oslo)"],
+        ),
+        ("host = \"oslo\"\nport = 70000", vec!["14:8: there is no port 70000"]),
+        (
+            "host = \"oslo\"\nfrom = [\"berlin\", \"rome\", \"oslo\"]",
+            vec![
+                "14:8: oslo has its own tests already: leave it out",
+                "14:19: there is no host 'rome': choose berlin, madrid, oslo",
+            ],
+        ),
+        ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is a collector already"]),
+        (
+            "host = \"oslo\"\nspol = \"1G\"",
+            vec![
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool)",
+            ],
+        ),
+    ];
+    for (rest, expected) in cases {
+        assert_eq!(with(rest), expected, "{rest}");
+    }
+    let collector = "[[collector]]\nhost = \"oslo\"\n";
+    let no_folder = told(&format!("{}{collector}", KEYED.replace("[archive]\nfolder = \"archive\"\n", "")));
+    assert_eq!(
+        no_folder,
+        [
+            "10:1: what waits to be pushed is in the archive, and so is what was collected: write [archive] with a folder"
+        ]
+    );
+    let keyless =
+        KEYED.replace(", key-file = \"madrid.key\"", "") + "[serve]\nkey-file = \"all.key\"\n" + collector;
+    assert_eq!(
+        told(&keyless),
+        [
+            "14:1: a collector knows who pushes by its key: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
+        ]
+    );
+    let same = KEYED.replace("madrid.key", "berlin.key") + collector;
+    assert_eq!(told(&same), ["12:1: berlin and madrid have the same key, and each could push as the other"]);
 }

@@ -6,7 +6,7 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachine};
-use jitlat_proto::{owamp, twamp};
+use jitlat_proto::{owamp, push, twamp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -64,6 +64,26 @@ impl Conversing for owamp::Client {
 
     fn closed(_: Option<&str>) -> owamp::client::Input<'_> {
         owamp::client::Input::Closed
+    }
+}
+
+impl Conversing for push::Sender {
+    fn received(bytes: &[u8]) -> push::SenderInput<'_> {
+        push::SenderInput::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> push::SenderInput<'_> {
+        push::SenderInput::Closed
+    }
+}
+
+impl Conversing for push::Receiver {
+    fn received(bytes: &[u8]) -> push::ReceiverInput<'_> {
+        push::ReceiverInput::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> push::ReceiverInput<'_> {
+        push::ReceiverInput::Closed
     }
 }
 
@@ -141,6 +161,18 @@ impl<M: Conversing> Driver<M> {
     /// Waits for the connection, for `waker` or for the machine's timer, but not for long.
     pub fn wait(&self, waker: Option<&Waker>) {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
+    }
+
+    /// The same for at most `patience`.
+    pub fn wait_for(&self, patience: Span) {
+        let until = clock::steady() + patience;
+        let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
+        wait(self.connection.as_ref(), None, Some(due));
+    }
+
+    /// Whether output waits that the connection has no room for.
+    pub fn is_pending(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::is_pending)
     }
 
     /// Gives the machine its timer input if it is due.

@@ -7,7 +7,7 @@
 //! * [`stamp`] – time stamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
 //! * [`capture`] – packets captured at an interface or read from a file
-//! * [`digest`] – digests of packets captured on other hosts
+//! * [`digest`] – digests of packets captured on other hosts; [`push`] – tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * [`launch`] – packets that leave at times which the interface's queue, or the adapter, keeps
 //! * [`doctor`] – what this host adds to every figure, and why
@@ -73,6 +73,7 @@ pub mod owamp;
 pub mod pace;
 pub mod path;
 pub mod privilege;
+pub mod push;
 pub mod random;
 pub mod reflect;
 mod ring;

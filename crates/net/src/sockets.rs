@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,21 @@ pub(crate) fn notice_absence(connection: &TcpStream) {
     let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
     // Without them the connection lasts until the limits of its service.
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
+}
+
+/// Connects to `host`, whose addresses are tried one after another, each for `patience`.
+///
+/// # Errors
+/// That of the last address.
+pub(crate) fn connect_host(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
 }
 
 /// Connects to `peer`, from `local` if given, within `patience`.

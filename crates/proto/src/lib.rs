@@ -9,7 +9,7 @@
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
 //! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
-//! * [`digest`] – reports of a capture point on another host
+//! * [`digest`] – reports of a capture point on another host; [`push`] – tests to a collector; [`channel`] is what both share
 //!
 //! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 //!
@@ -45,6 +45,7 @@
 pub mod access;
 pub mod accounts;
 pub mod amp;
+pub mod channel;
 pub mod digest;
 pub mod echo;
 pub mod irtt;
@@ -54,6 +55,7 @@ pub mod machine;
 pub mod owamp;
 pub mod path;
 pub mod policy;
+pub mod push;
 pub mod reqresp;
 mod shares;
 #[cfg(any(test, feature = "sim"))]

@@ -1,12 +1,14 @@
-//! `/hosts`: what is known of each host: its clock, what it adds to every figure, its system; of the monitor that serves the page its slots.
+//! `/hosts`: what is known of each host: its clock, what it adds to every figure, its system; of the monitor that serves the page its slots;
+//! what is pushed to collectors, and from hosts.
 
 use crate::now::badge;
 use crate::page::{self, Tab};
 use crate::problem::Problem;
+use crate::pushes;
 use crate::routes::Asked;
 use crate::times;
 use crate::verdict::Verdict;
-use jitlat_archive::{Archive, Newest, TestId, utc};
+use jitlat_archive::{Archive, Collected, Newest, Pushed, TestId, utc};
 use jitlat_core::session::HostFacts;
 use jitlat_report::escape;
 use jitlat_report::figure::{Unit, value_label};
@@ -26,6 +28,10 @@ pub struct Hosts {
     pub monitor: Option<MonitorNow>,
     /// Every host that has tests, by its address.
     pub hosts: Vec<HostNow>,
+    /// What the host of this archive pushes to collectors.
+    pub pushes: Vec<Pushed>,
+    /// What other hosts have pushed to this archive.
+    pub collected: Vec<Collected>,
 }
 
 /// A monitor, as it sees itself.
@@ -138,7 +144,7 @@ pub fn read(archive: &Archive, asked: &Asked, now_ns: i64) -> Result<Hosts, Prob
     let hosts =
         seen.into_iter().map(|(address, seen)| host(archive, address, &seen)).collect::<Result<_, _>>()?;
     let monitor = asked.app.monitor.as_ref().and_then(|state| state.last());
-    Ok(Hosts { now_ns, monitor, hosts })
+    Ok(Hosts { now_ns, monitor, hosts, pushes: archive.pushes()?, collected: archive.collected()? })
 }
 
 fn host(archive: &Archive, address: &str, seen: &Seen<'_>) -> Result<HostNow, Problem> {
@@ -182,6 +188,7 @@ fn write(all: &Hosts) -> String {
         if let Some(monitor) = &all.monitor {
             write_monitor(out, monitor, all.now_ns);
         }
+        pushes::write(out, &all.pushes, &all.collected, all.now_ns);
         table(out, all);
         out.push_str("</div>");
     });

@@ -40,6 +40,7 @@ mod openapi;
 mod page;
 mod path;
 mod problem;
+mod pushes;
 mod query;
 mod routes;
 mod run;

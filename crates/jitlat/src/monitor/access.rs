@@ -1,15 +1,18 @@
 //! The keys of the hosts, and the server of this one.
 
+use super::collect::ArchiveShelf;
 use super::instruments::serve_args;
 use crate::options;
 use anyhow::{Context, Result, anyhow, ensure};
 use jitlat_instruments::Stop;
-use jitlat_instruments::serve::{Serve, Serving};
+use jitlat_instruments::serve::{CollectService, Serve, Serving};
 use jitlat_monitor::Model;
-use jitlat_monitor::model::KeySource;
+use jitlat_monitor::model::{CollectorRules, KeySource};
+use jitlat_net::push::PushService;
 use jitlat_proto::jitlat::{Key, Keys};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -49,19 +52,37 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts the server of `host`; `None` if the file does not want one.
-    pub fn start(model: &Model, host: usize, folder: &Path) -> Result<Option<RunningServer>> {
-        if !model.serve.on {
+    /// Starts the server of `host`, which collects into `archive` if the file says so; `None` if the file does not want one.
+    pub fn start(
+        model: &Model,
+        host: usize,
+        folder: &Path,
+        archive: Option<&Path>,
+    ) -> Result<Option<RunningServer>> {
+        let collector = model.collectors.iter().find(|collector| collector.host == host);
+        if !model.serve.on && collector.is_none() {
             return Ok(None);
         }
-        let serve = settings(model, host, folder).context("[serve]")?;
-        let serving = serve.start().context("[serve]")?;
+        let mut serve = settings(model, host, folder).context("[serve]")?;
+        if !model.serve.on {
+            (serve.one_way, serve.reflectors, serve.digests) = (None, Vec::new(), None);
+        }
+        if let Some(rules) = collector {
+            let archive = archive.context(
+                "[[collector]] needs an archive for what is collected: write [archive] with a folder, or give --archive DIR",
+            )?;
+            serve.collect = Some(collect(model, rules, folder, archive).context("[[collector]]")?);
+        }
+        let serving = serve.start().context(if model.serve.on { "[serve]" } else { "[[collector]]" })?;
         serving.failures().iter().for_each(|failure| warn!("{failure}"));
         for address in serving.one_way() {
             info!("listening on TCP {address}");
         }
         for address in serving.digests() {
             info!("other hosts' captures may ask on TCP {address} what passes here");
+        }
+        for address in serving.collecting() {
+            info!("collecting on TCP {address}");
         }
         if !serving.withheld().is_empty() {
             let list = serving.withheld().join(", ");
@@ -116,6 +137,20 @@ fn settings(model: &Model, host: usize, folder: &Path) -> Result<Serve> {
         add(&mut access.digest_keys, Keys::ANY, key);
     }
     args.settings(access)
+}
+
+/// The collector that `rules` make of this host.
+fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
+    let mut keys = Keys::default();
+    for host in rules.from.iter().map(|k| &model.hosts[*k]) {
+        // The file is refused if one has none.
+        if let Some(source) = &host.key {
+            add(&mut keys, &host.name, key(source, folder)?);
+        }
+    }
+    let names = model.hosts.iter().map(|host| host.name.clone());
+    let shelf = Arc::new(ArchiveShelf::new(archive, names)?);
+    Ok(CollectService { port: rules.port, service: PushService { keys, shelf } })
 }
 
 fn add(keys: &mut Keys, name: &str, key: Key) {

@@ -4,12 +4,14 @@
 //! * [`measure`] – one test; [`job`] – one of the timetable; [`demand`] – one that is asked for on the page
 //! * [`run`] – the monitor at work; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
 //! * [`captures`] – what passes interfaces
+//! * [`push`] – tests to collectors; [`collect`] – those of other hosts into the archive
 //! * [`alerts`] – what follows from results, and who is told
 //! * [`show`] – the plan and the counts, for people
 
 mod access;
 mod alerts;
 mod captures;
+mod collect;
 mod demand;
 mod given;
 pub mod instruments;
@@ -17,6 +19,7 @@ mod job;
 pub mod measure;
 mod own;
 mod page;
+mod push;
 mod run;
 mod show;
 

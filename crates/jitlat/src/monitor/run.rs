@@ -6,6 +6,7 @@ use super::captures::{self, RunningCaptures};
 use super::demand::{Demanded, Demands, refused};
 use super::job::{Task, options_of_server};
 use super::page::{OwnState, RunningPage};
+use super::push::{self, RunningPushes};
 use super::{MonitorArgs, load, own, show};
 use crate::on_demand::Place;
 use crate::{archive, console, interrupt};
@@ -23,8 +24,8 @@ use jitlat_proto::jitlat::Key;
 use jitlat_web::Refusal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tracing::{debug, error, info, warn};
@@ -33,8 +34,10 @@ use tracing::{debug, error, info, warn};
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 /// Time between two looks at the file.
 const LOOK_AT_FILE: Span = Span::seconds(1);
-/// Time between two looks at what is too old.
-const PRUNE_EVERY: Span = Span::seconds(3600);
+/// Time between two looks at what is too old, and at a size that is not to be exceeded.
+const PRUNE_EVERY: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
+/// Time between two messages that what is removed was not pushed.
+const SAY_DROPS_EVERY: Span = Span::seconds(86_400);
 /// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
 const TO_END: Span = Span::seconds(10);
 
@@ -64,8 +67,11 @@ struct Monitor<'a> {
     demanded: BTreeMap<u64, Demanded>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
+    pushes: Option<RunningPushes>,
     threads: Vec<Thread>,
     pruning: Option<JoinHandle<()>>,
+    /// When it was last said that what is removed was not pushed.
+    drops_said: Arc<Mutex<Option<SteadyTime>>>,
 }
 
 /// Measures until a signal, or as long as `--for` says.
@@ -84,7 +90,9 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     archive::check(kept.as_deref(), false)?;
     alerts::check(&model, kept.as_deref())?;
     captures::check(&model, host, kept.as_deref())?;
-    let server = RunningServer::start(&model, host, &folder)?;
+    recover(kept.as_deref())?;
+    let server = RunningServer::start(&model, host, &folder, kept.as_deref())?;
+    let pushes = RunningPushes::start(&model, host, kept.as_deref(), key.as_ref())?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let demands = Arc::new(Demands::new(model.clone(), host));
@@ -107,8 +115,10 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
         demanded: BTreeMap::new(),
         alerts,
         captures,
+        pushes: Some(pushes),
         threads: Vec::new(),
         pruning: None,
+        drops_said: Arc::default(),
     };
     let begun = clock::steady();
     let mut seen = version(&args.file);
@@ -127,7 +137,9 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
                 monitor.take_up();
             }
         }
-        if pruned.is_none_or(|at| now - at >= PRUNE_EVERY) {
+        let sized = monitor.agenda.model().archive.size.is_some();
+        let every = if sized { PRUNE_EVERY.1 } else { PRUNE_EVERY.0 };
+        if pruned.is_none_or(|at| now - at >= every) {
             pruned = Some(now);
             monitor.prune();
         }
@@ -381,14 +393,22 @@ impl Monitor<'_> {
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
         let told = |model: &Model, host: usize| model.far_interfaces(host);
-        if new.serve != old.serve || keys(&new) != keys(&old) || told(&new, host) != told(&old, self.host) {
+        let kept_before = archive_of(self.args, &old, &self.folder);
+        let moved = kept != kept_before;
+        let collects = new.collectors != old.collectors;
+        if new.serve != old.serve
+            || keys(&new) != keys(&old)
+            || told(&new, host) != told(&old, self.host)
+            || collects
+            || moved && !new.collectors.is_empty()
+        {
             // Its ports are needed by the next one.
             self.server = None;
-            match RunningServer::start(&new, host, &self.folder) {
+            match RunningServer::start(&new, host, &self.folder, kept.as_deref()) {
                 Ok(server) => self.server = server,
                 Err(e) => {
-                    self.server =
-                        RunningServer::start(&old, self.host, &self.folder).unwrap_or_else(|again| {
+                    self.server = RunningServer::start(&old, self.host, &self.folder, kept_before.as_deref())
+                        .unwrap_or_else(|again| {
                             error!("{again:#}");
                             None
                         });
@@ -396,8 +416,14 @@ impl Monitor<'_> {
                 }
             }
         }
-        let kept_before = archive_of(self.args, &old, &self.folder);
-        if new.web != old.web || kept != kept_before {
+        let targets = |model: &Model, host: usize| push::targets(model, host);
+        if moved || key != self.key || targets(&new, host) != targets(&old, self.host) {
+            // Two at a time would offer the same.
+            self.pushes = None;
+            let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
+            self.pushes = pushes.map_err(|e| error!("[[collector]]: {e:#}; nothing is pushed")).ok();
+        }
+        if new.web != old.web || moved {
             // Its port is needed by the next one.
             self.page = None;
             let demands = &self.demands;
@@ -444,9 +470,10 @@ impl Monitor<'_> {
         }
         let rules = self.agenda.model().archive.clone();
         let Some(root) = archive_of(self.args, self.agenda.model(), &self.folder) else { return };
+        let said = self.drops_said.clone();
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
-            if let Err(e) = prune(&root, &rules) {
+            if let Err(e) = prune(&root, &rules, &said) {
                 warn!("removing what is old from the archive {}: {e:#}", root.display());
             }
         };
@@ -489,55 +516,48 @@ impl Monitor<'_> {
         self.server = None;
         self.page = None;
         self.alerts = None;
+        self.pushes = None;
     }
 }
 
-/// Applies the rules of the file to an archive.
-fn prune(root: &Path, rules: &ArchiveRules) -> Result<()> {
-    let by_age = rules.tests.map(|days| Keep::Tests { days }).into_iter();
-    let by_age = rules.packets.map(|days| Keep::Packets { days }).into_iter().chain(by_age);
-    let now = clock::wall();
-    let by_size = match rules.size {
-        Some(size) => days_within(root, size, now)?.map(|days| Keep::Packets { days }),
-        None => None,
-    };
-    for keep in by_age.chain(by_size) {
+/// Puts in order what a crash left in the archive.
+fn recover(root: Option<&Path>) -> Result<()> {
+    let Some(root) = root else { return Ok(()) };
+    let found = Archive::open_to_write(root)?.recover()?;
+    if found.entered > 0 {
+        info!(
+            "{} tests of the archive had not been entered when it was last written, and are now",
+            found.entered
+        );
+    }
+    for finding in &found.damaged {
+        warn!("{}: {}", finding.what, finding.problem);
+    }
+    Ok(())
+}
+
+/// Applies the rules of the file to an archive; `said`: when it was last said that what is removed was not pushed.
+fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
+    let by_age = rules.packets.map(|days| Keep::Packets { days }).into_iter();
+    let by_age = by_age.chain(rules.tests.map(|days| Keep::Tests { days }));
+    for keep in by_age.chain(rules.size.map(|bytes| Keep::Size { bytes })) {
         let archive = Archive::open_to_write(root)?;
-        let done = archive.prune(keep, now)?;
+        let done = archive.prune(keep, clock::wall())?;
         if done.packets_of + done.tests > 0 {
             info!(
                 "{keep:?}: removed packets of {} tests, {} tests, {} bytes",
                 done.packets_of, done.tests, done.bytes
             );
         }
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::steady();
+        if done.waited > 0 && said.is_none_or(|at| now - at >= SAY_DROPS_EVERY) {
+            *said = Some(now);
+            warn!(
+                "{} tests are removed that waited to be pushed to a collector: they are counted as dropped, as are those that follow",
+                done.waited
+            );
+        }
     }
     Ok(())
-}
-
-/// How many days of packets take at most `size` bytes; `None` if all do.
-fn days_within(root: &Path, size: u64, now: WallTime) -> Result<Option<u32>> {
-    let packets = root.join("packets");
-    let mut days: Vec<(String, u64)> = Vec::new();
-    for day in std::fs::read_dir(&packets).with_context(|| format!("reading {}", packets.display()))? {
-        let day = day?;
-        let mut bytes = 0;
-        for file in std::fs::read_dir(day.path())? {
-            bytes += file?.metadata()?.len();
-        }
-        let name = day.file_name().to_string_lossy().into_owned();
-        days.extend(name.strip_prefix("day=").map(|date| (date.to_owned(), bytes)));
-    }
-    days.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0;
-    for (date, bytes) in &days {
-        sum += bytes;
-        if sum > size {
-            // This day goes, and those before; today stays whatever it takes.
-            let jitlat_archive::When(day) = jitlat_archive::When::parse(date, now)?;
-            const DAY: i64 = 86_400_000_000_000;
-            let age = (now.0.div_euclid(DAY) - day.0.div_euclid(DAY)).max(1);
-            return Ok(u32::try_from(age - 1).ok());
-        }
-    }
-    Ok(None)
 }

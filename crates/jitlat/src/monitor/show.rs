@@ -36,7 +36,7 @@ pub fn plan(model: &Model, timetable: &Timetable, plan: &Plan, host: Option<usiz
     if !plan.captures.is_empty() {
         out += &(captures(plan) + "\n");
     }
-    out += &hosts(plan, host);
+    out += &(hosts(plan, host) + &collectors(model, plan));
     for shortfall in &plan.shortfalls {
         let _ = write!(out, "\n! {shortfall}\n");
     }
@@ -138,6 +138,33 @@ fn hosts(plan: &Plan, host: Option<usize>) -> String {
             scaled(host.peak_in_bits as f64),
             bytes(host.archive_bytes_a_day),
             100.0 * host.load
+        );
+    }
+    out
+}
+
+/// What is pushed to each collector.
+fn collectors(model: &Model, plan: &Plan) -> String {
+    if model.collectors.is_empty() {
+        return String::new();
+    }
+    let name = |k: usize| model.hosts[k].name.as_str();
+    let names = width(model.collectors.iter().map(|c| name(c.host)), 9);
+    let mut out =
+        format!("\n{:<names$} {:>11} {:>11} {:>11}\n", "collector", "from hosts", "tests/day", "bytes/day");
+    for collector in &model.collectors {
+        let of = |k: &usize| &plan.hosts[*k];
+        let sum = |figure: fn(&HostPlan) -> f64| collector.from.iter().map(of).map(figure).sum::<f64>();
+        // A host that pushes to several sends as much to each.
+        let shares = |k: &usize| model.collectors.iter().filter(|c| c.from.contains(k)).count().max(1) as f64;
+        let sent = collector.from.iter().map(|k| of(k).pushed_bytes_a_day / shares(k)).sum();
+        let _ = writeln!(
+            out,
+            "{:<names$} {:>11} {:>11.0} {:>11}",
+            name(collector.host),
+            collector.from.len(),
+            sum(|host| host.started_a_day),
+            bytes(sent)
         );
     }
     out

@@ -15,6 +15,7 @@ mod captures;
 mod cells;
 mod clocks;
 mod closed_log;
+mod collector;
 mod confined;
 mod failures;
 mod from_page;

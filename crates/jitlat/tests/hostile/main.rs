@@ -9,6 +9,7 @@ mod harness;
 #[path = "../network/mod.rs"]
 mod network;
 
+mod collect;
 mod control;
 mod forged;
 mod groups;

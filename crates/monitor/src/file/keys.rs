@@ -116,9 +116,13 @@ pub const WEB: Section = Section {
     ],
 };
 
+/// A host that others push their tests to.
+pub const COLLECTOR: Section =
+    Section { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
+
 /// Every section.
 pub const SECTIONS: &[Section] =
-    &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
+    &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, COLLECTOR, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
 /// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

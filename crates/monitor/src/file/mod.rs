@@ -2,12 +2,13 @@
 //!
 //! * [`keys`] – every section and its keys
 //! * `captures` – what passes interfaces
-//! * `alerts` – what somebody wants to be told
+//! * `alerts` – what somebody wants to be told; `collectors` – who is sent the tests
 //! * [`reader`] – tables of TOML, read key by key
 //! * `tests`, `hosts` and `web` – what the sections mean
 
 mod alerts;
 mod captures;
+mod collectors;
 mod hosts;
 pub mod keys;
 mod reader;
@@ -130,13 +131,15 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<Faul
     }
     let tests = tests::tests(&file, &hosts, instruments, guard + setup);
     let captures = captures::captures(&file, &hosts, &tests, &serve, instruments);
+    let archive = hosts::archive(&file);
     let model = Model {
         alerts: alerts::alerts(&file, &hosts, &tests, &captures, instruments.has_https()),
+        collectors: collectors::collectors(&file, &hosts, &archive),
         tests,
         captures,
         web: web::web(&file, &hosts),
         hosts,
-        archive: hosts::archive(&file),
+        archive,
         serve,
         guard,
         setup,

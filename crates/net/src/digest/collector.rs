@@ -2,11 +2,12 @@
 
 use super::nonce;
 use crate::clock::tick;
+use crate::sockets;
 use jitlat_proto::Machine;
 use jitlat_proto::digest::{Collector, CollectorEvent, CollectorInput, DigestError, Listen, Refusal, Rule};
 use jitlat_proto::jitlat::Key;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// How long to try each address of a host.
@@ -77,7 +78,7 @@ impl DigestCollector {
         key: Option<Key>,
     ) -> Result<DigestCollector, CollectorError> {
         let failed = |source| CollectorError::Connect { host: host.to_owned(), port, source };
-        let stream = connect(host, port).map_err(failed)?;
+        let stream = sockets::connect_host(host, port, CONNECT).map_err(failed)?;
         stream.set_nodelay(true).and_then(|()| stream.set_write_timeout(Some(WRITE))).map_err(failed)?;
         let machine = Collector::new(ask, key, nonce().map_err(failed)?, tick());
         let mut collector = DigestCollector {
@@ -152,15 +153,4 @@ impl DigestCollector {
             other => Ok(other),
         }
     }
-}
-
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
 }

@@ -1,8 +1,9 @@
 //! [`Collector`]: the side that requests digests.
 
-use super::channel::{Channel, DigestError};
+use super::DigestError;
 use super::wire::{Entries, Listen, Message, Rule, Totals};
-use super::{ALIVE, SILENCE, VERSION};
+use super::{ALIVE, MAX_FRAME, SALT, SILENCE, VERSION};
+use crate::channel::{Channel, Hello};
 use crate::jitlat::auth::{Key, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
@@ -82,8 +83,8 @@ pub struct Collector {
 impl Collector {
     /// Starts a conversation; `nonce` must be fresh random bytes.
     pub fn new(ask: Listen, key: Option<Key>, nonce: [u8; 16], now: Tick) -> Collector {
-        let channel = Channel::of_collector(key);
-        let outbox = VecDeque::from([channel.hello(nonce)]);
+        let channel = Channel::of_client(key, MAX_FRAME);
+        let outbox = VecDeque::from([Message::Hello(channel.hello(VERSION, nonce))]);
         Collector {
             channel,
             state: Phase::Greeting,
@@ -109,7 +110,8 @@ impl Collector {
         while !matches!(self.state, Phase::Over) {
             // A proof covers everything before it.
             let said = matches!(self.state, Phase::Proving(_)).then(|| self.channel.said());
-            let Some(message) = self.channel.read()? else { break };
+            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let message = message?;
             self.received_at = now.steady;
             if let (Phase::Proving(_), Some(said)) = (&self.state, said) {
                 self.state = Phase::Proving(Box::new(said));
@@ -122,7 +124,7 @@ impl Collector {
     fn take(&mut self, message: Message) -> Result<(), DigestError> {
         match (&self.state, message) {
             (_, Message::Refused(why, text)) => return Err(DigestError::Refused(why, text)),
-            (Phase::Greeting, Message::Hello { version, keyed, .. }) => {
+            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
                 if version != VERSION {
                     return Err(DigestError::Refused(super::Refusal::Version, String::new()));
                 }
@@ -132,7 +134,7 @@ impl Collector {
                 match self.channel.proof() {
                     Some(proof) => {
                         self.state = Phase::Proving(Box::default());
-                        self.outbox.push_back(proof);
+                        self.outbox.push_back(Message::Proof(proof));
                     }
                     None => self.ask(),
                 }
@@ -164,7 +166,7 @@ impl Collector {
     }
 
     fn ask(&mut self) {
-        self.salt = self.channel.seal();
+        self.salt = self.channel.seal(SALT);
         self.state = Phase::Asked;
         self.outbox.push_back(Message::Listen(std::mem::take(&mut self.ask)));
     }
@@ -201,7 +203,7 @@ impl Machine for Collector {
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         let Some(message) = self.outbox.pop_front() else { return false };
-        self.channel.write(&message, out);
+        self.channel.write(message.kind(), |out| message.encode(out), out);
         self.sent_at = now.steady;
         true
     }

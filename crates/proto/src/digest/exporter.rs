@@ -1,8 +1,9 @@
 //! [`Exporter`]: the side that captures and reports.
 
-use super::channel::{Channel, DigestError};
+use super::DigestError;
 use super::wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals, fits};
-use super::{BEAT, MAX_ENTRIES, SILENCE, VERSION};
+use super::{BEAT, MAX_ENTRIES, MAX_FRAME, SALT, SILENCE, VERSION};
+use crate::channel::{Channel, Hello};
 use crate::jitlat::auth::{Keys, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
@@ -92,7 +93,7 @@ impl Exporter {
     /// bytes.
     pub fn new(keys: Keys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
-            channel: Channel::of_exporter(keys),
+            channel: Channel::of_server(keys, MAX_FRAME),
             nonce,
             state: Phase::Greeting,
             outbox: VecDeque::new(),
@@ -114,7 +115,9 @@ impl Exporter {
     /// The bytes for a collector that is refused before a conversation begins.
     pub fn turn_away(why: Refusal, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        Channel::of_exporter(Keys::default()).write(&Message::Refused(why, text.to_owned()), &mut out);
+        let message = Message::Refused(why, text.to_owned());
+        let encode = |out: &mut Vec<u8>| message.encode(out);
+        Channel::of_server(Keys::default(), MAX_FRAME).write(message.kind(), encode, &mut out);
         out
     }
 
@@ -171,7 +174,8 @@ impl Exporter {
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, Phase::Over | Phase::Ending(_) | Phase::Sealing) {
             let said = self.channel.said();
-            let Some(message) = self.channel.read()? else { break };
+            let Some(message) = self.channel.read(Message::decode)? else { break };
+            let message = message?;
             self.received_at = now.steady;
             self.take(message, &said)?;
         }
@@ -180,7 +184,7 @@ impl Exporter {
 
     fn take(&mut self, message: Message, said: &Transcript) -> Result<(), DigestError> {
         match (&self.state, message) {
-            (Phase::Greeting, Message::Hello { version, keyed, .. }) => {
+            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
                 if version != VERSION {
                     let why = DigestError::Refused(Refusal::Version, format!("version {version}"));
                     self.refuse(Refusal::Version, &format!("this is version {VERSION}"), Some(why));
@@ -190,7 +194,7 @@ impl Exporter {
                     self.refuse(Refusal::Key, "give the key with --key-file", Some(DigestError::Proof));
                     return Ok(());
                 }
-                self.outbox.push_back(self.channel.hello(self.nonce));
+                self.outbox.push_back(Message::Hello(self.channel.hello(VERSION, self.nonce)));
                 self.state = if self.channel.keyed() { Phase::Proving } else { Phase::Sealing };
             }
             (Phase::Proving, Message::Proof(proof)) => {
@@ -199,7 +203,7 @@ impl Exporter {
                     return Ok(());
                 };
                 self.events.push_back(ExporterEvent::Proved(name));
-                self.outbox.extend(self.channel.proof());
+                self.outbox.extend(self.channel.proof().map(Message::Proof));
                 self.state = Phase::Sealing;
             }
             (Phase::Sealed, Message::Listen(ask)) => {
@@ -254,7 +258,7 @@ fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> 
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);
     // On the wire an entry is not longer than in memory.
-    let most = MAX_ENTRIES.min(super::MAX_FRAME / (size_of::<(u64, T)>()));
+    let most = MAX_ENTRIES.min(MAX_FRAME / (size_of::<(u64, T)>()));
     let fitting = queue.iter().zip(first..).take(most);
     let count = fitting.take_while(|((n, e), k)| n == k && fits(base, at(e))).count();
     (Some(first), queue.drain(..count).map(|(_, e)| e).collect())
@@ -316,9 +320,9 @@ impl Machine for Exporter {
             }
             return false;
         };
-        self.channel.write(&message, out);
+        self.channel.write(message.kind(), |out| message.encode(out), out);
         if matches!(self.state, Phase::Sealing) && self.outbox.is_empty() {
-            self.salt = self.channel.seal();
+            self.salt = self.channel.seal(SALT);
             self.state = Phase::Sealed;
         }
         true

@@ -2,20 +2,20 @@
 //! time, a length and a direction. No payload leaves that host. Specification: `docs/protocols/digests.md`.
 //!
 //! * [`wire`] – the messages
-//! * [`channel`] – framing, mutual proof of a key, a seal on every frame
+//! * [`channel`](crate::channel) – framing, mutual proof of a key, a seal on every frame
 //! * [`Collector`] – the side that requests digests (the host that runs `jitlat spp`)
 //! * [`Exporter`] – the side that captures (the host that runs `jitlat serve --capture`)
 
-pub mod channel;
 mod collector;
+mod error;
 mod exporter;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use channel::DigestError;
 pub use collector::{Collector, CollectorEvent, CollectorInput};
+pub use error::DigestError;
 pub use exporter::{Exporter, ExporterEvent, ExporterInput};
 pub use wire::{Digest, Entries, Listen, Message, Refusal, Rule, Totals};
 
@@ -37,3 +37,5 @@ pub const SILENCE: Span = Span::seconds(10);
 pub(crate) const BEAT: Span = Span::millis(200);
 /// Longest interval at which a collector sends a keep-alive.
 pub const ALIVE: Span = Span::seconds(2);
+/// What the salt of packet names is derived for.
+pub(crate) const SALT: &str = "jitlat digest salt";

@@ -1,4 +1,5 @@
 use super::*;
+use crate::channel::{Channel, Hello};
 use crate::jitlat::auth::{Key, Keys};
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
@@ -221,8 +222,8 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
 fn a_sign_of_life_is_no_request() {
     let (k, mut out) = (None, Vec::new());
     let mut exporter = Exporter::new(Keys::from(k.clone()), 1000, [2; 16], tick(0));
-    let mut peer = channel::Channel::of_collector(k);
-    peer.write(&Message::Alive, &mut out);
+    let mut peer = Channel::of_client(k, MAX_FRAME);
+    peer.write(Message::Alive.kind(), |_| {}, &mut out);
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
@@ -254,11 +255,8 @@ fn silence_ends_both_sides() {
 fn any_message() -> impl Strategy<Value = Message> {
     let digests = prop::collection::vec((any::<i32>(), any::<u64>(), 0u32..1 << 31, any::<bool>()), 0..50);
     prop_oneof![
-        (any::<u16>(), any::<bool>(), any::<[u8; 16]>()).prop_map(|(version, keyed, nonce)| Message::Hello {
-            version,
-            keyed,
-            nonce
-        }),
+        (any::<u16>(), any::<bool>(), any::<[u8; 16]>())
+            .prop_map(|(version, keyed, nonce)| Message::Hello(Hello { version, keyed, nonce })),
         any::<[u8; 32]>().prop_map(Message::Proof),
         ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| Message::Listen(Listen {
             interface,

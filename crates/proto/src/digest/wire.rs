@@ -1,15 +1,15 @@
 //! The messages and their encoding. Every length is checked before anything is read or allocated.
 
 use super::{MAX_ENTRIES, MAX_PREFIXES};
-use crate::wire::{Reader, Truncated};
+pub use crate::channel::WireError;
+use crate::channel::{Hello, put_text, text};
+use crate::wire::Reader;
 use core::net::{IpAddr, Ipv6Addr};
 use jitlat_core::passive::{Fields, Identity, IdentityRule, PacketPreview, Prefix, Sides, Way};
 use jitlat_core::time::WallTime;
 
 /// What a conversation begins with.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
-/// Most bytes of a text.
-const MAX_TEXT: usize = 200;
 /// Most notes at the end.
 const MAX_NOTES: usize = 16;
 /// The value for an unknown time.
@@ -115,15 +115,8 @@ impl Refusal {
 /// A message. Numbers as in `docs/protocols/digests.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// 1, both ways: version, whether this side has a key, nonce.
-    Hello {
-        /// The version spoken.
-        version: u16,
-        /// Whether this side has a key.
-        keyed: bool,
-        /// Fresh random bytes.
-        nonce: [u8; 16],
-    },
+    /// 1, both ways.
+    Hello(Hello),
     /// 2, both ways: a proof of the key.
     Proof([u8; 32]),
     /// 3, to the exporter.
@@ -158,47 +151,6 @@ pub enum Message {
     },
     /// 10, from the exporter: refusal.
     Refused(Refusal, String),
-}
-
-/// A message that cannot be parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// It ends too early.
-    #[error("a message is cut short")]
-    Truncated,
-    /// A field has an invalid value.
-    #[error("a message has an impossible {0}")]
-    Value(&'static str),
-    /// An unknown message number.
-    #[error("there is no message {0}")]
-    Unknown(u8),
-}
-
-impl From<Truncated> for WireError {
-    fn from(_: Truncated) -> WireError {
-        WireError::Truncated
-    }
-}
-
-fn put_text(out: &mut Vec<u8>, text: &str) {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    out.push(end as u8);
-    out.extend_from_slice(&text.as_bytes()[..end]);
-}
-
-fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
-    let length = usize::from(r.u8()?);
-    if length > MAX_TEXT {
-        return Err(WireError::Value("text"));
-    }
-    let bytes = r.take(length)?;
-    let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
-    // Printed for people: remove terminal control characters.
-    Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
 fn bits(address: IpAddr) -> [u8; 16] {
@@ -255,7 +207,7 @@ impl Message {
     /// Its number.
     pub fn kind(&self) -> u8 {
         match self {
-            Message::Hello { .. } => 1,
+            Message::Hello(_) => Hello::KIND,
             Message::Proof(_) => 2,
             Message::Listen(_) => 3,
             Message::Listening(_) => 4,
@@ -271,12 +223,7 @@ impl Message {
     /// Appends its body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Hello { version, keyed, nonce } => {
-                out.extend_from_slice(&MAGIC);
-                out.extend_from_slice(&version.to_be_bytes());
-                out.push((*keyed).into());
-                out.extend_from_slice(nonce);
-            }
+            Message::Hello(hello) => hello.encode(MAGIC, out),
             Message::Proof(proof) => out.extend_from_slice(proof),
             Message::Listen(l) => {
                 put_text(out, &l.interface);
@@ -312,12 +259,7 @@ impl Message {
     pub fn decode(kind: u8, body: &[u8]) -> Result<Message, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
-            1 => {
-                if r.array()? != MAGIC {
-                    return Err(WireError::Value("beginning"));
-                }
-                Message::Hello { version: r.u16()?, keyed: r.u8()? & 1 == 1, nonce: r.array()? }
-            }
+            1 => Message::Hello(Hello::decode(MAGIC, r)?),
             2 => Message::Proof(r.array()?),
             3 => Message::Listen(Listen { interface: text(r)?, hosts: prefixes(r)?, available: r.u16()? }),
             4 => Message::Listening(text(r)?),

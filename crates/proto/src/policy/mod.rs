@@ -58,8 +58,12 @@ pub const TCP: Service = "tcp";
 /// Packet digests.
 pub const DIGESTS: Service = "digests";
 
+/// Tests that hosts push to a collector.
+pub const COLLECT: Service = "collect";
+
 /// Every service. A protocol that is added has its line here, and its cases in the test of all rules.
-pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS];
+pub const SERVICES: &[Service] =
+    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, COLLECT];
 
 /// Which networks are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,6 +149,8 @@ impl Default for Policy {
                 (TCP, rules(Some((64, 16)), None)),
                 // A session is a capture; connections that have not asked for one end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
+                // A session is a host that has proven its key; hosts may share an address.
+                (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]
             .into(),
         }

@@ -1,6 +1,7 @@
 //! [`families`]: the samples of an archive, in families that have a name, a kind and a help text.
 
 use super::histogram::{Histogram, losses};
+use super::pushes;
 use super::tally::{Added, Tally};
 use jitlat_archive::{Archive, Error, StreamTotal};
 
@@ -117,6 +118,7 @@ pub fn families(tally: &Tally, archive: &Archive) -> Result<Vec<Family>, Error> 
         Kind::Counter,
         archive.dropped_messages()? as f64,
     ));
+    families.extend(pushes::families(archive)?);
     families.push(one(
         "jitlat_streams_left_out",
         "Streams without samples here, because there are too many.",

@@ -2,11 +2,12 @@
 //!
 //! * [`tally`] – what is known of each stream: brought up to date by the tests that are new, not read again
 //! * [`histogram`] – distributions as classic and native histograms
-//! * [`families`] – the samples; [`text`] – as text, or OpenMetrics; [`protobuf`] – with native histograms
+//! * [`families`] – the samples, with [`pushes`]; [`text`] – as text, or OpenMetrics; [`protobuf`] – with native histograms
 
 mod families;
 mod histogram;
 mod protobuf;
+mod pushes;
 mod tally;
 mod text;
 

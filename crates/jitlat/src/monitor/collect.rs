@@ -1,0 +1,369 @@
+//! The collector of this host: what others push goes into its archive.
+//!
+//! Each host has a thread of the server, which unpacks, compares and analyses its tests; one thread enters what all of them have, as much at a time as
+//! there is. Only what was entered is settled.
+
+use anyhow::{Context, Result};
+use jitlat_archive::{Added, Archive, Arrived, Error, Incoming, MOST_INCOMING, Prepared, Unfit};
+use jitlat_core::Span;
+use jitlat_net::pace;
+use jitlat_net::push::{Answer, Intake, Shelf};
+use jitlat_proto::push::{About, Offer, Outcome, Reason, State};
+use jitlat_store::log::LogReader;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tracing::{error, info, warn};
+
+/// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
+const WANTED: u64 = 2 << 20;
+/// Most tests that are entered at a time.
+const BATCH: usize = 128;
+/// Tests that are analysed at a time: the others wait, and take no memory for it.
+const AT_A_TIME: usize = 2;
+/// How long a host is to wait when the disk is full, and when the archive fails.
+const PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
+
+/// What became of a test in the archive, or why nothing is taken for now.
+type Taken = Result<Outcome, (Reason, String, Span)>;
+
+/// A test on its way into the archive.
+struct Job {
+    number: u64,
+    test: Prepared,
+    to: Sender<(u64, Taken)>,
+}
+
+/// The archive of a collector.
+#[derive(Debug)]
+pub struct ArchiveShelf {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    /// The names of all hosts of the file.
+    hosts: BTreeSet<String>,
+    jobs: Mutex<Option<SyncSender<Job>>>,
+    /// Places for analyses, and who waits for one.
+    places: Mutex<usize>,
+    free: Condvar,
+    /// Whether it was said that the archive fails.
+    failing: AtomicBool,
+}
+
+impl ArchiveShelf {
+    /// Takes tests into the archive at `root`, which is made if there is none; `hosts`: all of the file.
+    pub fn new(root: &Path, hosts: impl Iterator<Item = String>) -> Result<ArchiveShelf> {
+        let archive = Archive::make(root)?;
+        let (jobs, waiting) = mpsc::sync_channel(BATCH);
+        let shared = Arc::new(Shared {
+            root: root.to_owned(),
+            hosts: hosts.collect(),
+            jobs: Mutex::new(Some(jobs)),
+            places: Mutex::new(AT_A_TIME),
+            free: Condvar::new(),
+            failing: AtomicBool::new(false),
+        });
+        let entering = shared.clone();
+        let run = move || {
+            // Tests of this host come first.
+            pace::yield_to_others();
+            enter(&archive, &waiting, &entering);
+        };
+        let writer = std::thread::Builder::new().name("collected".to_owned()).spawn(run);
+        Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the thread of the collector")?) })
+    }
+}
+
+impl Drop for ArchiveShelf {
+    fn drop(&mut self) {
+        drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if self.writer.take().is_some_and(|writer| writer.join().is_err()) {
+            error!("the thread of the collector failed");
+        }
+    }
+}
+
+/// Enters what comes, as much at a time as there is.
+fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
+    while let Ok(first) = jobs.recv() {
+        let mut batch = vec![first];
+        batch.extend(jobs.try_iter().take(BATCH - 1));
+        let mut answers = Vec::with_capacity(batch.len());
+        let mut tests = Vec::with_capacity(batch.len());
+        for Job { number, test, to } in batch {
+            answers.push((number, to));
+            tests.push(test);
+        }
+        let results: Vec<Taken> = match archive.add_all(tests) {
+            Ok(added) => {
+                shared.works();
+                added.into_iter().map(outcome).collect()
+            }
+            Err(e) => vec![Err(shared.fails(&e)); answers.len()],
+        };
+        for ((number, to), result) in answers.into_iter().zip(results) {
+            // A host that is gone offers it again.
+            let _ = to.send((number, result));
+        }
+    }
+}
+
+fn outcome(added: Result<Added, Error>) -> Taken {
+    Ok(match added {
+        Ok(Added::New(_)) => Outcome::Stored,
+        Ok(Added::Known(_)) => Outcome::Known,
+        Err(e) => Outcome::Refused(e.to_string()),
+    })
+}
+
+impl Shared {
+    /// Says that the archive fails, once; what hosts are told.
+    fn fails(&self, error: &Error) -> (Reason, String, Span) {
+        let first = !self.failing.swap(true, Ordering::Relaxed);
+        if first {
+            warn!("the collector takes nothing for now: {error}; hosts that push keep their tests");
+        }
+        match error {
+            Error::Io { source, .. } if is_full(source) => (Reason::Full, String::new(), PAUSES.0),
+            Error::Busy { .. } => (Reason::Busy, "its archive is busy".to_owned(), PAUSES.1),
+            e => (Reason::Failed, e.to_string(), PAUSES.1),
+        }
+    }
+
+    fn works(&self) {
+        if self.failing.swap(false, Ordering::Relaxed) {
+            info!("the collector takes tests again");
+        }
+    }
+
+    /// Waits for a place to analyse a test in.
+    fn place(&self) -> Place<'_> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        while *places == 0 {
+            places = self.free.wait(places).unwrap_or_else(PoisonError::into_inner);
+        }
+        *places -= 1;
+        Place(self)
+    }
+}
+
+/// A place to analyse a test in, which is given back.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        *self.0.places.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.free.notify_one();
+    }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
+impl Shelf for ArchiveShelf {
+    fn open(&self, host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)> {
+        let archive = Archive::open_to_write(&self.shared.root).map_err(|e| self.shared.fails(&e))?;
+        let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(jobs) = jobs else { return Err((Reason::Stopping, String::new(), PAUSES.1)) };
+        let (to, results) = mpsc::channel();
+        Ok(Box::new(HostIntake {
+            host: host.to_owned(),
+            archive,
+            shared: self.shared.clone(),
+            jobs,
+            to,
+            results,
+            offered: VecDeque::new(),
+            wanted: BTreeMap::new(),
+            coming: None,
+            answers: Vec::new(),
+        }))
+    }
+}
+
+/// The tests of one host while it is connected.
+struct HostIntake {
+    host: String,
+    archive: Archive,
+    shared: Arc<Shared>,
+    jobs: SyncSender<Job>,
+    /// Where what became of them comes from.
+    to: Sender<(u64, Taken)>,
+    results: Receiver<(u64, Taken)>,
+    /// Not wanted yet, for want of room.
+    offered: VecDeque<Offer>,
+    /// Wanted, and not settled.
+    wanted: BTreeMap<u64, Offer>,
+    coming: Option<(u64, About, Incoming)>,
+    answers: Vec<Answer>,
+}
+
+impl HostIntake {
+    fn settle(&mut self, number: u64, outcome: Outcome) {
+        self.wanted.remove(&number);
+        if let Outcome::Refused(why) = &outcome {
+            warn!("a test of {} is refused: {why}", self.host);
+            if let Err(e) = self.archive.refuse_from(&self.host) {
+                self.fails(&e);
+            }
+        }
+        match self.answers.last_mut() {
+            Some(Answer::Settled(list)) => list.push((number, outcome)),
+            _ => self.answers.push(Answer::Settled(vec![(number, outcome)])),
+        }
+    }
+
+    fn fails(&mut self, error: &Error) {
+        let (why, said, pause) = self.shared.fails(error);
+        self.answers.push(Answer::Later(why, said, pause));
+    }
+
+    fn unfit(&mut self, number: u64, why: Unfit) {
+        self.coming = None;
+        match why {
+            Unfit::Here(source) => {
+                let path = self.archive.root().join("tmp");
+                self.fails(&Error::Io { doing: "writing in", path, source });
+            }
+            why => self.settle(number, Outcome::Refused(why.to_string())),
+        }
+    }
+
+    /// Why tags cannot be those of a test of this host: they name another one of the file as the one that started it.
+    fn foreign(&self, tags: &[(String, String)]) -> Option<Outcome> {
+        let client = tags.iter().find(|(key, _)| key == "client")?;
+        let foreign = client.1 != self.host && self.shared.hosts.contains(&client.1);
+        foreign.then(|| Outcome::Refused(format!("{} pushes a test of {}", self.host, client.1)))
+    }
+
+    fn enter_text(&mut self, number: u64, text: Vec<u8>, about: &About) {
+        let shared = self.shared.clone();
+        let prepared = {
+            let _place = shared.place();
+            Prepared::new(text, &about.source, &about.tags)
+        };
+        let test = match prepared {
+            Ok(test) => test,
+            Err(e) => return self.settle(number, Outcome::Refused(e.to_string())),
+        };
+        if let Some(foreign) = self.foreign(test.tags()) {
+            return self.settle(number, foreign);
+        }
+        let job = Job { number, test: test.from_host(&self.host), to: self.to.clone() };
+        if self.jobs.send(job).is_err() {
+            self.answers.push(Answer::Later(Reason::Stopping, String::new(), PAUSES.1));
+        }
+    }
+
+    /// A long log, which is read again from its file.
+    fn enter_file(&mut self, number: u64, path: &Path, about: &About) {
+        let own = LogReader::open(path).map(|log| log.session().tags.clone());
+        let tags = [&about.tags[..], &own.unwrap_or_default()].concat();
+        if let Some(foreign) = self.foreign(&tags) {
+            return self.settle(number, foreign);
+        }
+        let shared = self.shared.clone();
+        let _place = shared.place();
+        match self.archive.add_from_host(path, &about.source, &about.tags, &self.host) {
+            Ok(Added::New(_)) => self.settle(number, Outcome::Stored),
+            Ok(Added::Known(_)) => self.settle(number, Outcome::Known),
+            Err(e @ (Error::Log(_) | Error::Unsuitable { .. } | Error::Impossible(_))) => {
+                self.settle(number, Outcome::Refused(e.to_string()));
+            }
+            Err(e) => self.fails(&e),
+        }
+    }
+}
+
+impl Intake for HostIntake {
+    fn state(&mut self, state: State) {
+        if let Err(e) = self.archive.hear_from(&self.host, state.waiting, state.dropped) {
+            self.fails(&e);
+        }
+    }
+
+    fn offered(&mut self, offers: Vec<Offer>) {
+        for offer in offers {
+            match self.archive.has(offer.hash) {
+                Ok(true) => self.settle(offer.number, Outcome::Known),
+                Ok(false) if offer.length > MOST_INCOMING => {
+                    self.settle(offer.number, Outcome::Refused("it is longer than 1 GiB".to_owned()));
+                }
+                Ok(false) => self.offered.push_back(offer),
+                Err(Error::Impossible(why)) => self.settle(offer.number, Outcome::Refused(why)),
+                Err(e) => return self.fails(&e),
+            }
+        }
+    }
+
+    fn begin(&mut self, number: u64, about: About) {
+        let Some(offer) = self.wanted.get(&number) else { return };
+        if let Some(foreign) = self.foreign(&about.tags) {
+            return self.settle(number, foreign);
+        }
+        match Incoming::new(&self.archive, offer.hash, offer.length) {
+            Ok(incoming) => self.coming = Some((number, about, incoming)),
+            Err(why) => self.unfit(number, why),
+        }
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        // What was refused may still come.
+        let Some((number, _, incoming)) = &mut self.coming else { return };
+        if let Err(why) = incoming.push(bytes) {
+            let number = *number;
+            self.unfit(number, why);
+        }
+    }
+
+    fn whole(&mut self, number: u64) {
+        let Some((coming, about, incoming)) = self.coming.take() else { return };
+        debug_assert_eq!(coming, number);
+        match incoming.finish() {
+            Ok(Arrived::Text(text)) => self.enter_text(number, text, &about),
+            Ok(Arrived::File(file)) => self.enter_file(number, file.path(), &about),
+            Err(why) => self.unfit(number, why),
+        }
+    }
+
+    fn gone(&mut self, number: u64) {
+        self.wanted.remove(&number);
+        if self.coming.as_ref().is_some_and(|(coming, ..)| *coming == number) {
+            self.coming = None;
+        }
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        while let Ok((number, result)) = self.results.try_recv() {
+            match result {
+                Ok(outcome) => self.settle(number, outcome),
+                Err((why, said, pause)) => self.answers.push(Answer::Later(why, said, pause)),
+            }
+        }
+        let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
+        let mut want = Vec::new();
+        while let Some(next) = self.offered.front()
+            && (self.wanted.is_empty() || bytes + next.length <= WANTED)
+        {
+            bytes += next.length;
+            want.push(next.number);
+            self.wanted.insert(next.number, *next);
+            self.offered.pop_front();
+        }
+        if !want.is_empty() {
+            self.answers.push(Answer::Want(want));
+        }
+        std::mem::take(&mut self.answers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

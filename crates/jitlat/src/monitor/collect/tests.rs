@@ -1,0 +1,307 @@
+use super::*;
+use jitlat_archive::{Filter, TestId};
+use jitlat_instruments::Stop;
+use jitlat_instruments::serve::{CollectService, Policy, Serve};
+use jitlat_net::push::{PushConnection, PushService};
+use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::push::{SenderEvent, SenderInput};
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+fn key(host: &str) -> Key {
+    Key::from_file_contents(format!("the key of {host}, and of nobody else").as_bytes()).unwrap()
+}
+
+/// A collector at a port of its own, and where its archive is.
+struct Collector {
+    folder: tempfile::TempDir,
+    at: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Collector {
+    fn start() -> Collector {
+        Collector::with(Policy::default())
+    }
+
+    fn with(policy: Policy) -> Collector {
+        let folder = tempfile::tempdir().unwrap();
+        let mut keys = Keys::default();
+        ["berlin", "madrid"].iter().for_each(|host| keys.add(*host, key(host)));
+        let names = ["berlin", "madrid", "oslo"].map(str::to_owned).into_iter();
+        let shelf = Arc::new(ArchiveShelf::new(&folder.path().join("a"), names).unwrap());
+        let serve = Serve {
+            ips: vec![Ipv4Addr::LOCALHOST.into()],
+            one_way: None,
+            reflectors: Vec::new(),
+            policy,
+            priority: None,
+            one_way_packets: None,
+            digests: None,
+            collect: Some(CollectService { port: 0, service: PushService { keys, shelf } }),
+        };
+        let serving = serve.start().unwrap();
+        let at = serving.collecting()[0];
+        let stop = Stop::new();
+        let asked = stop.clone();
+        let thread = std::thread::spawn(move || serving.run(&asked));
+        Collector { folder, at, stop, thread: Some(thread) }
+    }
+
+    fn archive(&self) -> Archive {
+        Archive::open(&self.folder.path().join("a")).unwrap()
+    }
+
+    fn connect(&self, host: &str) -> PushConnection {
+        let mut connection =
+            PushConnection::open(&self.at.ip().to_string(), self.at.port(), key(host)).unwrap();
+        assert_eq!(next(&mut connection), SenderEvent::Open);
+        connection
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// The next event, with a limit.
+fn next(connection: &mut PushConnection) -> SenderEvent {
+    let begun = Instant::now();
+    loop {
+        if let Some(event) = connection.poll(Span::millis(20)) {
+            return event;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing happens");
+    }
+}
+
+/// Logs of a host, as they are sent: checksum, length, and compressed.
+fn logs(seeds: std::ops::Range<u64>, packets: i64) -> Vec<(u128, u64, Vec<u8>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("own")).unwrap();
+    archive.begin_push("x", 1 << 40).unwrap();
+    for seed in seeds {
+        let log = folder.path().join(format!("{seed}.log"));
+        write_log(&log, seed, packets);
+        archive.add(&log, &[]).unwrap();
+    }
+    let pack = |id: TestId| {
+        let mut packed = Vec::new();
+        archive.compressed(id).unwrap().read_to_end(&mut packed).unwrap();
+        packed
+    };
+    archive.to_push("x", 0, 10_000).unwrap().iter().map(|t| (t.hash, t.bytes, pack(t.test))).collect()
+}
+
+fn write_log(path: &Path, seed: u64, packets: i64) {
+    use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+    let mut log =
+        jitlat_store::log::LogWriter::new(fs::File::create(path).unwrap(), jitlat_store::log::Version::V3);
+    let session = Session::new(TestSpec::default());
+    log.begin(&session);
+    for i in 0..packets {
+        let sent = 1_767_225_600_000_000_000 + seed as i64 * 3_600_000_000_000 + i * 20_000_000;
+        let noise = (i.wrapping_mul(7919) ^ (seed as i64 * 104_729)) % 1_000_003;
+        log.record(&PacketRecord::one_way(i, WallTime(sent), WallTime(sent + 5_000_000 + noise.abs())));
+    }
+    log.finish(&session);
+    log.close().1.unwrap();
+}
+
+fn about(tags: &[(&str, &str)]) -> About {
+    let tags = tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    About { source: "a.log".to_owned(), tags }
+}
+
+/// Offers one log and sends these bytes for it; what becomes of it.
+fn send(
+    connection: &mut PushConnection,
+    number: u64,
+    hash: u128,
+    length: u64,
+    packed: &[u8],
+    about: &About,
+) -> SenderEvent {
+    connection.give(SenderInput::Offer(&[Offer { number, hash, length }]));
+    let mut pieces = packed.chunks(50_000);
+    let begun = Instant::now();
+    loop {
+        match connection.poll(Span::millis(20)) {
+            Some(SenderEvent::Wanted(wanted)) => {
+                assert_eq!(wanted, number);
+                connection.give(SenderInput::Test(about.clone()));
+            }
+            Some(event) => return event,
+            None => {}
+        }
+        if connection.needs_data() {
+            match pieces.next() {
+                Some(piece) => connection.give(SenderInput::Piece(piece)),
+                None => connection.give(SenderInput::Whole),
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing happens");
+    }
+}
+
+fn settled(number: u64, outcome: Outcome) -> SenderEvent {
+    SenderEvent::Settled(vec![(number, Some(outcome))])
+}
+
+#[test]
+fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
+    let collector = Collector::start();
+    let logs = logs(0..20, 300);
+    // Two hosts send the same at the same time, each in an order of its own.
+    std::thread::scope(|scope| {
+        for host in ["berlin", "madrid"] {
+            let (collector, logs) = (&collector, &logs);
+            scope.spawn(move || {
+                let mut connection = collector.connect(host);
+                for k in 0..2 * logs.len() {
+                    let k = if host == "berlin" { k % 20 } else { 19 - k % 20 };
+                    let (hash, length, packed) = &logs[k];
+                    let event =
+                        send(&mut connection, k as u64, *hash, *length, packed, &about(&[("site", "lab")]));
+                    assert!(
+                        [Outcome::Stored, Outcome::Known]
+                            .iter()
+                            .any(|o| event == settled(k as u64, o.clone())),
+                        "{event:?}"
+                    );
+                }
+            });
+        }
+    });
+    let archive = collector.archive();
+    let all = Filter { tags: vec![("site".to_owned(), "lab".to_owned())], ..Filter::default() };
+    assert_eq!(archive.list(&all, &[]).unwrap().len(), 20);
+    let collected = archive.collected().unwrap();
+    assert_eq!(collected.iter().map(|c| c.stored).sum::<u64>(), 20, "{collected:?}");
+    drop(collector.connect("berlin"));
+    let whole = Archive::open_to_write(archive.root()).unwrap().check(true).unwrap();
+    assert_eq!((whole.tests, whole.damaged.len()), (20, 0));
+}
+
+#[test]
+fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
+    let collector = Collector::start();
+    let mut connection = collector.connect("madrid");
+    let (hash, length, packed) = logs(7..8, 500).remove(0);
+    let mut refused =
+        |number: u64, hash: u128, length: u64, packed: &[u8], tags: &[(&str, &str)], why: &str| {
+            let event = send(&mut connection, number, hash, length, packed, &about(tags));
+            let SenderEvent::Settled(list) = event else { panic!("{event:?}") };
+            let (said, Some(Outcome::Refused(reason))) = &list[0] else { panic!("{list:?}") };
+            assert!(*said == number && reason.contains(why), "{reason}");
+        };
+    // In the name of another host of the file.
+    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid pushes a test of oslo");
+    refused(2, hash ^ 9, length, &packed, &[], "another checksum");
+    refused(3, hash, length - 1, &packed, &[], "longer than was said");
+    refused(4, hash, length + 1, &packed, &[], "shorter than was said");
+    refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
+    refused(6, hash, 2 << 30, &packed, &[], "longer than 1 GiB");
+    // A gibibyte of one byte in 32 kB: a frame of blocks that repeat it.
+    let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
+    for k in 0..8192u32 {
+        let block = u32::from(k == 8191) | 1 << 1 | (128 * 1024) << 3;
+        bomb.extend_from_slice(&block.to_le_bytes()[..3]);
+        bomb.push(b'#');
+    }
+    refused(7, hash, length, &bomb, &[], "longer than was said");
+    // What is no log: the checksum is right, and nothing can be read.
+    let nonsense = vec![b'x'; 1000];
+    let block: u32 = 1 | 1 << 1 | 1000 << 3;
+    let packed_nonsense =
+        [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50][..], &block.to_le_bytes()[..3], b"x"].concat();
+    let sum = xxh3(&nonsense);
+    refused(8, sum, 1000, &packed_nonsense, &[], "a.log");
+    // The same host's good test is taken on the same connection.
+    let event = send(&mut connection, 9, hash, length, &packed, &about(&[("client", "madrid")]));
+    assert_eq!(event, settled(9, Outcome::Stored));
+    let collected = collector.archive().collected().unwrap();
+    assert_eq!((collected[0].stored, collected[0].refused), (1, 8));
+    assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
+}
+
+/// The checksum of a log, as an archive names it.
+fn xxh3(log: &[u8]) -> u128 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    fs::write(&path, log).unwrap();
+    jitlat_archive::checksum(&path).unwrap()
+}
+
+#[test]
+fn a_test_in_another_hosts_name_is_known_by_the_log_itself() {
+    let collector = Collector::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.log");
+    write_log(&path, 1, 50);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\n", "\n# tag client=oslo\n", 1)).unwrap();
+    let own = LogReader::open(&path).unwrap();
+    assert_eq!(own.session().tags, [("client".to_owned(), "oslo".to_owned())]);
+    let archive = Archive::make(&folder.path().join("own")).unwrap();
+    archive.begin_push("x", 1 << 40).unwrap();
+    archive.add(&path, &[]).unwrap();
+    let test = archive.to_push("x", 0, 1).unwrap().remove(0);
+    let mut packed = Vec::new();
+    archive.compressed(test.test).unwrap().read_to_end(&mut packed).unwrap();
+    let mut connection = collector.connect("berlin");
+    let event = send(&mut connection, 1, test.hash, test.bytes, &packed, &about(&[]));
+    assert!(
+        matches!(&event, SenderEvent::Settled(list) if matches!(list[0].1, Some(Outcome::Refused(_)))),
+        "{event:?}"
+    );
+    assert!(collector.archive().list(&Filter::default(), &[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_host_that_connects_again_ends_its_older_connection() {
+    let collector = Collector::start();
+    let mut old = collector.connect("berlin");
+    let mut other = collector.connect("madrid");
+    let mut new = collector.connect("berlin");
+    assert!(matches!(next(&mut old), SenderEvent::Over(Some(_), _)));
+    let (hash, length, packed) = logs(3..4, 100).remove(0);
+    assert_eq!(send(&mut new, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
+    assert_eq!(send(&mut other, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Known));
+}
+
+#[test]
+fn who_has_no_key_or_no_place_is_told_so() {
+    let mut policy = Policy::default();
+    policy.service(jitlat_proto::policy::COLLECT).total.sessions = Some(1);
+    let collector = Collector::with(policy);
+    let open = |host: &str| PushConnection::open("127.0.0.1", collector.at.port(), key(host)).unwrap();
+    let SenderEvent::Over(Some(why), _) = next(&mut open("oslo")) else { panic!("oslo pushes nothing") };
+    assert_eq!(why.to_string(), "the collector refuses: it does not have this host's key");
+    let _berlin = collector.connect("berlin");
+    let SenderEvent::Over(Some(why), _) = next(&mut open("madrid")) else { panic!("there is no place") };
+    assert!(why.to_string().starts_with("the collector refuses: it is busy: "), "{why}");
+}
+
+#[test]
+fn a_long_log_and_what_a_host_says_of_itself_arrive() {
+    let collector = Collector::start();
+    let mut connection = collector.connect("berlin");
+    connection.give(SenderInput::State(State { waiting: 7, dropped: 3 }));
+    let (hash, length, packed) = logs(1..2, 60_000).remove(0);
+    assert!(length > jitlat_archive::MOST_PREPARED);
+    assert_eq!(send(&mut connection, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
+    connection.give(SenderInput::Finish);
+    assert_eq!(next(&mut connection), SenderEvent::Over(None, Span::ZERO));
+    let collected = collector.archive().collected().unwrap().remove(0);
+    assert_eq!((collected.stored, collected.waiting, collected.dropped), (1, 7, 3));
+    assert!(collected.heard_ns.is_some() && collected.stored_ns.is_some());
+}

@@ -1,0 +1,463 @@
+//! This host's tests, pushed to collectors: a thread for each, beside the tests.
+
+use anyhow::Result;
+use jitlat_archive::{Archive, MOST_UNSETTLED, Outgoing, Settled};
+use jitlat_core::{Span, SteadyTime};
+use jitlat_instruments::Stop;
+use jitlat_monitor::Model;
+use jitlat_net::push::{PushConnection, PushFailure};
+use jitlat_net::{clock, pace};
+use jitlat_proto::jitlat::Key;
+use jitlat_proto::push::{About, MAX_PIECE, Offer, Outcome, Retry, SenderEvent, SenderInput, State};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// Time between two looks at the archive.
+const STEP: Duration = Duration::from_secs(1);
+/// Time between two looks at whether to stop.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// Time between two looks at how much waits.
+const BOUND_EVERY: Span = Span::seconds(60);
+/// How long a connection is kept without anything to push.
+const IDLE: Span = Span::seconds(2);
+/// Time between two reports of this host's state while it pushes.
+const STATE_EVERY: Span = Span::seconds(10);
+/// How long a collector may say nothing of what it was offered, while nothing is sent.
+const STALLED: Span = Span::seconds(120);
+/// How long what is under way may take when the monitor ends.
+const TO_END: Span = Span::seconds(3);
+
+/// Pushes until this is dropped.
+pub struct RunningPushes {
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Where a host pushes to.
+#[derive(Clone, PartialEq)]
+pub struct Target {
+    name: String,
+    address: String,
+    port: u16,
+    spool: u64,
+}
+
+/// The collectors that `host` pushes to.
+pub fn targets(model: &Model, host: usize) -> Vec<Target> {
+    let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
+    let target = |collector: &jitlat_monitor::model::CollectorRules| {
+        let far = &model.hosts[collector.host];
+        Target {
+            name: far.name.clone(),
+            address: far.address.clone(),
+            port: collector.port,
+            spool: collector.spool,
+        }
+    };
+    own.map(target).collect()
+}
+
+impl RunningPushes {
+    /// Starts to push from the archive at `root`, with the key that `host` proves.
+    pub fn start(
+        model: &Model,
+        host: usize,
+        root: Option<&Path>,
+        key: Option<&Key>,
+    ) -> Result<RunningPushes> {
+        let targets = targets(model, host);
+        let stop = Stop::new();
+        let mut threads = Vec::new();
+        if let Some(root) = root {
+            let archive = Archive::make(root)?;
+            let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+            archive.keep_pushes(&names)?;
+            for target in targets {
+                // What is not settled counts from this moment on, also if it is removed before it was tried.
+                archive.begin_push(&target.name, target.spool)?;
+                let Some(key) = key.cloned() else { continue };
+                let seed =
+                    model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
+                let mut pusher = Pusher {
+                    root: root.to_owned(),
+                    key,
+                    retry: Retry::new(seed),
+                    said: None,
+                    bounded: None,
+                    dropping: false,
+                    failing: false,
+                    stop: stop.clone(),
+                    target,
+                };
+                let run = move || {
+                    // Tests come first.
+                    pace::yield_to_others();
+                    pusher.run();
+                };
+                threads.push(std::thread::Builder::new().name("push".to_owned()).spawn(run)?);
+            }
+        }
+        Ok(RunningPushes { stop, threads })
+    }
+}
+
+impl Drop for RunningPushes {
+    fn drop(&mut self) {
+        self.stop.request();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                error!("a thread that pushes to a collector failed");
+            }
+        }
+    }
+}
+
+/// Pushes to one collector.
+struct Pusher {
+    root: PathBuf,
+    target: Target,
+    key: Key,
+    retry: Retry,
+    /// Since when the collector takes nothing, and why, which was said.
+    said: Option<(SteadyTime, String)>,
+    /// When it was last looked how much waits.
+    bounded: Option<SteadyTime>,
+    /// Whether it was said that tests are dropped.
+    dropping: bool,
+    /// Whether it was said that the archive fails.
+    failing: bool,
+    stop: Stop,
+}
+
+/// Why a connection ended before all was pushed.
+enum Ended {
+    /// The connection or the collector; how long that wants to be left alone.
+    Far(PushFailure, Span),
+    /// The archive of this host.
+    Here(jitlat_archive::Error),
+}
+
+impl From<jitlat_archive::Error> for Ended {
+    fn from(e: jitlat_archive::Error) -> Ended {
+        Ended::Here(e)
+    }
+}
+
+impl Pusher {
+    fn run(&mut self) {
+        while !self.stop.is_requested() {
+            let went = self.step();
+            if let Err(e) = &went
+                && !self.failing
+            {
+                warn!("pushing to {}: {e}; tried again", self.target.name);
+            }
+            self.failing = went.is_err();
+            let begun = Instant::now();
+            while !self.stop.is_requested() && begun.elapsed() < STEP {
+                std::thread::sleep(LOOK_AROUND);
+            }
+        }
+    }
+
+    /// Pushes what waits, if it is time to.
+    fn step(&mut self) -> Result<(), jitlat_archive::Error> {
+        let archive = Archive::open_to_write(&self.root)?;
+        let now = clock::steady();
+        if self.bounded.is_none_or(|at| now - at >= BOUND_EVERY) {
+            self.bounded = Some(now);
+            self.bound(&archive)?;
+        }
+        let waits = !archive.to_push(&self.target.name, 0, 1)?.is_empty()
+            || !archive.push_doubts(&self.target.name)?.is_empty();
+        if !waits || !self.retry.may_try(now) {
+            return Ok(());
+        }
+        let begun = Session::begin(&self.target, &self.key, &archive, &self.stop);
+        let ended = begun.and_then(|mut session| {
+            let ended = session.run();
+            if session.progress {
+                self.retry.succeeded();
+            }
+            ended
+        });
+        let now = clock::steady();
+        match ended {
+            Ok(()) => {
+                self.retry.succeeded();
+                if let Some((since, _)) = self.said.take() {
+                    let long = jitlat_monitor::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
+                    info!("{}: tests are pushed again, after {long}", self.target.name);
+                }
+                self.dropping = false;
+            }
+            Err(Ended::Here(e)) => return Err(e),
+            Err(Ended::Far(..)) if self.stop.is_requested() => {}
+            Err(Ended::Far(why, pause)) => {
+                self.retry.failed(now, pause);
+                let (since, before) = self.said.take().map_or((now, None), |(at, why)| (at, Some(why)));
+                let why = why.to_string();
+                if before.as_ref() != Some(&why) {
+                    let waiting = self.waiting(&archive)?;
+                    warn!(
+                        "{}: tests are not pushed: {why}; {waiting} wait in the archive; tried again less and less often",
+                        self.target.name
+                    );
+                }
+                self.said = Some((since, why));
+            }
+        }
+        Ok(())
+    }
+
+    fn waiting(&self, archive: &Archive) -> Result<u64, jitlat_archive::Error> {
+        let all = archive.pushes()?;
+        Ok(all.iter().find(|push| push.collector == self.target.name).map_or(0, |push| push.waiting))
+    }
+
+    /// Drops what there is no room for.
+    fn bound(&mut self, archive: &Archive) -> Result<(), jitlat_archive::Error> {
+        let dropped = archive.bound_push(&self.target.name, self.target.spool)?;
+        if dropped > 0 && !std::mem::replace(&mut self.dropping, true) {
+            warn!(
+                "{}: more waits than {} bytes (spool): the oldest tests are not pushed any more ({dropped} now), and counted as dropped",
+                self.target.name, self.target.spool
+            );
+        }
+        Ok(())
+    }
+}
+
+/// One connection.
+struct Session<'a> {
+    target: &'a Target,
+    archive: &'a Archive,
+    stop: &'a Stop,
+    connection: PushConnection,
+    /// Offered, and not settled.
+    offered: BTreeMap<u64, Outgoing>,
+    /// The number of the last test that was offered.
+    last: i64,
+    /// Why tests that were wanted cannot be sent.
+    unreadable: BTreeMap<u64, String>,
+    /// The log that is being sent.
+    log: Option<Box<dyn Read + Send>>,
+    /// When anything was last offered, sent or settled.
+    moved: SteadyTime,
+    /// When anything was last under way, and when this host's state was last said.
+    used: SteadyTime,
+    said: Option<SteadyTime>,
+    open: bool,
+    /// Whether nothing more is offered.
+    finishing: bool,
+    /// Whether anything was settled.
+    progress: bool,
+}
+
+impl<'a> Session<'a> {
+    fn begin(
+        target: &'a Target,
+        key: &Key,
+        archive: &'a Archive,
+        stop: &'a Stop,
+    ) -> Result<Session<'a>, Ended> {
+        let connection = PushConnection::open(&target.address, target.port, key.clone())
+            .map_err(|why| Ended::Far(why, Span::ZERO))?;
+        Ok(Session {
+            target,
+            archive,
+            stop,
+            connection,
+            offered: BTreeMap::new(),
+            last: 0,
+            unreadable: BTreeMap::new(),
+            log: None,
+            moved: clock::steady(),
+            used: clock::steady(),
+            said: None,
+            open: false,
+            finishing: false,
+            progress: false,
+        })
+    }
+
+    fn run(&mut self) -> Result<(), Ended> {
+        let mut piece = vec![0; MAX_PIECE];
+        let mut stopped = None;
+        loop {
+            match self.connection.poll(Span::millis(100)) {
+                Some(SenderEvent::Open) => self.open()?,
+                Some(SenderEvent::Wanted(number)) => self.begin_log(number),
+                Some(SenderEvent::Settled(tests)) => self.settle(tests)?,
+                Some(SenderEvent::Over(None, _)) => {
+                    self.connection.finish();
+                    return Ok(());
+                }
+                Some(SenderEvent::Over(Some(why), pause)) => return Err(Ended::Far(why.into(), pause)),
+                None => {}
+            }
+            if self.connection.needs_data() {
+                self.send_piece(&mut piece);
+            }
+            let now = clock::steady();
+            if self.open && !self.finishing {
+                self.offer(now)?;
+            }
+            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > TO_END {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says what this host has, and asks for what the collector may have all the same.
+    fn open(&mut self) -> Result<(), Ended> {
+        self.open = true;
+        let doubts = self.archive.push_doubts(&self.target.name)?;
+        let doubts: Vec<Offer> = doubts
+            .into_iter()
+            .take(MOST_UNSETTLED)
+            .map(|(number, hash)| Offer { number: number.unsigned_abs(), hash, length: 0 })
+            .collect();
+        self.connection.give(SenderInput::Offer(&doubts));
+        Ok(())
+    }
+
+    fn offer(&mut self, now: SteadyTime) -> Result<(), Ended> {
+        if self.said.is_none_or(|at| now - at >= STATE_EVERY) {
+            self.said = Some(now);
+            self.say()?;
+        }
+        let machine = self.connection.machine();
+        let (room, unsettled) = (machine.room(), machine.unsettled());
+        if unsettled > 0 {
+            self.used = now;
+            if now - self.moved >= STALLED {
+                return Err(Ended::Far(PushFailure::Stalled, Span::ZERO));
+            }
+        }
+        if self.stop.is_requested() {
+            if !std::mem::replace(&mut self.finishing, true) {
+                self.say()?;
+                self.connection.give(SenderInput::Finish);
+            }
+            return Ok(());
+        }
+        // A few at a time would each be asked for on their own.
+        if room < MOST_UNSETTLED / 4 {
+            return Ok(());
+        }
+        let tests = self.archive.to_push(&self.target.name, self.last, room)?;
+        if tests.is_empty() {
+            if unsettled == 0 && now - self.used >= IDLE {
+                self.finishing = true;
+                self.say()?;
+                self.connection.give(SenderInput::Finish);
+            }
+            return Ok(());
+        }
+        (self.used, self.moved) = (now, now);
+        let offer = |test: &Outgoing| Offer {
+            number: test.number.unsigned_abs(),
+            hash: test.hash,
+            length: test.bytes,
+        };
+        let offers: Vec<Offer> = tests.iter().map(offer).collect();
+        self.last = tests.last().map_or(self.last, |test| test.number);
+        self.offered.extend(tests.into_iter().map(|test| (test.number.unsigned_abs(), test)));
+        self.connection.give(SenderInput::Offer(&offers));
+        Ok(())
+    }
+
+    fn say(&mut self) -> Result<(), Ended> {
+        let all = self.archive.pushes()?;
+        if let Some(own) = all.iter().find(|push| push.collector == self.target.name) {
+            self.connection.give(SenderInput::State(State { waiting: own.waiting, dropped: own.dropped }));
+        }
+        Ok(())
+    }
+
+    fn begin_log(&mut self, number: u64) {
+        // What is in doubt is here no longer.
+        let Some(test) = self.offered.get(&number) else { return self.connection.give(SenderInput::Gone) };
+        let read = || {
+            let header = self.archive.header(test.test)?;
+            let about = About { source: header.source().to_owned(), tags: header.tags().to_vec() };
+            Ok((about, self.archive.compressed(test.test)?))
+        };
+        match read() {
+            Ok((about, log)) if about.fits() => {
+                self.log = Some(log);
+                self.connection.give(SenderInput::Test(about));
+            }
+            Ok(_) => self.cannot_send(number, "it has too many tags, or too long ones".to_owned()),
+            // Whether it was dropped is known when it is settled.
+            Err(jitlat_archive::Error::Pruned(_) | jitlat_archive::Error::NoSuchTest { .. }) => {
+                self.connection.give(SenderInput::Gone);
+            }
+            Err(e) => self.cannot_send(number, e.to_string()),
+        }
+    }
+
+    fn cannot_send(&mut self, number: u64, why: String) {
+        warn!("{}: test {number} cannot be pushed: {why}", self.target.name);
+        self.unreadable.insert(number, why);
+        self.log = None;
+        self.connection.give(SenderInput::Gone);
+    }
+
+    fn send_piece(&mut self, piece: &mut [u8]) {
+        let Some(log) = &mut self.log else { return };
+        self.moved = clock::steady();
+        let mut filled = 0;
+        let ended = loop {
+            match log.read(&mut piece[filled..]) {
+                Ok(0) => break Ok(filled < piece.len()),
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        match ended {
+            Ok(ended) => {
+                self.connection.give(SenderInput::Piece(&piece[..filled]));
+                if ended {
+                    self.log = None;
+                    self.connection.give(SenderInput::Whole);
+                }
+            }
+            Err(e) => {
+                let damaged = "it cannot be read here";
+                let number = self.connection.machine().sending().unwrap_or_default();
+                self.cannot_send(number, format!("{damaged}: {e}"));
+            }
+        }
+    }
+
+    fn settle(&mut self, tests: Vec<(u64, Option<Outcome>)>) -> Result<(), Ended> {
+        (self.progress, self.moved) = (true, clock::steady());
+        let (mut upto, mut settled) = (0, Vec::with_capacity(tests.len()));
+        for (number, outcome) in tests {
+            let signed = i64::try_from(number).unwrap_or(i64::MAX);
+            if self.offered.remove(&number).is_some() {
+                upto = upto.max(signed);
+            }
+            let unreadable = self.unreadable.remove(&number);
+            settled.push((
+                signed,
+                match outcome {
+                    Some(Outcome::Stored | Outcome::Known) => Settled::Stored,
+                    Some(Outcome::Refused(why)) => {
+                        warn!("{}: a test is refused: {why}", self.target.name);
+                        Settled::Refused(why)
+                    }
+                    None => unreadable.map_or(Settled::Gone, Settled::Refused),
+                },
+            ));
+        }
+        Ok(self.archive.settle_push(&self.target.name, upto, &settled)?)
+    }
+}

@@ -1,0 +1,295 @@
+//! Tests pushed to a collector: each is there once, or counted, whatever is killed, cut or full.
+
+use crate::harness::*;
+use jitlat_archive::{Archive, Collected, Filter, Pushed};
+use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+use jitlat_net::emulator::lab::Namespace;
+use jitlat_store::log::{LogWriter, Version};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time for a monitor to end once it is asked to.
+const TO_END: Duration = Duration::from_secs(60);
+const HOSTS: &str = "host = [\n  { name = \"a\", address = \"10.9.0.1\", key-file = \"a.key\" },\n  \
+                     { name = \"b\", address = \"10.9.0.2\", key-file = \"b.key\" },\n  \
+                     { name = \"c\", address = \"10.9.0.254\", key-file = \"c.key\" },\n]\n";
+/// Nothing is measured but by a host that is not there: tests are put into the archive of a.
+const QUIET: &str = "[[ping]]\nname = \"none\"\nfrom = \"c\"\ntargets = [\"10.9.0.9\"]\nevery = \"1h\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+/// The file, and a key for each host.
+fn prepare(folder: &Path, text: &str) {
+    write(&folder.join("mesh.toml"), text);
+    for host in ["a", "b", "c"] {
+        write(&folder.join(format!("{host}.key")), &format!("the key of {host}, and of nobody else"));
+    }
+}
+
+fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
+    let line = format!("monitor mesh.toml --host {host} --archive {host}");
+    Running::start(Place::In(place).jitlat(folder, &line))
+}
+
+fn wait_until(what: &str, limit: u64, enough: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !enough() {
+        assert!(begun.elapsed() < Duration::from_secs(limit), "{what} has not happened");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn end(monitor: Running) -> Finished {
+    monitor.signal(Signal::SIGTERM);
+    let finished = monitor.finish(TO_END);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished
+}
+
+/// Puts a log of `packets` into the archive; of the same seed the same.
+fn make(archive: &Archive, folder: &Path, seed: u64, packets: i64) {
+    let path = folder.join(format!("{seed}.log"));
+    let mut log = LogWriter::new(File::create(&path).unwrap(), Version::V3);
+    let session = Session::new(TestSpec::default());
+    log.begin(&session);
+    for i in 0..packets {
+        let sent = 1_767_225_600_000_000_000 + seed as i64 * 60_000_000_000 + i * 20_000_000;
+        let noise = (i.wrapping_mul(7919) ^ (seed as i64 * 104_729)) % 1_000_003;
+        log.record(&PacketRecord::one_way(i, WallTime(sent), WallTime(sent + 5_000_000 + noise.abs())));
+    }
+    log.finish(&session);
+    log.close().1.unwrap();
+    archive.add(&path, &[("made".to_owned(), "here".to_owned())]).unwrap();
+    fs::remove_file(path).unwrap();
+}
+
+fn pushed(root: &Path) -> Option<Pushed> {
+    Archive::open(root).ok()?.pushes().ok()?.pop()
+}
+
+fn collected(root: &Path) -> Option<Collected> {
+    Archive::open(root).ok()?.collected().ok()?.into_iter().find(|c| c.host == "a")
+}
+
+fn ids(root: &Path) -> Vec<String> {
+    let list = Archive::open(root).unwrap().list(&Filter::default(), &[]).unwrap();
+    list.into_iter().map(|test| test.id).collect()
+}
+
+fn is_whole(root: &Path) {
+    let checked = Archive::open_to_write(root).unwrap().check(true).unwrap();
+    assert!(checked.damaged.is_empty(), "{checked:?}");
+}
+
+#[test]
+fn hosts_push_what_they_measure_to_one_that_collects() {
+    let Some(lab) = lab("hosts_push_what_they_measure_to_one_that_collects") else { return };
+    let switch = lab.switch().unwrap();
+    switch.run("ip addr add 10.9.0.254/24 dev bridge").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rest = "[[test]]\nname = \"delay\"\nevery = \"12s\"\nfor = \"1s\"\noptions = { period = \"10ms\" }\n\
+                [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n[archive]\nfolder = \"archive\"\n\
+                [[collector]]\nhost = \"c\"\n\
+                [[alert]]\nname = \"any\"\nif = \"sent>0\"\nat = [\"c\"]\n[[notify]]\nname = \"out\"\nprint = true\n";
+    prepare(folder, &format!("{HOSTS}{rest}"));
+    let places = [(&lab.client, "a"), (&lab.server, "b"), (&switch, "c")];
+    let monitors = places.map(|(place, host)| monitor(place, folder, host));
+    let central = folder.join("c");
+    let from = |host: &str| {
+        Archive::open(&central)
+            .and_then(|archive| archive.collected())
+            .is_ok_and(|all| all.iter().any(|c| c.host == host && c.stored >= 2))
+    };
+    wait_until("a push of each", 100, || from("a") && from("b"));
+    let [a, b, c] = monitors.map(end);
+    for finished in [&a, &b] {
+        assert!(!finished.stderr.contains("not pushed"), "{}", finished.stderr);
+    }
+    assert!(c.stderr.contains("collecting on TCP"), "{}", c.stderr);
+    // Whoever ended first kept what he could not push any more.
+    let all: BTreeSet<String> = ids(&central).into_iter().collect();
+    assert_eq!(all.len(), ids(&central).len(), "each once");
+    for host in ["a", "b"] {
+        let root = folder.join(host);
+        let push = pushed(&root).unwrap();
+        let own = ids(&root);
+        let there = own.iter().filter(|id| all.contains(*id)).count() as u64;
+        assert_eq!((push.stored + push.waiting, push.dropped), (own.len() as u64, 0), "{push:?}");
+        assert!(there >= push.stored, "{there} of {push:?}");
+        let tags = [("collected-from", host), ("client", host), ("test", "delay")];
+        let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let tagged =
+            Archive::open(&central).unwrap().list(&Filter { tags, ..Filter::default() }, &[]).unwrap();
+        assert_eq!(tagged.len() as u64, there);
+    }
+    // Every path is judged where it was collected.
+    assert!(c.stdout.contains(" FIRING warning any: delay, a → b"), "{}", c.stdout);
+    let listed = Running::start(Place::Here.jitlat(folder, "archive pushes c")).finish(PATIENCE);
+    assert!(listed.stdout.contains("collected from") && listed.code() == 0, "{}", listed.stdout);
+    is_whole(&central);
+}
+
+/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1): splitmix64.
+fn random() -> impl FnMut() -> f64 {
+    let mut state: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[test]
+fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice() {
+    let Some(lab) = lab("monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice")
+    else {
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, &format!("{HOSTS}{QUIET}"));
+    let kills: u64 = std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8);
+    let (own, central) = (folder.join("a"), folder.join("b"));
+    let archive = Archive::make(&own).unwrap();
+    let mut random = random();
+    let (mut made, mut seed) = (0, 0);
+    let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
+    let (mut a, mut b) = (start("a"), start("b"));
+    // The first push begins when both are there.
+    make(&archive, folder, 1_000_000, 100);
+    wait_until("a first push", 100, || pushed(&own).is_some_and(|p| p.stored == 1));
+    for _ in 0..kills {
+        // Enough that most kills meet a push.
+        for _ in 0..20 {
+            seed += 1;
+            make(&archive, folder, seed, 300);
+            made += 1;
+        }
+        std::thread::sleep(Duration::from_secs_f64(2.5 * random()));
+        let (running, host) = if random() < 0.5 { (&mut a, "a") } else { (&mut b, "b") };
+        running.signal(Signal::SIGKILL);
+        *running = start(host);
+    }
+    made += 1;
+    let nothing_waits = || pushed(&own).is_some_and(|p| p.waiting == 0);
+    let begun = Instant::now();
+    while !nothing_waits() && begun.elapsed() < Duration::from_secs(200) {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let (a, b) = (end(a), end(b));
+    let push = pushed(&own).unwrap();
+    assert_eq!(
+        (push.waiting, push.stored, push.dropped, push.refused),
+        (0, made, 0, 0),
+        "{}\n{}",
+        a.stderr,
+        b.stderr
+    );
+    let there = ids(&central);
+    let once: BTreeSet<&String> = there.iter().collect();
+    assert_eq!((there.len() as u64, once.len() as u64), (made, made));
+    assert_eq!(once, ids(&own).iter().collect());
+    assert_eq!(collected(&central).unwrap().stored, made);
+    is_whole(&own);
+    is_whole(&central);
+    println!("{kills} monitors and collectors killed beside {made} tests");
+}
+
+#[test]
+fn a_full_disk_of_the_collector_is_said_once_and_costs_nothing() {
+    let Some(lab) = lab("a_full_disk_of_the_collector_is_said_once_and_costs_nothing") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, &format!("{HOSTS}{QUIET}"));
+    fs::create_dir(folder.join("small")).unwrap();
+    let (own, central) = (folder.join("a"), folder.join("small/b"));
+    let archive = Archive::make(&own).unwrap();
+    (0..60).for_each(|seed| make(&archive, folder, seed, 8000));
+    let script = format!(
+        "mount -t tmpfs -o size=1m jitlat small && exec {} monitor mesh.toml --host b --archive small/b",
+        env!("CARGO_BIN_EXE_jitlat")
+    );
+    let mut command = lab.server.command("unshare");
+    command.args(["--mount", "sh", "-c", &script]).current_dir(folder);
+    let b = Running::start(command);
+    let inside_is_ready =
+        || fs::read_dir(format!("/proc/{}/root/{}/small/b", b.id(), folder.display())).is_ok();
+    wait_until("that it collects", 60, inside_is_ready);
+    let a = monitor(&lab.client, folder, "a");
+    // What is below the mount is seen from inside only.
+    let inside = |what: &str| {
+        let mut command = Command::new("nsenter");
+        let pid = b.id().to_string();
+        // It begins in the root folder of that mount namespace.
+        let what = format!("cd {} && {what}", folder.display());
+        command.args(["-t", &pid, "-m", "sh", "-c", &what]).stderr(Stdio::null());
+        command.output().unwrap()
+    };
+    // It waits until it is tried again: what is there then, no more comes to it.
+    wait_until("that the disk is full", 100, || {
+        let free = inside("df --output=avail small | tail -1");
+        String::from_utf8_lossy(&free.stdout).trim().parse::<u64>().is_ok_and(|kilobytes| kilobytes < 200)
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    let before = pushed(&own).unwrap();
+    assert!(before.waiting > 0 && before.stored > 0, "{before:?}");
+    assert!(inside("mount -o remount,size=100m small").status.success());
+    make(&archive, folder, 1000, 100);
+    wait_until("that nothing waits", 200, || pushed(&own).is_some_and(|p| p.waiting == 0));
+    assert!(inside("cp -r small/b copy").status.success());
+    let (a, b) = (end(a), end(b));
+    assert_eq!(a.stderr.matches("its disk is full").count(), 1, "{}", a.stderr);
+    assert_eq!(a.stderr.matches("pushed again").count(), 1, "{}", a.stderr);
+    assert_eq!(b.stderr.matches("takes nothing for now").count(), 1, "{}", b.stderr);
+    let push = pushed(&own).unwrap();
+    assert_eq!((push.stored, push.dropped, push.refused), (61, 0, 0));
+    assert!(!central.exists());
+    let copy = folder.join("copy");
+    let there = ids(&copy);
+    assert_eq!((there.len(), there.iter().collect::<BTreeSet<_>>()), (61, ids(&own).iter().collect()));
+    is_whole(&copy);
+}
+
+#[test]
+fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
+    let Some(lab) = lab("a_collector_that_is_away_costs_what_the_spool_has_no_room_for") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Some ten tests.
+    prepare(folder, &format!("{HOSTS}{QUIET}spool = \"100k\"\n"));
+    let (own, central) = (folder.join("a"), folder.join("b"));
+    let archive = Archive::make(&own).unwrap();
+    let a = monitor(&lab.client, folder, "a");
+    wait_until("that it counts", 60, || pushed(&own).is_some());
+    (0..30).for_each(|seed| make(&archive, folder, seed, 2000));
+    end(a);
+    // The spool is looked at when a monitor starts.
+    let a = monitor(&lab.client, folder, "a");
+    wait_until("that the oldest are dropped", 60, || pushed(&own).is_some_and(|p| p.dropped > 0));
+    let dropped = pushed(&own).unwrap().dropped;
+    let b = monitor(&lab.server, folder, "b");
+    wait_until("that nothing waits", 100, || pushed(&own).is_some_and(|p| p.waiting == 0));
+    let (a, b) = (end(a), end(b));
+    let push = pushed(&own).unwrap();
+    assert_eq!((push.dropped, push.stored + push.dropped), (dropped, 30), "{push:?}");
+    assert!((3..27).contains(&dropped), "{dropped}");
+    assert_eq!(collected(&central).map(|c| (c.stored, c.dropped)), Some((push.stored, dropped)));
+    assert_eq!(a.stderr.matches("counted as dropped").count(), 1, "{}", a.stderr);
+    assert_eq!(a.stderr.matches("b: tests are not pushed").count(), 1, "{}", a.stderr);
+    drop(b);
+    // They are in its own archive all the same.
+    assert_eq!(ids(&own).len(), 30);
+}

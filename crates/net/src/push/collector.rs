@@ -1,0 +1,341 @@
+//! [`PushService`]: takes the tests that other hosts push, with a thread for each of them.
+
+use crate::accept::{Acceptor, ConnectionService};
+use crate::clock::tick;
+use crate::drive::Driver;
+use crate::{audit, clock, pace, random, sockets};
+use jitlat_core::Span;
+use jitlat_proto::Machine;
+use jitlat_proto::jitlat::Keys;
+use jitlat_proto::policy::{self, Ask, COLLECT, Gate, Grant, Service};
+use jitlat_proto::push::{
+    About, Offer, Outcome, PushError, Reason, Receiver, ReceiverEvent, ReceiverInput, State,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a connection may take until its host has proved its key.
+const INTRODUCTION: Duration = Duration::from_secs(10);
+/// How often a thread looks whether something was stored, while something is on its way there, and otherwise.
+const LOOK_UP: (Span, Span) = (Span::millis(5), Span::millis(100));
+/// Memory that a host takes while it pushes: what may be wanted of it, unpacked and as it comes.
+const MEMORY: u64 = 16 << 20;
+/// Longest wait until the last words are written.
+const GOODBYE: Span = Span::seconds(1);
+/// How long a host may not take its answers.
+const UNREAD: Duration = Duration::from_secs(30);
+
+/// Where tests go: one for all hosts.
+pub trait Shelf: Send + Sync + fmt::Debug {
+    /// `host` has proved its key.
+    ///
+    /// # Errors
+    /// Why nothing is taken now, and how long the host is to wait.
+    fn open(&self, host: &str) -> Result<Box<dyn Intake>, (Reason, String, Span)>;
+}
+
+/// What takes the tests of one host while it is connected. What is begun and not whole when this is dropped is void.
+pub trait Intake: Send {
+    /// The host says this of itself.
+    fn state(&mut self, state: State);
+    /// The host has these.
+    fn offered(&mut self, offers: Vec<Offer>);
+    /// The log of this wanted test begins.
+    fn begin(&mut self, number: u64, about: About);
+    /// A piece of it, compressed.
+    fn piece(&mut self, bytes: &[u8]);
+    /// It is whole.
+    fn whole(&mut self, number: u64);
+    /// A wanted test does not come, or no more of it.
+    fn gone(&mut self, number: u64);
+    /// What is to be said to the host now.
+    fn answers(&mut self) -> Vec<Answer>;
+}
+
+/// What a host is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send these.
+    Want(Vec<u64>),
+    /// What became of these.
+    Settled(Vec<(u64, Outcome)>),
+    /// Nothing more for now: why, and how long to wait.
+    Later(Reason, String, Span),
+}
+
+/// A collector to offer.
+#[derive(Clone, Debug)]
+pub struct PushService {
+    /// The keys of the hosts that may push, by their names. Without any nobody may.
+    pub keys: Keys,
+    /// Where tests go.
+    pub shelf: Arc<dyn Shelf>,
+}
+
+/// Why a collector cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushServiceError {
+    /// A port cannot be listened on.
+    #[error("cannot await hosts that push at {address}: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// This host has no threads or descriptors left.
+    #[error("cannot start to collect: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// A running collector; it ends when dropped.
+pub struct RunningCollector {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl RunningCollector {
+    /// The addresses it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for RunningCollector {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            tracing::error!("the thread that awaits hosts that push panicked");
+        }
+    }
+}
+
+impl PushService {
+    /// Listens for hosts at `addresses`, beside other services whose clients `gate` admits, too. A connection becomes a session once its
+    /// host has proved its key.
+    ///
+    /// # Errors
+    /// [`PushServiceError`].
+    pub fn serve_sharing(
+        self,
+        addresses: &[SocketAddr],
+        gate: Gate,
+    ) -> Result<RunningCollector, PushServiceError> {
+        let bind = |(address, source)| PushServiceError::Bind { address, source };
+        let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
+        let addresses = acceptor.addresses();
+        let stop = Arc::new(AtomicBool::new(false));
+        let serving = Connections {
+            service: self,
+            stop: Arc::clone(&stop),
+            gate,
+            newest: Mutex::default(),
+            count: AtomicU64::new(0),
+        };
+        let (serving, stopped) = (Arc::new(serving), Arc::clone(&stop));
+        let accept = move || acceptor.run(&serving, &stopped);
+        let thread = std::thread::Builder::new().name("collector".to_owned()).spawn(accept)?;
+        Ok(RunningCollector { stop, thread: Some(thread), addresses })
+    }
+}
+
+/// State shared by all connections.
+struct Connections {
+    service: PushService,
+    stop: Arc<AtomicBool>,
+    gate: Gate,
+    /// The number of each host's newest connection: an older one is of a host that was killed, or of a network that broke.
+    newest: Mutex<HashMap<String, u64>>,
+    count: AtomicU64,
+}
+
+impl Connections {
+    fn set_newest(&self, host: &str, number: u64) {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned(), number);
+    }
+
+    fn is_newest(&self, host: &str, number: u64) -> bool {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(host) == Some(&number)
+    }
+}
+
+impl ConnectionService for Connections {
+    fn name(&self) -> &'static str {
+        "collect"
+    }
+
+    fn service(&self) -> Service {
+        COLLECT
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
+        // Tests of this host come first.
+        pace::yield_to_others();
+        if let Err(why) = Conversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
+            tracing::info!(%peer, "a host that pushed: {why}");
+        }
+    }
+
+    fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::Refusal) {
+        // If the host does not read it, it does not get the reason.
+        let _ = stream.write(&Receiver::turn_away(Reason::Busy, &why.to_string()));
+    }
+
+    // Conversations check the flag that stops the acceptor.
+    fn stop(&self) {}
+}
+
+/// A host that has proved its key.
+struct Open {
+    host: String,
+    intake: Box<dyn Intake>,
+    _session: Grant,
+}
+
+/// One host being served.
+struct Conversation<'a> {
+    shared: &'a Connections,
+    peer: SocketAddr,
+    grant: &'a Grant,
+    driver: Driver<Receiver>,
+    number: u64,
+    began: Instant,
+    /// Since when the host has not taken its answers.
+    unread: Option<Instant>,
+    open: Option<Open>,
+}
+
+impl Conversation<'_> {
+    fn begin<'a>(
+        stream: TcpStream,
+        shared: &'a Connections,
+        peer: SocketAddr,
+        grant: &'a Grant,
+    ) -> io::Result<Conversation<'a>> {
+        sockets::notice_absence(&stream);
+        let mut nonce = [0; 16];
+        random::fill(&mut nonce)?;
+        let receiver = Receiver::new(shared.service.keys.clone(), nonce, tick());
+        Ok(Conversation {
+            shared,
+            peer,
+            grant,
+            driver: Driver::new(receiver, stream)?,
+            number: shared.count.fetch_add(1, Ordering::Relaxed),
+            began: Instant::now(),
+            unread: None,
+            open: None,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let timed_out = |why| Err(io::Error::new(ErrorKind::TimedOut, why));
+        loop {
+            if self.shared.stop.load(Ordering::Acquire) {
+                self.later(Reason::Stopping, String::new(), Span::seconds(1));
+            }
+            if self.grant.is_evicted() {
+                return Err(io::Error::other("idle, and made room for others"));
+            }
+            let longest = self.shared.gate.policy().duration(COLLECT);
+            if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
+                self.later(Reason::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
+            }
+            match &self.open {
+                None if self.began.elapsed() > INTRODUCTION => return timed_out("no key was proved in time"),
+                Some(open) if !self.shared.is_newest(&open.host, self.number) => {
+                    return Err(io::Error::other("the host has connected again"));
+                }
+                _ => {}
+            }
+            let patience = if self.driver.machine.unsettled() > 0 { LOOK_UP.0 } else { LOOK_UP.1 };
+            self.driver.wait_for(patience);
+            // A host that does not take its answers is not read.
+            if !self.driver.is_pending() {
+                self.unread = None;
+                self.driver.read_input();
+            }
+            self.driver.check_timer();
+            if let Some(over) = self.events() {
+                self.driver.finish(GOODBYE);
+                return over.map_or(Ok(()), |why| Err(io::Error::other(why)));
+            }
+            let answers = self.open.as_mut().map(|open| open.intake.answers()).unwrap_or_default();
+            for answer in answers {
+                match answer {
+                    Answer::Want(numbers) => self.driver.handle(ReceiverInput::Want(&numbers)),
+                    Answer::Settled(settled) => self.driver.handle(ReceiverInput::Settled(settled)),
+                    Answer::Later(why, said, pause) => self.later(why, said, pause),
+                }
+            }
+            self.driver.write_output();
+            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > UNREAD {
+                return timed_out("it does not take its answers");
+            }
+        }
+    }
+
+    fn later(&mut self, why: Reason, said: String, pause: Span) {
+        self.driver.handle(ReceiverInput::Later(why, said, pause));
+    }
+
+    /// Does what the machine asks for; the reason, once the conversation is over.
+    fn events(&mut self) -> Option<Option<PushError>> {
+        while let Some(event) = self.driver.machine.poll_event() {
+            let intake = self.open.as_mut().map(|open| &mut open.intake);
+            match (event, intake) {
+                (ReceiverEvent::Proved(host), _) => self.proved(host),
+                (ReceiverEvent::Over(why), _) => {
+                    if why == Some(PushError::Proof) {
+                        audit::wrong_key(&self.shared.gate, COLLECT, self.peer);
+                    }
+                    return Some(why);
+                }
+                (ReceiverEvent::State(state), Some(intake)) => intake.state(state),
+                (ReceiverEvent::Offered(offers), Some(intake)) => intake.offered(offers),
+                (ReceiverEvent::Test(number, about), Some(intake)) => intake.begin(number, about),
+                (ReceiverEvent::Piece(bytes), Some(intake)) => intake.piece(&bytes),
+                (ReceiverEvent::Whole(number), Some(intake)) => intake.whole(number),
+                (ReceiverEvent::Gone(number), Some(intake)) => intake.gone(number),
+                // Nothing is welcome before a host has proved its key.
+                (_, None) => {}
+            }
+        }
+        None
+    }
+
+    fn proved(&mut self, host: String) {
+        self.shared.gate.right_key(self.peer.ip());
+        self.grant.set_proven();
+        let place = Ask::session(MEMORY).proven(true);
+        let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), place, clock::steady()) {
+            Ok(session) => session,
+            Err(why) => {
+                audit::refused(COLLECT, self.peer, &why);
+                return self.later(Reason::Busy, why.to_string(), Span::seconds(10));
+            }
+        };
+        match self.shared.service.shelf.open(&host) {
+            Ok(intake) => {
+                audit::accepted(COLLECT, self.peer, format_args!("the key of {host}"));
+                session.set_busy();
+                self.grant.set_busy();
+                self.shared.set_newest(&host, self.number);
+                self.open = Some(Open { host, intake, _session: session });
+                self.driver.handle(ReceiverInput::Welcome);
+            }
+            Err((why, said, pause)) => {
+                audit::refused(COLLECT, self.peer, &said);
+                self.later(why, said, pause);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! [`PushConnection`]: the driver of a [`Sender`].
+
+use crate::clock::tick;
+use crate::drive::Driver;
+use crate::{random, sockets};
+use jitlat_core::Span;
+use jitlat_proto::Machine;
+use jitlat_proto::jitlat::Key;
+use jitlat_proto::push::{PushError, Reason, Sender, SenderEvent, SenderInput};
+use std::io;
+use std::time::Duration;
+
+/// How long to try each address of a collector.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest wait until the last words are written.
+const GOODBYE: Span = Span::seconds(1);
+
+/// Why nothing can be pushed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushFailure {
+    /// The connection failed.
+    #[error("cannot connect to {host}, TCP port {port}: {source}; is `jitlat monitor` running there?")]
+    Connect {
+        /// The host.
+        host: String,
+        /// Its TCP port.
+        port: u16,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The conversation failed.
+    #[error("{source}{}", advice(source))]
+    Conversation {
+        /// The reason.
+        #[from]
+        source: PushError,
+    },
+    /// Nothing is settled, although the connection holds.
+    #[error("it has said nothing for two minutes of what it was offered")]
+    Stalled,
+}
+
+fn advice(why: &PushError) -> &'static str {
+    match why {
+        PushError::Refused(Reason::Key, _) | PushError::Proof => {
+            " (both hosts need the same file, with a key for each host that pushes)"
+        }
+        _ => "",
+    }
+}
+
+/// A connection to a collector.
+pub struct PushConnection {
+    driver: Driver<Sender>,
+}
+
+impl PushConnection {
+    /// Connects, and begins the conversation.
+    ///
+    /// # Errors
+    /// [`PushFailure`].
+    pub fn open(host: &str, port: u16, key: Key) -> Result<PushConnection, PushFailure> {
+        let failed = |source| PushFailure::Connect { host: host.to_owned(), port, source };
+        let stream = sockets::connect_host(host, port, CONNECT).map_err(failed)?;
+        sockets::notice_absence(&stream);
+        let mut nonce = [0; 16];
+        random::fill(&mut nonce).map_err(failed)?;
+        let driver = Driver::new(Sender::new(key, nonce, tick()), stream).map_err(failed)?;
+        Ok(PushConnection { driver })
+    }
+
+    /// Its end of the conversation.
+    pub fn machine(&self) -> &Sender {
+        &self.driver.machine
+    }
+
+    /// Gives something to the conversation.
+    pub fn give(&mut self, input: SenderInput<'_>) {
+        self.driver.handle(input);
+    }
+
+    /// Whether the next piece of the log that is being sent is to be given.
+    pub fn needs_data(&self) -> bool {
+        !self.driver.is_pending() && self.driver.machine.needs_data()
+    }
+
+    /// The next event, after waiting up to `patience`; `None`: there is none, or data is needed.
+    pub fn poll(&mut self, patience: Span) -> Option<SenderEvent> {
+        self.driver.check_timer();
+        self.driver.write_output();
+        if let Some(event) = self.driver.machine.poll_event() {
+            return Some(event);
+        }
+        if !self.needs_data() {
+            self.driver.wait_for(patience);
+        }
+        self.driver.read_input();
+        self.driver.write_output();
+        self.driver.machine.poll_event()
+    }
+
+    /// Writes what is left to be said.
+    pub fn finish(&mut self) {
+        self.driver.finish(GOODBYE);
+    }
+}

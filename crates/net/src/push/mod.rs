@@ -1,0 +1,7 @@
+//! Tests pushed to a collector: a [`PushConnection`] is a host's end, a [`PushService`] takes those of other hosts.
+
+mod collector;
+mod connection;
+
+pub use collector::{Answer, Intake, PushService, PushServiceError, RunningCollector, Shelf};
+pub use connection::{PushConnection, PushFailure};

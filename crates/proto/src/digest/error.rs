@@ -1,0 +1,46 @@
+//! [`DigestError`]: why a conversation failed.
+
+use super::wire::{Refusal, WireError};
+use crate::channel::FrameError;
+
+/// Why a conversation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DigestError {
+    /// The received bytes are not a message.
+    #[error("the other side does not speak the protocol of packet digests: {0}")]
+    Wire(#[from] WireError),
+    /// A frame is longer than allowed.
+    #[error("the other side does not speak the protocol of packet digests: a frame of {0} bytes")]
+    Length(u32),
+    /// The seal of a frame is wrong.
+    #[error("a message was altered on the way")]
+    Seal,
+    /// A message that is not allowed in this state.
+    #[error("the other side sent message {0} out of turn")]
+    OutOfTurn(u8),
+    /// The other side could not prove that it has the key.
+    #[error("the other side does not have the key")]
+    Proof,
+    /// The other side has no key, and this one has one.
+    #[error("the other side asks for no key: it must be started with the same key file")]
+    NotAuthenticated,
+    /// The other side refuses.
+    #[error("the other side refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
+    Refused(Refusal, String),
+    /// The other side is silent.
+    #[error("the other side has been silent for ten seconds")]
+    Silent,
+    /// The connection ended.
+    #[error("the connection ended before its time")]
+    Closed,
+}
+
+impl From<FrameError> for DigestError {
+    fn from(e: FrameError) -> DigestError {
+        match e {
+            FrameError::Length(length) => DigestError::Length(length),
+            FrameError::Seal => DigestError::Seal,
+        }
+    }
+}

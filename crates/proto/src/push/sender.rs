@@ -1,0 +1,342 @@
+//! [`Sender`]: the side that has tests.
+
+use super::wire::{About, Message, Offer, Outcome, Reason, State};
+use super::{ALIVE, LABEL, MAX_FRAME, MAX_OPEN, PushError, SILENCE, VERSION};
+use crate::channel::{Channel, Hello};
+use crate::jitlat::auth::{Key, Transcript};
+use crate::machine::{Machine, Tick};
+use jitlat_core::SteadyTime;
+use jitlat_core::time::Span;
+use std::collections::VecDeque;
+
+/// An input of a sender.
+#[derive(Clone, Debug)]
+pub enum SenderInput<'a> {
+    /// Bytes were received.
+    Bytes(&'a [u8]),
+    /// The connection ended.
+    Closed,
+    /// What this host says of itself.
+    State(State),
+    /// Tests to offer: at most [`Sender::room`], in the order in which they are to be settled.
+    Offer(&'a [Offer]),
+    /// The wanted test begins.
+    Test(About),
+    /// A piece of its log, compressed, of at most [`super::MAX_PIECE`] bytes: only while [`Sender::needs_data`].
+    Piece(&'a [u8]),
+    /// Its log is whole.
+    Whole,
+    /// The wanted test, or the rest of it, cannot be read.
+    Gone,
+    /// Nothing more will be offered: end once all is settled.
+    Finish,
+}
+
+/// An event of a sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The collector proved the key: tests may be offered.
+    Open,
+    /// Give this test: [`SenderInput::Test`] or [`SenderInput::Gone`]. One at a time.
+    Wanted(u64),
+    /// What became of tests, in the order in which they were offered; `None`: the collector wanted one that was gone.
+    Settled(Vec<(u64, Option<Outcome>)>),
+    /// The conversation is over; the error, if it failed, and how long the collector wants to be left alone.
+    Over(Option<PushError>, Span),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Greeting,
+    Proving(Box<Transcript>),
+    Proved,
+    Open,
+    Over,
+}
+
+/// A test that was offered.
+#[derive(Debug)]
+struct Offered {
+    number: u64,
+    /// Whether it was wanted.
+    wanted: bool,
+    outcome: Option<Option<Outcome>>,
+}
+
+/// The log that is being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    Nothing,
+    /// The driver was asked for it.
+    Asked(u64),
+    /// Its pieces follow.
+    Pieces(u64),
+}
+
+/// The machine. Its timers run on the steady clock.
+#[derive(Debug)]
+pub struct Sender {
+    channel: Channel,
+    state: Phase,
+    offered: VecDeque<Offered>,
+    /// Wanted, and not yet sent.
+    wanted: VecDeque<u64>,
+    sending: Sending,
+    finishing: bool,
+    outbox: VecDeque<Message>,
+    events: VecDeque<SenderEvent>,
+    received_at: SteadyTime,
+    sent_at: SteadyTime,
+}
+
+impl Sender {
+    /// Starts a conversation; `nonce` must be fresh random bytes.
+    pub fn new(key: Key, nonce: [u8; 16], now: Tick) -> Sender {
+        let channel = Channel::of_client(Some(key), MAX_FRAME);
+        let outbox = VecDeque::from([Message::Hello(channel.hello(VERSION, nonce))]);
+        Sender {
+            channel,
+            state: Phase::Greeting,
+            offered: VecDeque::new(),
+            wanted: VecDeque::new(),
+            sending: Sending::Nothing,
+            finishing: false,
+            outbox,
+            events: VecDeque::new(),
+            received_at: now.steady,
+            sent_at: now.steady,
+        }
+    }
+
+    /// How many tests may be offered now.
+    pub fn room(&self) -> usize {
+        match self.state {
+            Phase::Open if !self.finishing => MAX_OPEN - self.offered.len().min(MAX_OPEN),
+            _ => 0,
+        }
+    }
+
+    /// Tests that were offered and are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.offered.len()
+    }
+
+    /// The test whose log is being sent.
+    pub fn sending(&self) -> Option<u64> {
+        match self.sending {
+            Sending::Nothing => None,
+            Sending::Asked(number) | Sending::Pieces(number) => Some(number),
+        }
+    }
+
+    /// Whether the next piece of the log that is being sent is to be given.
+    pub fn needs_data(&self) -> bool {
+        matches!((&self.state, self.sending), (Phase::Open, Sending::Pieces(_))) && self.outbox.is_empty()
+    }
+
+    fn over(&mut self, why: Option<PushError>, pause: Span) {
+        if !matches!(self.state, Phase::Over) {
+            self.state = Phase::Over;
+            self.outbox.clear();
+            self.events.push_back(SenderEvent::Over(why, pause));
+        }
+    }
+
+    fn read(&mut self, now: Tick) -> Result<(), PushError> {
+        while !matches!(self.state, Phase::Over) {
+            // A proof covers everything before it.
+            if matches!(self.state, Phase::Proving(_)) {
+                self.state = Phase::Proving(Box::new(self.channel.said()));
+            }
+            let Some(message) = self.channel.read(Message::decode)? else { break };
+            self.received_at = now.steady;
+            self.take(message?)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), PushError> {
+        match (&self.state, message) {
+            (Phase::Open, Message::Later(why, text, pause)) => {
+                self.over(Some(PushError::Refused(why, text)), pause);
+            }
+            (_, Message::Refused(why, text)) => return Err(PushError::Refused(why, text)),
+            (Phase::Greeting, Message::Hello(Hello { version, keyed, .. })) => {
+                if version != VERSION {
+                    return Err(PushError::Refused(Reason::Version, format!("version {version}")));
+                }
+                let Some(proof) = self.channel.proof().filter(|_| keyed) else {
+                    return Err(PushError::Proof);
+                };
+                self.state = Phase::Proving(Box::default());
+                self.outbox.push_back(Message::Proof(proof));
+            }
+            (Phase::Proving(said), Message::Proof(proof)) => {
+                if self.channel.proved(said, &proof).is_none() {
+                    return Err(PushError::Proof);
+                }
+                self.channel.seal(LABEL);
+                self.state = Phase::Proved;
+            }
+            (Phase::Proved, Message::Welcome) => {
+                self.state = Phase::Open;
+                self.events.push_back(SenderEvent::Open);
+            }
+            (Phase::Proved | Phase::Open, Message::Alive) => {}
+            (Phase::Open, Message::Want(numbers)) => {
+                for number in numbers {
+                    let offered = self.offered.iter_mut().find(|o| o.number == number && !o.wanted);
+                    let offered = offered.filter(|o| o.outcome.is_none()).ok_or(PushError::OutOfTurn(6))?;
+                    offered.wanted = true;
+                    self.wanted.push_back(number);
+                }
+                self.ask();
+            }
+            (Phase::Open, Message::Settled(list)) => {
+                for (number, outcome) in list {
+                    let offered = self.offered.iter_mut().find(|o| o.number == number);
+                    let offered = offered.filter(|o| o.outcome.is_none()).ok_or(PushError::OutOfTurn(11))?;
+                    offered.outcome = Some(Some(outcome));
+                    // It may be refused before it was sent as a whole.
+                    self.wanted.retain(|wanted| *wanted != number);
+                }
+                self.settle();
+            }
+            (_, other) => return Err(PushError::OutOfTurn(other.kind())),
+        }
+        Ok(())
+    }
+
+    /// Asks the driver for the next log.
+    fn ask(&mut self) {
+        if self.sending == Sending::Nothing
+            && let Some(number) = self.wanted.pop_front()
+        {
+            self.sending = Sending::Asked(number);
+            self.events.push_back(SenderEvent::Wanted(number));
+        }
+    }
+
+    /// Hands out what is settled, in order.
+    fn settle(&mut self) {
+        let mut settled = Vec::new();
+        while let Some(outcome) = self.offered.front_mut().and_then(|o| o.outcome.take()) {
+            settled.extend(self.offered.pop_front().map(|o| (o.number, outcome)));
+        }
+        if !settled.is_empty() {
+            self.events.push_back(SenderEvent::Settled(settled));
+        }
+        self.end_if_done();
+    }
+
+    fn end_if_done(&mut self) {
+        if self.finishing && self.offered.is_empty() && matches!(self.state, Phase::Open) {
+            self.outbox.push_back(Message::Bye);
+        }
+    }
+}
+
+impl Machine for Sender {
+    type Input<'a> = SenderInput<'a>;
+    type Event = SenderEvent;
+
+    fn handle(&mut self, now: Tick, input: SenderInput<'_>) {
+        match input {
+            SenderInput::Bytes(bytes) => {
+                self.channel.receive(bytes);
+                if let Err(why) = self.read(now) {
+                    self.over(Some(why), Span::ZERO);
+                }
+            }
+            SenderInput::Closed => self.over(Some(PushError::Closed), Span::ZERO),
+            SenderInput::State(state) if matches!(self.state, Phase::Open) => {
+                self.outbox.push_back(Message::State(state));
+            }
+            SenderInput::Offer(offers) => {
+                let offers = &offers[..offers.len().min(self.room())];
+                if !offers.is_empty() {
+                    let open = |o: &Offer| Offered { number: o.number, wanted: false, outcome: None };
+                    self.offered.extend(offers.iter().map(open));
+                    self.outbox.push_back(Message::Offer(offers.to_vec()));
+                }
+            }
+            SenderInput::Test(about) => {
+                if let Sending::Asked(number) = self.sending {
+                    self.sending = Sending::Pieces(number);
+                    self.outbox.push_back(Message::Test(number, about));
+                }
+            }
+            SenderInput::Piece(bytes) => {
+                if matches!(self.sending, Sending::Pieces(_)) && !bytes.is_empty() {
+                    self.outbox.push_back(Message::Piece(bytes.to_vec()));
+                }
+            }
+            SenderInput::Whole => {
+                if matches!(self.sending, Sending::Pieces(_)) {
+                    self.outbox.push_back(Message::Whole);
+                    self.sending = Sending::Nothing;
+                    self.ask();
+                }
+            }
+            SenderInput::Gone => {
+                if let Sending::Asked(number) | Sending::Pieces(number) = self.sending {
+                    self.outbox.push_back(Message::Gone(number));
+                    self.sending = Sending::Nothing;
+                    let offered = self.offered.iter_mut().find(|o| o.number == number);
+                    if let Some(offered) = offered.filter(|o| o.outcome.is_none()) {
+                        offered.outcome = Some(None);
+                    }
+                    self.ask();
+                    self.settle();
+                }
+            }
+            SenderInput::Finish => {
+                if !core::mem::replace(&mut self.finishing, true) {
+                    self.end_if_done();
+                }
+            }
+            SenderInput::State(_) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Tick) {
+        if now.steady - self.received_at >= SILENCE {
+            self.over(Some(PushError::Silent), Span::ZERO);
+        } else if matches!(self.state, Phase::Open)
+            && now.steady - self.sent_at >= ALIVE
+            && self.outbox.is_empty()
+        {
+            self.outbox.push_back(Message::Alive);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
+        let Some(message) = self.outbox.pop_front() else { return false };
+        self.channel.write(message.kind(), |out| message.encode(out), out);
+        self.sent_at = now.steady;
+        if matches!(message, Message::Bye) {
+            self.over(None, Span::ZERO);
+        }
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<SteadyTime> {
+        match self.state {
+            Phase::Over => None,
+            Phase::Open => Some((self.received_at + SILENCE).min(self.sent_at + ALIVE)),
+            _ => Some(self.received_at + SILENCE),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<SenderEvent> {
+        self.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+impl Sender {
+    /// Says something out of turn.
+    pub(super) fn forge(&mut self, message: Message) {
+        self.outbox.push_back(message);
+    }
+}
