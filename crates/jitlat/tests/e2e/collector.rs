@@ -165,7 +165,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     let mut random = random();
     let (mut made, mut seed) = (0, 0);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
-    let (mut a, mut b) = (start("a"), start("b"));
+    let mut running = [Some(start("a")), Some(start("b"))];
     // The first push begins when both are there.
     make(&archive, folder, 1_000_000, 100);
     wait_until("a first push", 100, || pushed(&own).is_some_and(|p| p.stored == 1));
@@ -177,9 +177,13 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
             made += 1;
         }
         std::thread::sleep(Duration::from_secs_f64(2.5 * random()));
-        let (running, host) = if random() < 0.5 { (&mut a, "a") } else { (&mut b, "b") };
-        running.signal(Signal::SIGKILL);
-        *running = start(host);
+        let k = usize::from(random() < 0.5);
+        // Its port is needed by the next one.
+        if let Some(killed) = running[k].take() {
+            killed.signal(Signal::SIGKILL);
+            killed.finish(TO_END);
+        }
+        running[k] = Some(start(["a", "b"][k]));
     }
     made += 1;
     let nothing_waits = || pushed(&own).is_some_and(|p| p.waiting == 0);
@@ -187,7 +191,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     while !nothing_waits() && begun.elapsed() < Duration::from_secs(200) {
         std::thread::sleep(Duration::from_millis(200));
     }
-    let (a, b) = (end(a), end(b));
+    let [a, b] = running.map(|running| end(running.unwrap()));
     let push = pushed(&own).unwrap();
     assert_eq!(
         (push.waiting, push.stored, push.dropped, push.refused),
