@@ -38,6 +38,10 @@ push-kills KILLS='200' SEED='1':
 ingest TESTS='3000':
     cargo build --release -p jitlat-benches --bin ingest && ./target/release/ingest {{TESTS}}
 
+# How often `changed` and `worse` fire of TESTS of simulated paths that do not change, and how soon of paths that do (minutes)
+alert-rates TESTS='300':
+    JITLAT_TESTS={{TESTS}} cargo test --profile fast -p jitlat --bin jitlat -- alerts::rates::table --ignored --nocapture
+
 # What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
 bias PACKETS='2000':
     cargo build --release -p jitlat

@@ -1,11 +1,11 @@
 //! [`Plan`]: what the file means for each host: tests, traffic, load, disk.
 
-use crate::model::{Model, Test};
+use crate::model::{Model, Test, Traffic};
 use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use serde::Serialize;
 
-/// Bytes of a packet in an archive, and of a test beside its packets: 4.0 to 5.3 and 5.9 kB by the bench `scale` and docs/guide/cluster.md,
+/// Bytes of a packet in an archive, and of a test in one direction beside its packets: 4.0 to 5.3 and 5.9 kB by the bench `scale` and docs/guide/cluster.md,
 /// rounded up.
 const BYTES_OF_PACKET: f64 = 6.0;
 const BYTES_OF_TEST: f64 = 6_000.0;
@@ -191,8 +191,11 @@ impl HostPlan {
         self.answered_a_day += part.answered as f64 * times;
         self.bytes_out_a_day += first * forward + second * backward;
         self.bytes_in_a_day += first * backward + second * forward;
+        // Each direction of which packets are recorded is a test of its own there.
+        let Traffic { forward: there, backward: back, recorded, .. } = test.traffic;
+        let results = if recorded > there.packets.max(back.packets) { 2.0 } else { 1.0 };
         self.archive_bytes_a_day +=
-            part.started as f64 * times * (BYTES_OF_TEST + BYTES_OF_PACKET * test.traffic.recorded as f64);
+            part.started as f64 * times * (results * BYTES_OF_TEST + BYTES_OF_PACKET * recorded as f64);
         self.load += (first + second) * test.traffic.duration.0 as f64 / DAY as f64;
     }
 }

@@ -47,6 +47,8 @@ fn twenty_lines_are_enough_for_five_hosts() {
     for host in &plan.hosts {
         assert_eq!(host.started_a_day + host.answered_a_day, 4.0 * 288.0);
         assert_eq!(host.bytes_in_a_day, 4.0 * 288.0 * 63_000.0);
+        // A test has two directions, of 500 packets each.
+        assert_eq!(host.archive_bytes_a_day, host.started_a_day * (2.0 * 6000.0 + 1000.0 * 6.0));
     }
     // Rome may have two tests at a time, and its partners have one.
     let peaks: Vec<u64> = plan.hosts.iter().map(|h| h.peak_out_bits).collect();

@@ -183,3 +183,38 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
         assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);
     }
 }
+
+#[test]
+fn every_protocol_is_measured() {
+    let Some(lab) = lab("every_protocol_is_measured") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ways = [("jitlat", "one-way"), ("owamp", "one-way"), ("icmp", "ping"), ("stamp", "ping"), ("twamp", "ping")];
+    let ways = ways.into_iter().chain([("lamp", "ping"), ("tcp", "ping"), ("irtt", "ping")]);
+    let test = |(proto, instrument): (&str, &str)| {
+        format!(
+            "[[test]]\nname = \"{proto}\"\ninstrument = \"{instrument}\"\nclient = \"first\"\nevery = \"30s\"\nfor = \"300ms\"\n\
+             options = {{ proto = \"{proto}\", period = \"10ms\" }}\n"
+        )
+    };
+    let names: Vec<&str> = ways.clone().map(|way| way.0).collect();
+    let text = format!(
+        "host = [{{ name = \"a\", address = \"10.9.0.1\" }}, {{ name = \"b\", address = \"10.9.0.2\" }}]\n{}\
+         [timetable]\nguard = \"500ms\"\nsetup = \"2500ms\"\n",
+        ways.map(test).collect::<String>()
+    );
+    write(&folder.join("mesh.toml"), &text);
+    let a = monitor(&lab.client, folder, "mesh.toml", "a", "");
+    let b = monitor(&lab.server, folder, "mesh.toml", "b", "");
+    for name in &names {
+        let wanted = if ["jitlat", "owamp"].contains(name) { 2 } else { 1 };
+        let found = || tests(folder, "a", &format!("--tag test={name}")).len();
+        wait_until(&format!("a test by {name}"), || found() >= wanted);
+    }
+    let ended = end(a);
+    end(b);
+    for row in ended.stdout.lines().skip(1) {
+        assert!(row.trim_end().ends_with('-') || row.contains("1 cut short"), "{}\n{}", ended.stdout, ended.stderr);
+    }
+}

@@ -145,7 +145,7 @@ impl Judge {
 }
 
 /// What is judged; `None` of a test that no monitor made.
-fn result_of(entered: &Entered) -> Option<TestResult> {
+pub fn result_of(entered: &Entered) -> Option<TestResult> {
     let tag = |key: &str| entered.tags.get(key).cloned();
     Some(TestResult {
         test: tag("test")?,

@@ -7,6 +7,8 @@
 mod channel;
 mod compare;
 mod judge;
+#[cfg(test)]
+mod rates;
 
 use anyhow::{Context, Result, bail};
 use channel::Sender;
