@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::find::Filter;
 use crate::newest::is_bad;
-use crate::rollup::{parts, read_delays, read_pool};
+use crate::packed::{read_delays, read_pool};
+use crate::rollup::parts;
 use crate::{Archive, Period, Stream, TestId};
 use jitlat_core::pool::Pool;
 use rusqlite::params;

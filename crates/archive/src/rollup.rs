@@ -11,7 +11,7 @@
 use crate::catalogue::figure_columns;
 use crate::error::Error;
 use crate::find::{Filter, When};
-use crate::packed::{MOST_UNPACKED, decompress, unpack};
+use crate::packed::{pack_pool, read_figure, read_pool};
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jiff::civil::Date;
@@ -368,43 +368,6 @@ enum Failure {
 impl From<rusqlite::Error> for Failure {
     fn from(e: rusqlite::Error) -> Failure {
         Failure::Sql(e)
-    }
-}
-
-/// A pool as it is stored: its bytes, compressed where that saves a tenth or more.
-pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
-    let plain = pool.to_bytes();
-    let packed = zstd::bulk::compress(&plain, 3).unwrap_or_default();
-    if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
-}
-
-/// One figure of a pool as it is stored since version 2; `None` if it is not one.
-fn read_figure(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
-    PoolFigure::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
-}
-
-/// The bytes of a pool that was compressed.
-fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
-    const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten()
-}
-
-/// A pool as it is stored, without the differences of consecutive packets' delays; `None` if it is stored by version 1.
-pub(crate) fn read_delays(bytes: &[u8]) -> Option<Pool> {
-    Pool::delays_from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes))
-}
-
-/// A pool as it is stored, also by version 1.
-pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
-    let unpacked = unpacked(bytes);
-    if let Some(pool) = Pool::from_bytes(unpacked.as_deref().unwrap_or(bytes)) {
-        return Ok(pool);
-    }
-    let pool: Pool = unpack(bytes, "a pool")?;
-    if pool.is_possible() {
-        Ok(pool)
-    } else {
-        Err(Error::Impossible("a pool can be that of no packets".to_owned()))
     }
 }
 

@@ -157,6 +157,8 @@ pub struct View {
     streams: Vec<(i64, Stream)>,
     /// Whether there are tests of the other direction.
     back: bool,
+    /// Whether tests can be started from the page.
+    can_run: bool,
     shown: Shown,
     pools: Vec<Course>,
     /// When the first test of the stream began, and the end of the last as it is drawn.
@@ -234,7 +236,8 @@ pub fn read(archive: &Archive, asked: &Asked, now: i64) -> Result<View, Problem>
             .map(|v| v.gaps().into_iter().map(|(from_ns, to_ns)| Gap { from_ns, to_ns }).collect()),
     };
     let streams = streams.into_iter().map(|(id, stream, _)| (id, stream)).collect();
-    Ok(View { course, streams, back, shown, pools, extent: (extent.0, end), last, bad_since })
+    let (can_run, extent) = (asked.app.runs.is_some(), (extent.0, end));
+    Ok(View { course, streams, back, can_run, shown, pools, extent, last, bad_since })
 }
 
 /// The end of a stream's last test as it is drawn: as long after it as its tests are apart, in whole seconds.
@@ -411,7 +414,11 @@ fn others(out: &mut String, view: &View) {
         encoded(src),
         encoded(dst)
     );
-    let _ = write!(out, "<li><a href=\"{}\">Compare with the time before</a></li></ul>", escape(&address));
+    let _ = write!(out, "<li><a href=\"{}\">Compare with the time before</a></li>", escape(&address));
+    if view.can_run {
+        let _ = write!(out, "<li><a href=\"/run?host={}\">Test it now</a></li>", encoded(dst));
+    }
+    out.push_str("</ul>");
 }
 
 /// What it is like now.

@@ -3,21 +3,20 @@
 
 #[path = "../examples/mesh.rs"]
 mod mesh;
+mod scraper;
 mod served;
 
 use jitlat_archive::Archive;
 use jitlat_core::figures::Figure;
 use jitlat_core::pool::Pool;
 use mesh::{HOUR, Went};
+use scraper::Prometheus;
 use serde_json::Value;
 use served::{Answer, Served};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
@@ -39,115 +38,14 @@ fn two_hosts(folder: &Path) -> Archive {
     archive
 }
 
-/// A Prometheus, until it is dropped.
-struct Prometheus {
-    child: Child,
-    address: SocketAddr,
-    _folder: tempfile::TempDir,
-}
-
-impl Prometheus {
-    /// One that scrapes `target` each second, with the shipped rules; `None` where it is not installed and need not be.
-    fn start(target: SocketAddr, features: &str) -> Option<Prometheus> {
-        let folder = tempfile::tempdir().unwrap();
-        let rules = examples().join("rules.yml");
-        let settings = format!(
-            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: jitlat\n    \
-             static_configs: [{{ targets: ['{target}'] }}]\n",
-            rules.display()
-        );
-        std::fs::write(folder.path().join("prometheus.yml"), settings).unwrap();
-        let mut command = Command::new("prometheus");
-        command
-            .arg(format!("--config.file={}", folder.path().join("prometheus.yml").display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .args(["--web.listen-address=127.0.0.1:0", &format!("--enable-feature={features}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(e) => {
-                assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "prometheus: {e}");
-                let _ =
-                    writeln!(std::io::stderr(), "skipped: prometheus is not installed (Debian: prometheus)");
-                return None;
-            }
-        };
-        // It says which port the system chose; what it says later is read, too, so that it never waits for that.
-        let (say, said) = mpsc::channel();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let address =
-                    line.split_once("msg=\"Listening on\" address=").map(|(_, rest)| rest.trim().to_owned());
-                let _ = say.send(address.ok_or(line));
-            }
-        });
-        let mut log = Vec::new();
-        let address = loop {
-            match said.recv_timeout(Duration::from_secs(60)) {
-                Ok(Ok(address)) => break address.parse().unwrap(),
-                Ok(Err(line)) => log.push(line),
-                Err(e) => panic!("{e}: {log:#?}"),
-            }
-        };
-        Some(Prometheus { child, address, _folder: folder })
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or(Value::Null)
-    }
-
-    /// What a query finds now.
-    fn query(&self, query: &str) -> Vec<Value> {
-        let encoded: String = query.bytes().map(|b| format!("%{b:02x}")).collect();
-        let answer = self.get(&format!("/api/v1/query?query={encoded}"));
-        assert_eq!(answer["status"], "success", "{query}: {answer}");
-        let result = &answer["data"]["result"];
-        if answer["data"]["resultType"] == "scalar" {
-            vec![result.clone()]
-        } else {
-            result.as_array().unwrap().clone()
-        }
-    }
-
-    /// The same once there is something.
-    fn wait(&self, query: &str) -> Vec<Value> {
-        let begun = Instant::now();
-        loop {
-            let found = self.query(query);
-            if !found.is_empty() {
-                return found;
-            }
-            assert!(
-                begun.elapsed() < Duration::from_secs(100),
-                "{query} finds nothing: {}",
-                self.get("/api/v1/targets")
-            );
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
-
-    /// The value of a query that finds one.
-    fn value(&self, query: &str) -> f64 {
-        let found = self.wait(query);
-        assert_eq!(found.len(), 1, "{query}: {found:?}");
-        found[0]["value"][1].as_str().unwrap_or_else(|| panic!("{query}: {found:?}")).parse().unwrap()
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A Prometheus that scrapes `target` each second, with the shipped rules.
+fn scraping(target: SocketAddr, features: &str) -> Option<Prometheus> {
+    let settings = format!(
+        "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: jitlat\n    \
+         static_configs: [{{ targets: ['{target}'] }}]\n",
+        examples().join("rules.yml").display()
+    );
+    Prometheus::start(tempfile::tempdir().unwrap(), &settings, &[&format!("--enable-feature={features}")])
 }
 
 fn examples() -> PathBuf {
@@ -176,7 +74,7 @@ fn native_histograms_are_scraped_with_every_count_and_percentiles_within_a_bucke
     let folder = tempfile::tempdir().unwrap();
     let archive = two_hosts(folder.path());
     let served = Served::start(folder.path(), |_| ());
-    let Some(prometheus) = Prometheus::start(served.address, "native-histograms") else { return };
+    let Some(prometheus) = scraping(served.address, "native-histograms") else { return };
     for path in [THERE, BACK] {
         let all = pool(&archive, path);
         let of = format!("{{src=\"{}\",dst=\"{}\"}}", path.0, path.1);
@@ -233,7 +131,7 @@ fn classic_histograms_are_scraped_as_text() {
     let folder = tempfile::tempdir().unwrap();
     let archive = two_hosts(folder.path());
     let served = Served::start(folder.path(), |_| ());
-    let Some(prometheus) = Prometheus::start(served.address, "") else { return };
+    let Some(prometheus) = scraping(served.address, "") else { return };
     for path in [THERE, BACK] {
         let all = pool(&archive, path);
         let of = format!("{{src=\"{}\",dst=\"{}\"}}", path.0, path.1);

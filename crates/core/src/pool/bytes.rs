@@ -60,6 +60,13 @@ impl Stored {
         Some(Stored { values: Filled::read(bytes)?, sums }).filter(|stored| stored.values.is_possible())
     }
 
+    /// Leaves one out.
+    fn skip(bytes: &mut &[u8]) -> Option<()> {
+        take_signed(bytes)?;
+        take_signed(bytes)?;
+        Filled::skip(bytes)
+    }
+
     fn figure(&self, what: &str) -> Option<f64> {
         let Stored { values, sums } = self;
         figure_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
@@ -85,20 +92,20 @@ impl PoolFigure {
             return found(of(&counted));
         }
         let (family, what) = figure.key.split_once('-')?;
-        let delay = Stored::read(&mut rest)?;
         if family == "latency" {
-            return found(delay.figure(what));
+            return found(Stored::read(&mut rest)?.figure(what));
         }
-        let own = match *rest.split_off_first()? {
-            OWN => Some(Stored::read(&mut rest)?),
-            OF_DELAYS => None,
-            _ => return None,
-        };
-        match (family, own) {
-            ("pdv", Some(pdv)) => found(pdv.figure(what)),
+        Stored::skip(&mut rest)?;
+        match (family, *rest.split_off_first()?) {
+            ("pdv", OWN) => found(Stored::read(&mut rest)?.figure(what)),
             // Few values: they are quickly made.
-            ("pdv", None) => Pool::from_bytes(bytes).map(|pool| PoolFigure::of(&pool, figure)),
-            _ => found(Stored::read(&mut rest)?.figure(what)),
+            ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolFigure::of(&pool, figure)),
+            (_, OWN) => {
+                Stored::skip(&mut rest)?;
+                found(Stored::read(&mut rest)?.figure(what))
+            }
+            (_, OF_DELAYS) => found(Stored::read(&mut rest)?.figure(what)),
+            _ => None,
         }
     }
 }

@@ -213,7 +213,8 @@ fn form(out: &mut String, all: &RunsNow, secret: &str, wish: &Wish, refusal: Opt
         (false, true) => format!("{} ({}, round trips)", host.name, host.address),
     };
     let list: Vec<(&str, String)> = hosts.iter().map(|host| (host.name.as_str(), shown(host))).collect();
-    choice(out, "host", "to", &wish.host, &list);
+    let meant = hosts.iter().find(|host| host.address == wish.host).map_or(&wish.host, |host| &host.name);
+    choice(out, "host", "to", meant, &list);
     let list: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
     choice(out, "test", "measure", &wish.test, &list);
     let ways = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")];

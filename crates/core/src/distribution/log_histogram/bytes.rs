@@ -1,6 +1,6 @@
 //! A [`LogHistogram`] as few bytes: kept values as ascending differences, and only the buckets that are not empty.
 
-use super::{Buckets, LogHistogram, Precision, at_rank, bucket, values};
+use super::{Buckets, LogHistogram, Precision, bucket, values};
 use crate::distribution::percentile::{Method, Percent, rank};
 
 /// Most bits of precision that are read: what is allocated for the buckets grows with them, whatever the number of bytes.
@@ -39,6 +39,17 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u128> {
 /// The same, of at most 64 bits.
 #[inline]
 pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    // Most are small.
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Some(byte.into())
+        }
+        _ => take_long(bytes),
+    }
+}
+
+fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     let (mut x, mut shift) = (0, 0);
     loop {
         let (&byte, rest) = bytes.split_first()?;
@@ -49,6 +60,20 @@ pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
         }
         shift += 7;
     }
+}
+
+/// Leaves out `n` numbers that [`put`] appended: each ends with a byte below 0x80.
+fn skip_numbers(bytes: &mut &[u8], n: u64) -> Option<()> {
+    if n == 0 {
+        return Some(());
+    }
+    let mut left = n;
+    let end = bytes.iter().position(|byte| {
+        left -= u64::from(*byte < 0x80);
+        left == 0
+    })?;
+    *bytes = &bytes[end + 1..];
+    Some(())
 }
 
 /// Takes what [`put_signed`] appended.
@@ -167,6 +192,26 @@ impl Filled {
         Some(read)
     }
 
+    /// Leaves out what [`LogHistogram::write`] appended, without looking at its values; `None` if it is cut short.
+    pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
+        let exact = take_u64(bytes)?;
+        *bytes = bytes.get(2..)?;
+        skip_numbers(bytes, 1)?;
+        let n = take_u64(bytes)?;
+        if n == 0 {
+            return Some(());
+        }
+        skip_numbers(bytes, 2)?;
+        if n <= exact {
+            return skip_numbers(bytes, n);
+        }
+        for _ in 0..2 {
+            let buckets = take_u64(bytes)?;
+            skip_numbers(bytes, buckets.checked_mul(2)?)?;
+        }
+        Some(())
+    }
+
     fn with_empty_buckets(self) -> LogHistogram {
         let Filled { precision, origin, first, sides, n, extremes } = self;
         let [above, below] = sides.map(|side| {
@@ -203,12 +248,17 @@ impl Filled {
         if !self.first.is_empty() {
             return self.first.get(rank).copied();
         }
+        // The bucket by its place, and the value of that one alone.
         let [above, below] = &self.sides;
-        let values = values(
-            (self.origin.unwrap_or(0), self.precision.bits, self.extremes),
-            below.iter().rev().copied(),
-            above.iter().copied(),
-        );
-        at_rank(values, rank as u64)
+        let mut before = 0u64;
+        let mut has_rank = |count: u64| {
+            before = before.saturating_add(count);
+            before > rank as u64
+        };
+        let below = below.iter().rev().find(|(_, count)| has_rank(*count));
+        let above = if below.is_none() { above.iter().find(|(_, count)| has_rank(*count)) } else { None };
+        let (below, above) = (below.copied(), above.copied());
+        let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
+        values(scale, below.into_iter(), above.into_iter()).next().map(|(value, _)| value)
     }
 }

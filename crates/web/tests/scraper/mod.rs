@@ -1,0 +1,115 @@
+#![allow(dead_code, reason = "each test uses a part")]
+//! A real Prometheus, and what it answers.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A Prometheus, until it is dropped.
+pub struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Prometheus {
+    /// One with these settings and arguments, and its data in `data` of `folder`; `None` where it is not installed and need not be.
+    pub fn start(folder: TempDir, settings: &str, arguments: &[&str]) -> Option<Prometheus> {
+        std::fs::write(folder.path().join("prometheus.yml"), settings).unwrap();
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={}", folder.path().join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .arg("--web.listen-address=127.0.0.1:0")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(e) => {
+                assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "prometheus: {e}");
+                let _ =
+                    writeln!(std::io::stderr(), "skipped: prometheus is not installed (Debian: prometheus)");
+                return None;
+            }
+        };
+        // It says which port the system chose; what it says later is read, too, so that it never waits for that.
+        let (say, said) = mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let address =
+                    line.split_once("msg=\"Listening on\" address=").map(|(_, rest)| rest.trim().to_owned());
+                let _ = say.send(address.ok_or(line));
+            }
+        });
+        let mut log = Vec::new();
+        let address = loop {
+            match said.recv_timeout(Duration::from_secs(60)) {
+                Ok(Ok(address)) => break address.parse().unwrap(),
+                Ok(Err(line)) => log.push(line),
+                Err(e) => panic!("{e}: {log:#?}"),
+            }
+        };
+        Some(Prometheus { child, address, _folder: folder })
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or(Value::Null)
+    }
+
+    /// What a query finds now.
+    pub fn query(&self, query: &str) -> Vec<Value> {
+        let encoded: String = query.bytes().map(|b| format!("%{b:02x}")).collect();
+        let answer = self.get(&format!("/api/v1/query?query={encoded}"));
+        assert_eq!(answer["status"], "success", "{query}: {answer}");
+        let result = &answer["data"]["result"];
+        if answer["data"]["resultType"] == "scalar" {
+            vec![result.clone()]
+        } else {
+            result.as_array().unwrap().clone()
+        }
+    }
+
+    /// The same once there is something.
+    pub fn wait(&self, query: &str) -> Vec<Value> {
+        let begun = Instant::now();
+        loop {
+            let found = self.query(query);
+            if !found.is_empty() {
+                return found;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(100),
+                "{query} finds nothing: {}",
+                self.get("/api/v1/targets")
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The value of a query that finds one.
+    pub fn value(&self, query: &str) -> f64 {
+        let found = self.wait(query);
+        assert_eq!(found.len(), 1, "{query}: {found:?}");
+        found[0]["value"][1].as_str().unwrap_or_else(|| panic!("{query}: {found:?}")).parse().unwrap()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
