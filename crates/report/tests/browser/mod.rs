@@ -122,36 +122,20 @@ pub fn result<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// The version of axe-core with which pages are checked, and the checksum of its package.
-const AXE: [&str; 2] = [
-    "4.14.1",
-    "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
-];
+/// Where `packaging/tools axe-core` puts the script of axe-core, from the root of the sources.
+const AXE: &str = "target/tools/axe/axe_playwright_python/axe.min.js";
 
-/// The script of axe-core, installed below `target` by npm. Only where nothing may be skipped: elsewhere tests fetch
-/// nothing.
+/// The script of axe-core; `None` where it is not installed and need not be.
 pub fn axe() -> Option<String> {
-    if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() {
-        eprintln!("SKIPPED: axe-core is installed with npm where JITLAT_REQUIRE_BROWSER=1 is set");
-        return None;
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(AXE);
+    match std::fs::read_to_string(&file) {
+        Ok(script) => Some(script),
+        Err(e) if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() => {
+            eprintln!("SKIPPED: {AXE}: {e}; packaging/tools axe-core installs it");
+            None
+        }
+        Err(e) => panic!("{AXE}: {e}; packaging/tools axe-core installs it"),
     }
-    let [version, integrity] = AXE;
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("axe-{version}"));
-    if !dir.exists() {
-        let new = folder();
-        let package = format!("axe-core@{version}");
-        let options = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."];
-        let mut npm = Command::new("timeout");
-        npm.args(["120", "npm"]).args(options).arg(package).current_dir(&new);
-        let status = npm.stdout(Stdio::null()).status();
-        assert!(status.is_ok_and(|s| s.success()), "npm (package npm) could not install axe-core {version}");
-        // Whole or not at all; a test that runs beside this one may have been first.
-        let moved = std::fs::rename(new.path(), &dir);
-        assert!(moved.is_ok() || dir.exists(), "{}: {moved:?}", dir.display());
-    }
-    let lock = std::fs::read_to_string(dir.join("node_modules/.package-lock.json")).expect("npm writes it");
-    assert!(lock.contains(integrity), "axe-core {version} is not the one that was checked: {lock}");
-    Some(std::fs::read_to_string(dir.join("node_modules/axe-core/axe.min.js")).expect("the package has it"))
 }
 
 /// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
