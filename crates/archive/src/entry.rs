@@ -2,9 +2,8 @@
 
 use crate::checksum::number;
 use crate::error::Error;
-use crate::packed::pack;
+use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
-use crate::rollup;
 use crate::text::Rest;
 use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, Options, PacketRecord, Session, Summary};
@@ -98,11 +97,8 @@ impl Entry {
 
     /// Adds how many rows it has and its other lines, and packs what the catalogue holds packed.
     pub fn complete(&mut self, rows: u64, rest: Rest) {
-        self.packed = Packed {
-            rest: rest.to_bytes(),
-            session: pack(&self.session),
-            pool: rollup::pack_pool(&self.pool),
-        };
+        self.packed =
+            Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
 }
 
 /// One figure of a pool as it is stored since version 2; `None` if it is not one.
-fn read_figure(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
+pub(crate) fn read_figure(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
     PoolFigure::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }
 

@@ -2,8 +2,8 @@
 
 use crate::add;
 use crate::error::Error;
+use crate::packed::{pack_pool, read_pool};
 use crate::packets::{Block, StoredTest, Tests, Writer};
-use crate::rollup::{pack_pool, read_pool};
 use crate::text::Rest;
 use crate::{Archive, TestId, pushes};
 use core::str::FromStr;

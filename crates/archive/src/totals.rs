@@ -1,7 +1,7 @@
 //! [`Archive::totals`]: all that was ever measured of each stream, as counters that only grow; [`share_bucket`]: losses of tests, counted.
 
 use crate::error::Error;
-use crate::rollup::read_pool;
+use crate::packed::read_pool;
 use crate::{Archive, Period, Stream};
 use jitlat_core::pool::Pool;
 use rusqlite::{Row, Transaction, params};

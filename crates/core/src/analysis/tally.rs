@@ -88,7 +88,8 @@ impl Tally {
     /// For the packets of a session.
     pub fn of(session: &Session) -> Tally {
         let spec = &session.spec;
-        let longest = session.period().map_or(i64::MAX, |period| (period.0 / 2).saturating_add(spec.read_pause().0));
+        let longest =
+            session.period().map_or(i64::MAX, |period| (period.0 / 2).saturating_add(spec.read_pause().0));
         Tally::new(spec.payload(), longest)
     }
 

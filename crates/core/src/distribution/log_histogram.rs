@@ -445,17 +445,6 @@ fn values(
     below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
 }
 
-/// The value at 0-based rank `k` of ascending values with their counts.
-fn at_rank(mut values: impl Iterator<Item = (i64, u64)>, k: u64) -> Option<i64> {
-    let mut before = 0;
-    values
-        .find(|(_, count)| {
-            before += count;
-            before > k
-        })
-        .map(|value| value.0)
-}
-
 /// The bucket of a distance: one for each distance below 2^(bits + 1), then 2^bits per octave.
 #[inline]
 fn bucket(distance: u64, bits: u8) -> usize {

@@ -190,7 +190,8 @@ fn every_protocol_is_measured() {
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let ways = [("jitlat", "one-way"), ("owamp", "one-way"), ("icmp", "ping"), ("stamp", "ping"), ("twamp", "ping")];
+    let ways =
+        [("jitlat", "one-way"), ("owamp", "one-way"), ("icmp", "ping"), ("stamp", "ping"), ("twamp", "ping")];
     let ways = ways.into_iter().chain([("lamp", "ping"), ("tcp", "ping"), ("irtt", "ping")]);
     let test = |(proto, instrument): (&str, &str)| {
         format!(
@@ -215,6 +216,11 @@ fn every_protocol_is_measured() {
     let ended = end(a);
     end(b);
     for row in ended.stdout.lines().skip(1) {
-        assert!(row.trim_end().ends_with('-') || row.contains("1 cut short"), "{}\n{}", ended.stdout, ended.stderr);
+        assert!(
+            row.trim_end().ends_with('-') || row.contains("1 cut short"),
+            "{}\n{}",
+            ended.stdout,
+            ended.stderr
+        );
     }
 }
