@@ -174,6 +174,7 @@ fn a_path_that_does_not_change_is_quiet_and_one_that_does_is_found() {
 /// `JITLAT_TESTS` of each path.
 #[test]
 #[ignore = "takes minutes: just alert-rates"]
+#[expect(clippy::print_stdout, reason = "a table for people")]
 fn table() {
     let tests = std::env::var("JITLAT_TESTS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     println!(
