@@ -150,7 +150,10 @@ fn scanned(root: &Path, ids: &[TestId], threads: usize) -> Result<usize> {
         let mut delays = Vec::new();
         for id in ids {
             let mut packets = archive.packets(*id)?;
-            while packets.next(|r| delays.extend(r.delay().map(|d| d.0)))? {}
+            while packets
+                .next(|all| delays.extend(all.iter().filter_map(PacketRecord::delay).map(|d| d.0)))?
+            {
+            }
         }
         delays.sort_unstable();
         Ok(delays.len())
@@ -203,7 +206,10 @@ fn large(folder: &Path) -> Result<()> {
         let mut delays = Vec::new();
         for id in &ids {
             let mut packets = archive.packets(*id)?;
-            while packets.next(|r| delays.extend(r.delay().map(|d| d.0)))? {}
+            while packets
+                .next(|all| delays.extend(all.iter().filter_map(PacketRecord::delay).map(|d| d.0)))?
+            {
+            }
         }
         delays.sort_unstable();
         let rank = (delays.len() * 999).div_ceil(1000);
