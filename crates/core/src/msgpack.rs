@@ -1,14 +1,16 @@
 //! Values from MessagePack, as saved states and the catalogue of an archive hold them. `rmp_serde` writes them.
 //!
 //! Reading is here because `rmp_serde` compiles the whole of a MessagePack reader anew for each type that is read, which made it
-//! a third of this crate's code. This one reads into a [`Token`] once for all types.
+//! a third of this crate's code. This one reads into a [`Token`] once for all types, and compiles for each type only what that
+//! type can be: a structure is always read by its fields, which an array without names has in their order.
 
 use rmp::Marker;
 use rmp::decode::bytes::BytesReadError;
 use rmp::decode::{Bytes, RmpRead, ValueReadError};
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess, VariantAccess, Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error as _, Expected, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 
@@ -65,13 +67,15 @@ impl From<ValueReadError<BytesReadError>> for Error {
 /// assert_eq!(msgpack::from_slice::<(u8, String)>(&bytes[..3]), Err(msgpack::Error::End));
 /// ```
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    T::deserialize(&mut Reader { rest: Bytes::new(bytes), depth: MOST_NESTED })
+    T::deserialize(&mut Reader { rest: Bytes::new(bytes), depth: MOST_NESTED, field: None })
 }
 
 struct Reader<'a> {
     rest: Bytes<'a>,
     /// Levels that may still be opened.
     depth: u32,
+    /// Of a structure that was written without names, the field that comes next, until it was asked for.
+    field: Option<&'static str>,
 }
 
 /// What begins at a place: a whole scalar, or the length of what follows.
@@ -85,6 +89,25 @@ enum Token<'a> {
     Bytes(&'a [u8]),
     Array(u32),
     Map(u32),
+}
+
+impl Token<'_> {
+    /// The error of a value of another kind.
+    #[cold]
+    fn mismatch(self, expected: &dyn Expected) -> Error {
+        let found = match self {
+            Token::Nil => Unexpected::Unit,
+            Token::Bool(yes) => Unexpected::Bool(yes),
+            Token::Unsigned(n) => Unexpected::Unsigned(n),
+            Token::Signed(n) => Unexpected::Signed(n),
+            Token::Float(x) => Unexpected::Float(x),
+            Token::Text(text) => Unexpected::Str(text),
+            Token::Bytes(bytes) => Unexpected::Bytes(bytes),
+            Token::Array(_) => Unexpected::Seq,
+            Token::Map(_) => Unexpected::Map,
+        };
+        Error::invalid_type(found, expected)
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -169,8 +192,65 @@ impl<'a> Reader<'a> {
     /// The elements of an array, or entries of a map, of which `left` are left.
     fn parts(&mut self, left: u32) -> Result<Parts<'_, 'a>, Error> {
         self.open()?;
-        Ok(Parts { reader: self, left })
+        Ok(Parts { reader: self, left, names: None })
     }
+
+    /// The name that is next.
+    fn name(&mut self, expected: &dyn Expected) -> Result<&'a str, Error> {
+        match self.token()? {
+            Token::Text(name) => Ok(name),
+            other => Err(other.mismatch(expected)),
+        }
+    }
+
+    /// The elements of the array that is next.
+    fn array(&mut self, expected: &dyn Expected) -> Result<Parts<'_, 'a>, Error> {
+        match self.token()? {
+            Token::Array(n) => self.parts(n),
+            other => Err(other.mismatch(expected)),
+        }
+    }
+
+    /// The entries of the map that is next.
+    fn map(&mut self, expected: &dyn Expected) -> Result<Parts<'_, 'a>, Error> {
+        match self.token()? {
+            Token::Map(n) => self.parts(n),
+            other => Err(other.mismatch(expected)),
+        }
+    }
+
+    /// The fields of the structure that is next, with their names or without.
+    fn fields(
+        &mut self,
+        names: &'static [&'static str],
+        expected: &dyn Expected,
+    ) -> Result<Parts<'_, 'a>, Error> {
+        match self.token()? {
+            Token::Map(n) => self.parts(n),
+            Token::Array(n) if n as usize > names.len() => Err(too_many()),
+            Token::Array(n) => Ok(Parts { names: Some(names.iter()), ..self.parts(n)? }),
+            other => Err(other.mismatch(expected)),
+        }
+    }
+}
+
+#[cold]
+fn too_many() -> Error {
+    Error::custom("it has more elements than were written")
+}
+
+/// Numbers, of which a visitor that wants one takes any that fits.
+macro_rules! number {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match self.token()? {
+                Token::Unsigned(n) => visitor.visit_u64(n),
+                Token::Signed(n) => visitor.visit_i64(n),
+                Token::Float(x) => visitor.visit_f64(x),
+                other => Err(other.mismatch(&visitor)),
+            }
+        }
+    )*};
 }
 
 impl<'de> Deserializer<'de> for &mut Reader<'de> {
@@ -188,12 +268,12 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             Token::Array(n) => {
                 let mut parts = self.parts(n)?;
                 let value = visitor.visit_seq(&mut parts)?;
-                parts.end(value)
+                parts.end().map(|()| value)
             }
             Token::Map(n) => {
                 let mut parts = self.parts(n)?;
                 let value = visitor.visit_map(&mut parts)?;
-                parts.end(value)
+                parts.end().map(|()| value)
             }
         }
     }
@@ -266,30 +346,86 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         false
     }
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit seq tuple tuple_struct map struct identifier
-        ignored_any
+    number! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+        deserialize_f32 deserialize_f64
     }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let mut parts = self.array(&visitor)?;
+        let value = visitor.visit_seq(&mut parts)?;
+        parts.end().map(|()| value)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let mut parts = self.map(&visitor)?;
+        let value = visitor.visit_map(&mut parts)?;
+        parts.end().map(|()| value)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut parts = self.fields(fields, &visitor)?;
+        let value = visitor.visit_map(&mut parts)?;
+        parts.end().map(|()| value)
+    }
+
+    /// The name of a field or variant.
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let name = match self.field.take() {
+            Some(name) => name,
+            None => self.name(&visitor)?,
+        };
+        visitor.visit_str(name)
+    }
+
+    forward_to_deserialize_any! { bool char str string bytes byte_buf unit ignored_any }
 }
 
 /// The elements of an array, or the entries of a map.
 struct Parts<'r, 'a> {
     reader: &'r mut Reader<'a>,
     left: u32,
+    /// The keys that are left, of a structure that was written without them.
+    names: Option<core::slice::Iter<'static, &'static str>>,
 }
 
 impl<'a> Parts<'_, 'a> {
-    /// `value`, if all parts were read.
-    fn end<T>(self, value: T) -> Result<T, Error> {
+    /// An error unless all parts were read.
+    fn end(self) -> Result<(), Error> {
         if self.left > 0 {
-            return Err(Error::custom("it has more elements than were written"));
+            return Err(too_many());
         }
         self.reader.close();
-        Ok(value)
+        Ok(())
     }
 
     fn next(&mut self) -> Option<&mut Reader<'a>> {
         self.left = self.left.checked_sub(1)?;
+        Some(self.reader)
+    }
+
+    /// The reader at the next key.
+    fn next_key(&mut self) -> Option<&mut Reader<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        self.reader.field = self.names.as_mut().and_then(Iterator::next).copied();
         Some(self.reader)
     }
 
@@ -315,7 +451,10 @@ impl<'a> MapAccess<'a> for Parts<'_, 'a> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        self.next().map(|reader| seed.deserialize(reader)).transpose()
+        match self.next_key() {
+            Some(reader) => seed.deserialize(reader).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn next_value_seed<T: DeserializeSeed<'a>>(&mut self, seed: T) -> Result<T::Value, Error> {
@@ -348,15 +487,15 @@ impl<'a> VariantAccess<'a> for &mut Reader<'a> {
     }
 
     fn tuple_variant<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_any(visitor)
+        self.deserialize_seq(visitor)
     }
 
     fn struct_variant<V: Visitor<'a>>(
         self,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.deserialize_any(visitor)
+        self.deserialize_struct("", fields, visitor)
     }
 }
 
