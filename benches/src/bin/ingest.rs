@@ -192,7 +192,7 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
         while let Ok(first) = prepared.recv() {
             let mut batch = vec![first];
             batch.extend(prepared.try_iter().take(BATCH - 1));
-            for added in archive.add_all(batch)? {
+            for added in archive.add_all(&mut batch)? {
                 assert!(matches!(added?, Added::New(_)));
             }
         }

@@ -92,7 +92,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`Error`]; then the archive is as it was. Of each log: another one has its number.
-    pub fn add_all(&self, tests: Vec<Prepared>) -> Result<Vec<Result<Added, Error>>, Error> {
+    pub fn add_all(&self, tests: &mut [Prepared]) -> Result<Vec<Result<Added, Error>>, Error> {
         let _writing = self.lock()?;
         let (mut seen, mut new) = (BTreeSet::new(), Vec::new());
         let mut added = Vec::with_capacity(tests.len());
@@ -143,7 +143,7 @@ impl Archive {
     /// Writes the packets of `tests`, which are ordered by day, into a file a day; each file, and how many tests are in it.
     fn publish_all(
         &self,
-        tests: &mut [Prepared],
+        tests: &mut [&mut Prepared],
         published: &mut Vec<(Published, usize)>,
     ) -> Result<(), Error> {
         let day = |test: &Prepared| rollup::day_name(test.entry.started_ns);

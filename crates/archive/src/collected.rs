@@ -71,30 +71,22 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Notes what `host` says of itself: how many tests wait there, and how many it has dropped.
+    /// Notes what `host` says of itself, if it did: how many tests wait there, and how many it has dropped; and that so many more of its
+    /// tests were refused.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn hear_from(&self, host: &str, waiting: u64, dropped: u64) -> Result<(), Error> {
+    pub fn hear_from(&self, host: &str, said: Option<(u64, u64)>, refused: u64) -> Result<(), Error> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
             all.prepare_cached(ENSURE)?.execute([host])?;
-            all.prepare_cached("UPDATE collected SET heard_ns = ?, waiting = ?, dropped = ? WHERE host = ?")?
-                .execute(params![now(), bounded(waiting), bounded(dropped), host])
-                .map(drop)
-        })
-    }
-
-    /// Counts a test of `host` that was refused.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn refuse_from(&self, host: &str) -> Result<(), Error> {
-        self.transaction(|all| {
-            all.prepare_cached(ENSURE)?.execute([host])?;
-            all.prepare_cached("UPDATE collected SET refused = refused + 1 WHERE host = ?")?
-                .execute([host])
-                .map(drop)
+            if let Some((waiting, dropped)) = said {
+                let update = "UPDATE collected SET heard_ns = ?, waiting = ?, dropped = ? WHERE host = ?";
+                let values = params![now(), bounded(waiting), bounded(dropped), host];
+                all.prepare_cached(update)?.execute(values)?;
+            }
+            let update = "UPDATE collected SET refused = refused + ? WHERE host = ?";
+            all.prepare_cached(update)?.execute(params![bounded(refused), host]).map(drop)
         })
     }
 }

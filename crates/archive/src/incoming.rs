@@ -105,6 +105,11 @@ impl Incoming {
         Ok(Incoming { out, hash })
     }
 
+    /// The checksum that was announced.
+    pub fn hash(&self) -> u128 {
+        self.hash
+    }
+
     /// Takes the next piece.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ fn known_logs_are_the_same_in_a_batch_and_one_by_one() {
         }
     }
     assert!(batch.len() > 30);
-    assert!(all.add_all(batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+    assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
     let said = everything(&one);
     assert!(said == everything(&all));
     for test in one.list(&Filter::default(), &[]).unwrap() {
@@ -78,8 +78,8 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
         (0..40).map(|k| write_log(folder.path(), k, NEW_YEAR + (40 - k) * 2 * HOUR, 60 + k % 3)).collect();
     archive.add(&logs[7], &[]).unwrap();
     let twice = logs.iter().chain(logs.iter().rev());
-    let batch: Vec<Prepared> = twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
-    let added = archive.add_all(batch).unwrap();
+    let mut batch: Vec<Prepared> = twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
+    let added = archive.add_all(&mut batch).unwrap();
     let new = added.iter().filter(|added| matches!(added, Ok(Added::New(_)))).count();
     assert_eq!((added.len(), new), (80, 39));
     let found = archive.check(true).unwrap();
@@ -113,10 +113,12 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     let root = folder.path().join("a");
     let archive = Archive::make(&root).unwrap();
     let logs: Vec<_> = (0..3).map(|k| write_log(folder.path(), k, NEW_YEAR + k * HOUR, 50)).collect();
-    let batch = || logs.iter().map(|log| prepared(log, &[]).unwrap().from_host("oslo")).collect();
+    let batch = || -> Vec<Prepared> {
+        logs.iter().map(|log| prepared(log, &[]).unwrap().from_host("oslo")).collect()
+    };
     let before = fs::read(root.join("catalogue.sqlite")).unwrap();
     let other = Archive::make(&folder.path().join("b")).unwrap();
-    other.add_all(batch()).unwrap();
+    other.add_all(&mut batch()).unwrap();
     // Its file, without its catalogue.
     let day = folder.path().join("b/packets/day=2026-01-01");
     fs::create_dir_all(root.join("packets/day=2026-01-01")).unwrap();
@@ -130,7 +132,7 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     assert_eq!((found.entered, found.unfinished, found.damaged.len()), (3, 1, 0));
     assert_eq!(archive.collected().unwrap()[0].stored, 3);
     assert_eq!(archive.recover().unwrap(), jitlat_archive::Checked::default());
-    assert!(archive.add_all(batch()).unwrap().iter().all(|added| matches!(added, Ok(Added::Known(_)))));
+    assert!(archive.add_all(&mut batch()).unwrap().iter().all(|added| matches!(added, Ok(Added::Known(_)))));
 }
 
 fn packed(archive: &Archive, log: &Path) -> (u128, u64, Vec<u8>) {
@@ -272,8 +274,8 @@ proptest! {
         let mut rest = &logs[..];
         for cut in cuts.iter().cycle() {
             let (batch, others) = rest.split_at((*cut).min(rest.len()));
-            let batch: Vec<Prepared> = batch.iter().map(|log| prepared(log, &[]).unwrap()).collect();
-            prop_assert!(all.add_all(batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+            let mut batch: Vec<Prepared> = batch.iter().map(|log| prepared(log, &[]).unwrap()).collect();
+            prop_assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
             rest = others;
             if rest.is_empty() {
                 break;

@@ -13,9 +13,10 @@ use jitlat_store::log::LogReader;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 /// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
@@ -24,6 +25,10 @@ const WANTED: u64 = 2 << 20;
 const BATCH: usize = 128;
 /// Tests that are analysed at a time: the others wait, and take no memory for it.
 const AT_A_TIME: usize = 2;
+/// How long a host waits for a place among the tests to be entered.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the archive is told what a host says of itself.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// How long a host is to wait when the disk is full, and when the archive fails.
 const PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 
@@ -35,6 +40,19 @@ struct Job {
     number: u64,
     test: Prepared,
     to: Sender<(u64, Taken)>,
+    entering: Entering,
+}
+
+/// A log that has come and is not yet in the archive; it is, or will not be, when this is dropped.
+struct Entering {
+    shared: Arc<Shared>,
+    hash: u128,
+}
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        self.shared.entering().remove(&self.hash);
+    }
 }
 
 /// The archive of a collector.
@@ -49,6 +67,8 @@ struct Shared {
     root: PathBuf,
     /// The names of all hosts of the file.
     hosts: BTreeSet<String>,
+    /// Checksums of logs that have come and are not yet in the archive. A host that connects again may offer them again.
+    entering: Mutex<BTreeSet<u128>>,
     jobs: Mutex<Option<SyncSender<Job>>>,
     /// Places for analyses, and who waits for one.
     places: Mutex<usize>,
@@ -65,6 +85,7 @@ impl ArchiveShelf {
         let shared = Arc::new(Shared {
             root: root.to_owned(),
             hosts: hosts.collect(),
+            entering: Mutex::default(),
             jobs: Mutex::new(Some(jobs)),
             places: Mutex::new(AT_A_TIME),
             free: Condvar::new(),
@@ -90,6 +111,22 @@ impl Drop for ArchiveShelf {
     }
 }
 
+/// Gives `job` to the thread that enters tests, once that has room for it. Its host is told before it takes the silence for the end.
+fn queue(jobs: &SyncSender<Job>, mut job: Job) -> Result<(), (Reason, &'static str)> {
+    let begun = Instant::now();
+    loop {
+        match jobs.try_send(job) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(_)) => return Err((Reason::Stopping, "")),
+            Err(TrySendError::Full(_)) if begun.elapsed() >= PATIENCE => {
+                return Err((Reason::Busy, "its archive is busy"));
+            }
+            Err(TrySendError::Full(back)) => job = back,
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Enters what comes, as much at a time as there is.
 fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
     while let Ok(first) = jobs.recv() {
@@ -97,17 +134,14 @@ fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
         batch.extend(jobs.try_iter().take(BATCH - 1));
         let mut answers = Vec::with_capacity(batch.len());
         let mut tests = Vec::with_capacity(batch.len());
-        for Job { number, test, to } in batch {
+        let mut all_entering = Vec::with_capacity(batch.len());
+        for Job { number, test, to, entering } in batch {
             answers.push((number, to));
             tests.push(test);
+            all_entering.push(entering);
         }
-        let results: Vec<Taken> = match archive.add_all(tests) {
-            Ok(added) => {
-                shared.works();
-                added.into_iter().map(outcome).collect()
-            }
-            Err(e) => vec![Err(shared.fails(&e)); answers.len()],
-        };
+        let results = enter_batch(archive, &mut tests, shared);
+        drop(all_entering);
         for ((number, to), result) in answers.into_iter().zip(results) {
             // A host that is gone offers it again.
             let _ = to.send((number, result));
@@ -115,12 +149,29 @@ fn enter(archive: &Archive, jobs: &Receiver<Job>, shared: &Shared) {
     }
 }
 
-fn outcome(added: Result<Added, Error>) -> Taken {
-    Ok(match added {
+/// Enters all of `tests`; of each what became of it.
+fn enter_batch(archive: &Archive, tests: &mut [Prepared], shared: &Shared) -> Vec<Taken> {
+    match archive.add_all(tests) {
+        Ok(added) => {
+            shared.works();
+            added.into_iter().map(|added| Ok(outcome(added))).collect()
+        }
+        // No test can be entered for now.
+        Err(e @ (Error::Io { .. } | Error::Busy { .. })) => vec![Err(shared.fails(&e)); tests.len()],
+        // One of them cannot, say where a roll-up is damaged: those of other hosts are entered all the same.
+        Err(_) if tests.len() > 1 => {
+            tests.chunks_mut(1).flat_map(|one| enter_batch(archive, one, shared)).collect()
+        }
+        Err(e) => vec![Err(shared.fails(&e))],
+    }
+}
+
+fn outcome(added: Result<Added, Error>) -> Outcome {
+    match added {
         Ok(Added::New(_)) => Outcome::Stored,
         Ok(Added::Known(_)) => Outcome::Known,
         Err(e) => Outcome::Refused(e.to_string()),
-    })
+    }
 }
 
 impl Shared {
@@ -141,6 +192,10 @@ impl Shared {
         if self.failing.swap(false, Ordering::Relaxed) {
             info!("the collector takes tests again");
         }
+    }
+
+    fn entering(&self) -> MutexGuard<'_, BTreeSet<u128>> {
+        self.entering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a place to analyse a test in.
@@ -185,6 +240,10 @@ impl Shelf for ArchiveShelf {
             wanted: BTreeMap::new(),
             coming: None,
             answers: Vec::new(),
+            state: None,
+            noted: None,
+            refused: 0,
+            said: None,
         }))
     }
 }
@@ -204,20 +263,70 @@ struct HostIntake {
     wanted: BTreeMap<u64, Offer>,
     coming: Option<(u64, About, Incoming)>,
     answers: Vec<Answer>,
+    /// What the host last said of itself, until that is noted; and when something was last noted.
+    state: Option<State>,
+    noted: Option<Instant>,
+    /// Tests that were refused since something was last noted; and the reason that was last said.
+    refused: u64,
+    said: Option<String>,
 }
 
 impl HostIntake {
     fn settle(&mut self, number: u64, outcome: Outcome) {
         self.wanted.remove(&number);
         if let Outcome::Refused(why) = &outcome {
-            warn!("a test of {} is refused: {why}", self.host);
-            if let Err(e) = self.archive.refuse_from(&self.host) {
-                self.fails(&e);
+            self.refused += 1;
+            if self.said.as_ref() != Some(why) {
+                warn!("a test of {} is refused: {why}", self.host);
+                self.said = Some(why.clone());
             }
         }
         match self.answers.last_mut() {
             Some(Answer::Settled(list)) => list.push((number, outcome)),
             _ => self.answers.push(Answer::Settled(vec![(number, outcome)])),
+        }
+    }
+
+    /// Says of what was offered, in its order, that it is known, or wanted as far as there is room.
+    fn want(&mut self) {
+        let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
+        let mut want = Vec::new();
+        while let Some(next) = self.offered.front().copied()
+            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= WANTED)
+            && !self.shared.entering().contains(&next.hash)
+        {
+            self.offered.pop_front();
+            match self.archive.has(next.hash) {
+                Ok(true) => self.settle(next.number, Outcome::Known),
+                Ok(false) if next.length > MOST_INCOMING => {
+                    self.settle(next.number, Outcome::Refused("it is longer than 1 GiB".to_owned()));
+                }
+                Ok(false) => {
+                    bytes = bytes.saturating_add(next.length);
+                    want.push(next.number);
+                    self.wanted.insert(next.number, next);
+                }
+                Err(Error::Impossible(why)) => self.settle(next.number, Outcome::Refused(why)),
+                Err(e) => {
+                    self.fails(&e);
+                    break;
+                }
+            }
+        }
+        if !want.is_empty() {
+            self.answers.push(Answer::Want(want));
+        }
+    }
+
+    /// Notes in the archive what the host says of itself and what was refused.
+    fn note(&mut self) {
+        self.noted = Some(Instant::now());
+        let (state, refused) = (self.state.take(), std::mem::take(&mut self.refused));
+        let state = state.map(|state| (state.waiting, state.dropped));
+        if (state.is_some() || refused > 0)
+            && let Err(e) = self.archive.hear_from(&self.host, state, refused)
+        {
+            self.fails(&e);
         }
     }
 
@@ -239,12 +348,12 @@ impl HostIntake {
 
     /// Why tags cannot be those of a test of this host: they name another one of the file as the one that started it.
     fn foreign(&self, tags: &[(String, String)]) -> Option<Outcome> {
-        let client = tags.iter().find(|(key, _)| key == "client")?;
-        let foreign = client.1 != self.host && self.shared.hosts.contains(&client.1);
-        foreign.then(|| Outcome::Refused(format!("{} pushes a test of {}", self.host, client.1)))
+        let other = |host: &String| *host != self.host && self.shared.hosts.contains(host);
+        let (_, client) = tags.iter().find(|(key, client)| key == "client" && other(client))?;
+        Some(Outcome::Refused(format!("{} pushes a test of {client}", self.host)))
     }
 
-    fn enter_text(&mut self, number: u64, text: Vec<u8>, about: &About) {
+    fn enter_text(&mut self, number: u64, text: Vec<u8>, about: &About, entering: Entering) {
         let shared = self.shared.clone();
         let prepared = {
             let _place = shared.place();
@@ -257,9 +366,9 @@ impl HostIntake {
         if let Some(foreign) = self.foreign(test.tags()) {
             return self.settle(number, foreign);
         }
-        let job = Job { number, test: test.from_host(&self.host), to: self.to.clone() };
-        if self.jobs.send(job).is_err() {
-            self.answers.push(Answer::Later(Reason::Stopping, String::new(), PAUSES.1));
+        let job = Job { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
+        if let Err((why, said)) = queue(&self.jobs, job) {
+            self.answers.push(Answer::Later(why, said.to_owned(), PAUSES.1));
         }
     }
 
@@ -285,23 +394,11 @@ impl HostIntake {
 
 impl Intake for HostIntake {
     fn state(&mut self, state: State) {
-        if let Err(e) = self.archive.hear_from(&self.host, state.waiting, state.dropped) {
-            self.fails(&e);
-        }
+        self.state = Some(state);
     }
 
     fn offered(&mut self, offers: Vec<Offer>) {
-        for offer in offers {
-            match self.archive.has(offer.hash) {
-                Ok(true) => self.settle(offer.number, Outcome::Known),
-                Ok(false) if offer.length > MOST_INCOMING => {
-                    self.settle(offer.number, Outcome::Refused("it is longer than 1 GiB".to_owned()));
-                }
-                Ok(false) => self.offered.push_back(offer),
-                Err(Error::Impossible(why)) => self.settle(offer.number, Outcome::Refused(why)),
-                Err(e) => return self.fails(&e),
-            }
-        }
+        self.offered.extend(offers);
     }
 
     fn begin(&mut self, number: u64, about: About) {
@@ -327,9 +424,16 @@ impl Intake for HostIntake {
     fn whole(&mut self, number: u64) {
         let Some((coming, about, incoming)) = self.coming.take() else { return };
         debug_assert_eq!(coming, number);
+        let hash = incoming.hash();
         match incoming.finish() {
-            Ok(Arrived::Text(text)) => self.enter_text(number, text, &about),
-            Ok(Arrived::File(file)) => self.enter_file(number, file.path(), &about),
+            Ok(arrived) => {
+                self.shared.entering().insert(hash);
+                let entering = Entering { shared: self.shared.clone(), hash };
+                match arrived {
+                    Arrived::Text(text) => self.enter_text(number, text, &about, entering),
+                    Arrived::File(file) => self.enter_file(number, file.path(), &about),
+                }
+            }
             Err(why) => self.unfit(number, why),
         }
     }
@@ -348,20 +452,17 @@ impl Intake for HostIntake {
                 Err((why, said, pause)) => self.answers.push(Answer::Later(why, said, pause)),
             }
         }
-        let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
-        let mut want = Vec::new();
-        while let Some(next) = self.offered.front()
-            && (self.wanted.is_empty() || bytes + next.length <= WANTED)
-        {
-            bytes += next.length;
-            want.push(next.number);
-            self.wanted.insert(next.number, *next);
-            self.offered.pop_front();
+        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
+            self.note();
         }
-        if !want.is_empty() {
-            self.answers.push(Answer::Want(want));
-        }
+        self.want();
         std::mem::take(&mut self.answers)
+    }
+}
+
+impl Drop for HostIntake {
+    fn drop(&mut self) {
+        self.note();
     }
 }
 

@@ -9,7 +9,7 @@ use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::{clock, pace};
 use jitlat_proto::jitlat::Key;
 use jitlat_proto::push::{About, MAX_PIECE, Offer, Outcome, Retry, SenderEvent, SenderInput, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -87,8 +87,7 @@ impl RunningPushes {
                     key,
                     retry: Retry::new(seed),
                     said: None,
-                    bounded: None,
-                    dropping: false,
+                    spool: Spool::default(),
                     failing: false,
                     stop: stop.clone(),
                     target,
@@ -124,10 +123,7 @@ struct Pusher {
     retry: Retry,
     /// Since when the collector takes nothing, and why, which was said.
     said: Option<(SteadyTime, String)>,
-    /// When it was last looked how much waits.
-    bounded: Option<SteadyTime>,
-    /// Whether it was said that tests are dropped.
-    dropping: bool,
+    spool: Spool,
     /// Whether it was said that the archive fails.
     failing: bool,
     stop: Stop,
@@ -168,16 +164,13 @@ impl Pusher {
     fn step(&mut self) -> Result<(), jitlat_archive::Error> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
-        if self.bounded.is_none_or(|at| now - at >= BOUND_EVERY) {
-            self.bounded = Some(now);
-            self.bound(&archive)?;
-        }
+        self.spool.bound(&self.target, &archive, now)?;
         let waits = !archive.to_push(&self.target.name, 0, 1)?.is_empty()
             || !archive.push_doubts(&self.target.name)?.is_empty();
         if !waits || !self.retry.may_try(now) {
             return Ok(());
         }
-        let begun = Session::begin(&self.target, &self.key, &archive, &self.stop);
+        let begun = Session::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
         let ended = begun.and_then(|mut session| {
             let ended = session.run();
             if session.progress {
@@ -193,7 +186,7 @@ impl Pusher {
                     let long = jitlat_monitor::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
                     info!("{}: tests are pushed again, after {long}", self.target.name);
                 }
-                self.dropping = false;
+                self.spool.said = false;
             }
             Err(Ended::Here(e)) => return Err(e),
             Err(Ended::Far(..)) if self.stop.is_requested() => {}
@@ -218,14 +211,34 @@ impl Pusher {
         let all = archive.pushes()?;
         Ok(all.iter().find(|push| push.collector == self.target.name).map_or(0, |push| push.waiting))
     }
+}
 
-    /// Drops what there is no room for.
-    fn bound(&mut self, archive: &Archive) -> Result<(), jitlat_archive::Error> {
-        let dropped = archive.bound_push(&self.target.name, self.target.spool)?;
-        if dropped > 0 && !std::mem::replace(&mut self.dropping, true) {
+/// What may wait at this host.
+#[derive(Default)]
+struct Spool {
+    /// When it was last looked how much waits.
+    looked: Option<SteadyTime>,
+    /// Whether it was said that tests are dropped.
+    said: bool,
+}
+
+impl Spool {
+    /// Drops what there is no room for, if it is time to look.
+    fn bound(
+        &mut self,
+        target: &Target,
+        archive: &Archive,
+        now: SteadyTime,
+    ) -> Result<(), jitlat_archive::Error> {
+        if self.looked.is_some_and(|at| now - at < BOUND_EVERY) {
+            return Ok(());
+        }
+        self.looked = Some(now);
+        let dropped = archive.bound_push(&target.name, target.spool)?;
+        if dropped > 0 && !std::mem::replace(&mut self.said, true) {
             warn!(
                 "{}: more waits than {} bytes (spool): the oldest tests are not pushed any more ({dropped} now), and counted as dropped",
-                self.target.name, self.target.spool
+                target.name, target.spool
             );
         }
         Ok(())
@@ -237,13 +250,18 @@ struct Session<'a> {
     target: &'a Target,
     archive: &'a Archive,
     stop: &'a Stop,
+    spool: &'a mut Spool,
     connection: PushConnection,
     /// Offered, and not settled.
     offered: BTreeMap<u64, Outgoing>,
+    /// Those that are here no longer, of which the collector is asked whether it has them.
+    doubts: BTreeSet<u64>,
     /// The number of the last test that was offered.
     last: i64,
     /// Why tests that were wanted cannot be sent.
     unreadable: BTreeMap<u64, String>,
+    /// Why one was last refused, which was said.
+    refused: Option<String>,
     /// The log that is being sent.
     log: Option<Box<dyn Read + Send>>,
     /// When anything was last offered, sent or settled.
@@ -264,6 +282,7 @@ impl<'a> Session<'a> {
         key: &Key,
         archive: &'a Archive,
         stop: &'a Stop,
+        spool: &'a mut Spool,
     ) -> Result<Session<'a>, Ended> {
         let connection = PushConnection::open(&target.address, target.port, key.clone())
             .map_err(|why| Ended::Far(why, Span::ZERO))?;
@@ -271,10 +290,13 @@ impl<'a> Session<'a> {
             target,
             archive,
             stop,
+            spool,
             connection,
             offered: BTreeMap::new(),
+            doubts: BTreeSet::new(),
             last: 0,
             unreadable: BTreeMap::new(),
+            refused: None,
             log: None,
             moved: clock::steady(),
             used: clock::steady(),
@@ -290,7 +312,7 @@ impl<'a> Session<'a> {
         let mut stopped = None;
         loop {
             match self.connection.poll(Span::millis(100)) {
-                Some(SenderEvent::Open) => self.open()?,
+                Some(SenderEvent::Open) => self.open = true,
                 Some(SenderEvent::Wanted(number)) => self.begin_log(number),
                 Some(SenderEvent::Settled(tests)) => self.settle(tests)?,
                 Some(SenderEvent::Over(None, _)) => {
@@ -313,16 +335,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Says what this host has, and asks for what the collector may have all the same.
-    fn open(&mut self) -> Result<(), Ended> {
-        self.open = true;
+    /// Asks the collector whether it has what was dropped here after it may have been sent.
+    fn ask_for_doubts(&mut self, room: usize, now: SteadyTime) -> Result<(), Ended> {
         let doubts = self.archive.push_doubts(&self.target.name)?;
         let doubts: Vec<Offer> = doubts
             .into_iter()
-            .take(MOST_UNSETTLED)
             .map(|(number, hash)| Offer { number: number.unsigned_abs(), hash, length: 0 })
+            .filter(|o| !self.offered.contains_key(&o.number) && !self.doubts.contains(&o.number))
+            .take(room)
             .collect();
-        self.connection.give(SenderInput::Offer(&doubts));
+        if !doubts.is_empty() {
+            self.moved = now;
+            self.doubts.extend(doubts.iter().map(|offer| offer.number));
+            self.connection.give(SenderInput::Offer(&doubts));
+        }
         Ok(())
     }
 
@@ -350,6 +376,10 @@ impl<'a> Session<'a> {
         if room < MOST_UNSETTLED / 4 {
             return Ok(());
         }
+        self.spool.bound(self.target, self.archive, now)?;
+        self.ask_for_doubts(room, now)?;
+        let machine = self.connection.machine();
+        let (room, unsettled) = (machine.room(), machine.unsettled());
         let tests = self.archive.to_push(&self.target.name, self.last, room)?;
         if tests.is_empty() {
             if unsettled == 0 && now - self.used >= IDLE {
@@ -445,13 +475,17 @@ impl<'a> Session<'a> {
             if self.offered.remove(&number).is_some() {
                 upto = upto.max(signed);
             }
+            self.doubts.remove(&number);
             let unreadable = self.unreadable.remove(&number);
             settled.push((
                 signed,
                 match outcome {
                     Some(Outcome::Stored | Outcome::Known) => Settled::Stored,
                     Some(Outcome::Refused(why)) => {
-                        warn!("{}: a test is refused: {why}", self.target.name);
+                        if self.refused.as_ref() != Some(&why) {
+                            warn!("{}: a test is refused: {why}", self.target.name);
+                            self.refused = Some(why.clone());
+                        }
                         Settled::Refused(why)
                     }
                     None => unreadable.map_or(Settled::Gone, Settled::Refused),

@@ -30,6 +30,8 @@ const MEMORY: u64 = 16 << 20;
 const GOODBYE: Span = Span::seconds(1);
 /// How long a host may not take its answers.
 const UNREAD: Duration = Duration::from_secs(30);
+/// The same once the collector is being stopped.
+const LAST_UNREAD: Duration = Duration::from_secs(1);
 
 /// Where tests go: one for all hosts.
 pub trait Shelf: Send + Sync + fmt::Debug {
@@ -277,7 +279,8 @@ impl Conversation<'_> {
                 }
             }
             self.driver.write_output();
-            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > UNREAD {
+            let patience = if self.shared.stop.load(Ordering::Acquire) { LAST_UNREAD } else { UNREAD };
+            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > patience {
                 return timed_out("it does not take its answers");
             }
         }

@@ -175,7 +175,10 @@ impl Receiver {
                     if self.open.len() >= MAX_OPEN {
                         return Err(PushError::TooMuch("tests offered at a time"));
                     }
-                    if self.open.insert(offer.number, (offer.length, Stage::Offered)).is_some() {
+                    // Pieces of one that was refused meanwhile would be taken for those of the new one.
+                    let again = self.coming == Some(offer.number);
+                    let new = (offer.length, Stage::Offered);
+                    if again || self.open.insert(offer.number, new).is_some() {
                         return Err(PushError::OutOfTurn(kind));
                     }
                 }
