@@ -166,7 +166,7 @@ impl Archive {
                 }
             }
             let stored: Vec<StoredTest> = tests.iter().map(|test| test.entry.stored()).collect();
-            let name = format!("packets/day={}/{name}", day(&tests[0]));
+            let name = format!("packets/day={}/{name}", day(tests[0]));
             published.push((writer.publish(&self.root, &name, &Tests { tests: stored })?, tests.len()));
         }
         Ok(())
