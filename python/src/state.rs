@@ -9,7 +9,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::Schema;
 use jitlat_archive::{Archive, Assembly, Header};
 use jitlat_core::state::State as CoreState;
-use jitlat_core::{Analyzer, Options, Span, WallTime};
+use jitlat_core::{Analyzer, Options, PacketRecord, Span, WallTime};
 use jitlat_store::log::{LogReader, Reading};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -113,13 +113,15 @@ impl Running {
             let later_part =
                 |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
             self.log.take_if(later_part);
+            self.first = self.first.or_else(|| rows.iter().find_map(|row| row.record.sent()));
+            let mut records = Vec::with_capacity(rows.len());
             for row in &rows {
-                self.first = self.first.or_else(|| row.record.sent());
                 match &mut self.log {
-                    Some(log) => log.push(row, |record| self.state.push(record)).map_err(failed)?,
-                    None => self.state.push(&row.record),
+                    Some(log) => log.push(row, |record| records.push(*record)).map_err(failed)?,
+                    None => records.push(row.record),
                 }
             }
+            self.state.push_all(&records);
         }
         self.conclude()
     }
@@ -338,13 +340,12 @@ fn of_log(path: &Path, options: &Options) -> PyResult<Summary> {
         Some((root, id)) => Archive::open(&root).and_then(|a| a.reader(id, &name)).map_err(failed)?,
         None => LogReader::open(path).map_err(failed)?,
     };
-    let (mut analyzer, mut failure) = (Analyzer::new(reader.session(), options), None);
-    let mut first = None;
-    for record in reader.records(&mut failure) {
-        first = first.or_else(|| record.sent());
-        analyzer.push(&record);
-    }
-    if let Some(e) = failure.filter(|_| reader.reading().rows == 0) {
+    let (mut analyzer, mut first) = (Analyzer::new(reader.session(), options), None);
+    let read = reader.each_chunk(|records| {
+        first = first.or_else(|| records.iter().find_map(PacketRecord::sent));
+        analyzer.push_all(records);
+    });
+    if let Some(e) = read.err().filter(|_| reader.reading().rows == 0) {
         return Err(failed(e));
     }
     let state = CoreState::of(reader.session().clone(), analyzer);
