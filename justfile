@@ -91,9 +91,10 @@ mutants FILE='':
 bench:
     cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
 
-# The packet path alone, beside bare loops, an echo and a ring reader, on a machine that does nothing else (15 minutes; root)
-bench-packets:
-    cargo build --release -p jitlat -p jitlat-benches && for b in ends rate blast two_way live; do ./target/release/$b; done
+# The packet path alone, beside bare loops, an echo and a ring reader: RUNS of SECONDS each (some 20 minutes; root, on a machine that does nothing else)
+bench-packets SECONDS='2' RUNS='3':
+    cargo build --release -p jitlat -p jitlat-benches --bin jitlat --bin ends --bin rate --bin blast --bin two_way --bin live
+    for b in ends rate blast two_way live; do ./target/release/$b {{SECONDS}} {{RUNS}}; done
 
 # Archives: rates from Parquet, and a simulated year of a mesh for MINUTES; DuckDB beside it where $PYTHON (python3) has it
 scale MINUTES='1':

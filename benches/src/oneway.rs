@@ -60,7 +60,7 @@ fn server() -> Result<(Server, u16), String> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
-        limits: Limits::default(),
+        limits: Limits { rate: 10_000_000, bandwidth: 100_000_000_000, ..Limits::default() },
         keys: Default::default(),
         pacing: Pacing::default(),
         priority: None,

@@ -2,9 +2,9 @@
 //! load, with the CPU of the answering thread; what ten thousand sessions at once change; and round trips against
 //! a bare ping-pong with the same far end.
 //!
-//! `cargo run --release -p jitlat-benches --bin two_way`
+//! `cargo run --release -p jitlat-benches --bin two_way [SECONDS] [REPETITIONS]`
 
-use jitlat_benches::threads::cpu_of;
+use jitlat_benches::threads::{cpu_of, median, range};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::{Reflectors, StampReflector};
@@ -24,7 +24,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const SECONDS: u64 = 2;
+const RATES: [u64; 11] =
+    [25_000, 50_000, 75_000, 100_000, 125_000, 150_000, 160_000, 170_000, 180_000, 190_000, 200_000];
 const BATCH: usize = 32;
 const SESSIONS: u16 = 10_000;
 /// A rate counts as sustained with at most this loss.
@@ -33,50 +34,51 @@ const LOSS: f64 = 0.001;
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
+    let number = |n| std::env::args().nth(n).and_then(|a| a.parse::<u64>().ok());
+    let (seconds, repetitions) = (number(1).unwrap_or(2), number(2).unwrap_or(3));
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!(
-        "answers over loopback, 44-byte STAMP requests, {SECONDS} s a row; CPU of the answering thread, us per answer"
+        "answers over loopback to 44-byte STAMP requests, {repetitions} runs of {seconds} s, medians (smallest to largest); CPU of the \
+         answering thread, us an answer; load before: {}",
+        load.trim()
     );
-    println!("{:>10} | {:>8} {:>9} | {:>8} {:>9} | CPU ratio", "offered/s", "bare", "loss", "jitlat", "loss");
-    let (mut best_bare, mut best_jitlat) = (0, 0);
-    for rate in
-        [25_000, 50_000, 75_000, 100_000, 125_000, 150_000, 160_000, 170_000, 180_000, 190_000, 200_000]
-    {
-        let (bare, ours) = (bare(rate, 1)?, jitlat(rate, 1)?.0);
+    println!(
+        "{:>10} {:>9} | {:>20} {:>9} | {:>20} {:>9} | CPU ratio",
+        "offered/s", "sessions", "bare", "loss", "jitlat", "loss"
+    );
+    let row = |rate, sessions| -> Result<[f64; 2], Failure> {
+        let (mut bare_rows, mut our_rows) = (Vec::new(), Vec::new());
+        for _ in 0..repetitions {
+            bare_rows.push(bare(rate, seconds, sessions)?);
+            our_rows.push(jitlat(rate, seconds, sessions)?);
+        }
+        let rows = [&bare_rows, &our_rows];
+        let losses = rows.map(|rows| median(rows.iter().map(Row::loss)));
+        let [bare_cpu, our_cpu] = rows.map(|rows| median(rows.iter().map(Row::cpu_each)));
+        let [bare_range, our_range] = rows.map(|rows| range(rows.iter().map(Row::cpu_each)));
         println!(
-            "{rate:>10} | {:>8.2} {:>8.3}% | {:>8.2} {:>8.3}% | {:.2}",
-            bare.cpu_each(),
-            bare.loss() * 100.0,
-            ours.cpu_each(),
-            ours.loss() * 100.0,
-            ours.cpu_each() / bare.cpu_each(),
+            "{rate:>10} {sessions:>9} | {bare_range:>20} {:>8.3}% | {our_range:>20} {:>8.3}% | {:.2}",
+            losses[0] * 100.0,
+            losses[1] * 100.0,
+            our_cpu / bare_cpu,
         );
-        if bare.loss() <= LOSS {
-            best_bare = rate;
-        }
-        if ours.loss() <= LOSS {
-            best_jitlat = rate;
-        }
+        Ok(losses)
+    };
+    let mut best = [0; 2];
+    for rate in RATES {
+        let losses = row(rate, 1)?;
+        best.iter_mut().zip(losses).filter(|(_, loss)| *loss <= LOSS).for_each(|(best, _)| *best = rate);
     }
-    let ratio = best_jitlat as f64 / best_bare.max(1) as f64;
+    let [bare, ours] = best;
     println!(
-        "sustained with at most 0.1 % loss: bare {best_bare}/s, jitlat {best_jitlat}/s, ratio {ratio:.2}"
+        "sustained with at most 0.1 % loss: bare {bare}/s, jitlat {ours}/s, ratio {:.2}",
+        ours as f64 / bare.max(1) as f64
     );
-
     let before = resident();
-    for (rate, sessions) in [(50_000, 1), (50_000, SESSIONS), (100_000, SESSIONS)] {
-        let (bare, (ours, grown)) = (bare(rate, sessions)?, jitlat(rate, sessions)?);
-        println!(
-            "{rate}/s in {sessions} sessions: bare {:.2} us an answer, loss {:.3} %; jitlat {:.2} us, loss {:.3} %; CPU ratio \
-             {:.2}; {} MiB resident in all (load generator included; {} before)",
-            bare.cpu_each(),
-            bare.loss() * 100.0,
-            ours.cpu_each(),
-            ours.loss() * 100.0,
-            ours.cpu_each() / bare.cpu_each(),
-            grown >> 20,
-            before >> 20
-        );
+    for rate in [50_000, 100_000] {
+        row(rate, SESSIONS)?;
     }
+    println!("{} MiB resident in all, load generator included; {} before", resident() >> 20, before >> 20);
     round_trips()
 }
 
@@ -105,7 +107,7 @@ fn socket() -> Result<UdpSocket, Failure> {
 }
 
 /// Echoes batches as they came, with the kernel's stamp of each arrival.
-fn bare(rate: u64, sessions: u16) -> Result<Row, Failure> {
+fn bare(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     let echo = socket()?;
     let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
     setsockopt(&echo, sockopt::Timestamping, &stamps)?;
@@ -136,27 +138,27 @@ fn bare(rate: u64, sessions: u16) -> Result<Row, Failure> {
                 let _ = sendmmsg(echo.as_raw_fd(), &mut outbound, &answers, &names, [], MsgFlags::empty());
             }
         })?;
-        let row = load(at, rate, sessions, "bare-echo");
+        let row = load(at, rate, seconds, sessions, "bare-echo");
         stop.store(true, Ordering::Relaxed);
         row
     })
 }
 
-/// Our reflector, and the memory of this process at the end.
-fn jitlat(rate: u64, sessions: u16) -> Result<(Row, u64), Failure> {
-    let mut reflectors = Reflectors::new(Policy { client: Quota::default(), ..Policy::default() });
+/// Our reflector, with limits for each client that nobody reaches: they are counted all the same, as those of any server are.
+fn jitlat(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
+    let client = Quota { packets: Some(u32::MAX), bytes: Some(1 << 40), ..Quota::default() };
+    let mut reflectors = Reflectors::new(Policy { client, ..Policy::default() });
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
-    let row = load(at, rate, sessions, "stamp")?;
-    Ok((row, resident()))
+    load(at, rate, seconds, sessions, "stamp")
 }
 
 /// Sends STAMP requests at `rate` in batches and counts answers; CPU is of the thread called `answering`.
-fn load(at: SocketAddr, rate: u64, sessions: u16, answering: &str) -> Result<Row, Failure> {
+fn load(at: SocketAddr, rate: u64, seconds: u64, sessions: u16, answering: &str) -> Result<Row, Failure> {
     let socket = socket()?;
     socket.connect(at)?;
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
-    let packets = rate * SECONDS;
+    let packets = rate * seconds;
     let requests: Vec<Vec<u8>> = (0..sessions).map(|ssid| request(ssid, 0)).collect();
     let before = cpu_of("self", answering);
     std::thread::scope(|scope| {
@@ -248,9 +250,9 @@ fn round_trips() -> Result<(), Failure> {
             let returned = r.time(jitlat_core::record::Moment::Returned)?;
             Some((returned - r.sent()?).0)
         });
-        Ok(median(whole.collect()))
+        Ok(middle(whole.collect()))
     };
-    let (user, kernel, plain) = (with(Stamps::User)?, with(Stamps::Kernel)?, median(plain));
+    let (user, kernel, plain) = (with(Stamps::User)?, with(Stamps::Kernel)?, middle(plain));
     println!(
         "\nmedian round trip, the far host's own time included: bare send and receive {:.1} us; jitlat's program stamps \
          {:.1} us (x {:.2}), kernel stamps {:.1} us",
@@ -262,7 +264,7 @@ fn round_trips() -> Result<(), Failure> {
     Ok(())
 }
 
-fn median(mut values: Vec<i64>) -> i64 {
+fn middle(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
 }

@@ -9,7 +9,6 @@
 //! * [`capture`] – packets captured at an interface or read from a file
 //! * [`digest`] – digests of packets captured on other hosts; [`push`] – tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
-//! * [`launch`] – packets that leave at times which the interface's queue, or the adapter, keeps
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
 //! * [`random`] – random bytes of the system
@@ -17,7 +16,8 @@
 //! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
 //! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
 //! `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `lead` says how long before it leaves a packet's time is read, `ring` passes records
-//! from packet threads to the conversing thread, `netlink` asks for the kernel's tables, and `sys` holds all `unsafe`.
+//! from packet threads to the conversing thread, `netlink` asks for the kernel's tables, `launch` gives packets the times at
+//! which the interface's queue, or the adapter, lets them go, and `sys` holds all `unsafe`.
 //!
 //! A round-trip test of a reflector on this host, with the kernel's stamps:
 //!
@@ -66,7 +66,7 @@ mod engine;
 mod frame;
 mod interface_counters;
 pub mod lamp_frame;
-pub mod launch;
+mod launch;
 mod lead;
 mod netlink;
 pub mod owamp;

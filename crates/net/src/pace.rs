@@ -20,8 +20,8 @@ pub enum Mode {
     Hybrid,
     /// Spin all the time. One processor is busy throughout, so this is for machines with processors to spare.
     Spin,
-    /// Sleep until a packet is soon due, and leave the rest to the queue of the interface: [`launch`](crate::launch). For
-    /// UDP streams of jitlat's own protocol.
+    /// Sleep until a packet is soon due, and leave the rest to the queue of the interface, which keeps launch times
+    /// (`SO_TXTIME`). For UDP streams of jitlat's own protocol.
     Etf,
 }
 

@@ -6,7 +6,7 @@
 //! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants and limits
 //! it like any test, it ends with the test (or, if this program dies, after its own number of packets), and it is
 //! measured like any other stream, but that packets this host sends may leave it in buffers of several (`UDP_SEGMENT`), which
-//! takes a tenth of the processor at high rates. TCP streams send as fast as the path allows, up to that rate.
+//! takes a third of the processor time at high rates. TCP streams send as fast as the path allows, up to that rate.
 
 pub mod phases;
 pub mod spec;

@@ -71,6 +71,12 @@ fn loss_of_one_packet_in_twenty_one_way_is_found_in_that_direction() {
                 let lost = if way == lossy { PACKETS / 20 } else { 0 };
                 assert_eq!(report.count("/counts/lost"), lost, "{place}");
                 assert_eq!(report.count("/counts/duplicate"), 0, "{place}");
+                let lost_stamps = report.at("/stamps/sent_lost").as_u64();
+                assert_eq!(
+                    lost_stamps,
+                    (way == "up").then_some(0),
+                    "{place}: this host's stamps alone are known"
+                );
                 let (least, delay) = (report.ms("/latency/min"), if way == "up" { 8.0 } else { 3.0 });
                 assert!(fits(least, delay), "{place}: {least} ms");
             }

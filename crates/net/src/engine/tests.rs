@@ -39,6 +39,11 @@ fn engine_on(launch_host: &'static dyn LaunchHost, pacing: Pacing) -> Engine {
 
 /// Makes a sender's flow connect.
 fn open(engine: &mut Engine, transport: Transport) {
+    open_for(engine, transport, Meeting::Dial);
+}
+
+/// Opens a sender's flow that finds its peer by `meeting`; its port.
+fn open_for(engine: &mut Engine, transport: Transport, meeting: Meeting) -> u16 {
     let spec = TestSpec::new(Direction::Up, transport, 10, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let opening = Opening {
         flow: FLOW,
@@ -48,7 +53,7 @@ fn open(engine: &mut Engine, transport: Transport) {
         bind_port: 0,
         any_port_will_do: true,
         peer: Ipv4Addr::LOCALHOST.into(),
-        meeting: Meeting::Dial,
+        meeting,
         greetings: true,
         stamps: Source::Kernel,
         record_limit: 100,
@@ -56,7 +61,9 @@ fn open(engine: &mut Engine, transport: Transport) {
         peak: None,
     };
     engine.command(Command::Open(Box::new(opening)));
-    assert!(matches!(next_report(engine), FlowReport::Opened(FLOW, _)));
+    let report = next_report(engine);
+    let FlowReport::Opened(FLOW, port) = report else { panic!("{report:?}") };
+    port
 }
 
 fn next_report(engine: &Engine) -> FlowReport {
@@ -98,6 +105,15 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     drop(filling);
 }
 
+/// Waits of the flow's thread in half a second in which nothing happens to it: each lasts up to 50 ms, unless something ends it
+/// at once.
+fn waits_of_half_a_second(engine: &Engine) -> u32 {
+    let waits = || engine.flows[0].counters.waits.load(Ordering::Relaxed);
+    let before = waits();
+    std::thread::sleep(Duration::from_millis(500));
+    waits() - before
+}
+
 #[test]
 fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -111,10 +127,29 @@ fn the_stamp_of_a_greeting_does_not_keep_the_sender_awake() {
     assert_eq!(hello, Header::hello(7).to_bytes());
     far.send_to(&hello, from).unwrap();
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
-    let before = engine.flows[0].counters.waits.load(Ordering::Relaxed);
-    std::thread::sleep(Duration::from_millis(500));
-    let waits = engine.flows[0].counters.waits.load(Ordering::Relaxed) - before;
-    assert!(waits <= 25, "{waits} waits in half a second, of up to 50 ms each");
+    let waits = waits_of_half_a_second(&engine);
+    assert!(waits <= 25, "{waits} waits");
+}
+
+#[test]
+fn the_stamps_of_answers_to_greetings_do_not_keep_the_sender_awake() {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    far.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut engine = engine();
+    let port = open_for(&mut engine, Transport::Udp, Meeting::Greeting(7));
+    let (ours, hello) = ((Ipv4Addr::LOCALHOST, port), Header::hello(7).to_bytes());
+    far.send_to(&hello, ours).unwrap();
+    let report = next_report(&engine);
+    let FlowReport::Greeted(FLOW, peer) = report else { panic!("{report:?}") };
+    engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
+    let mut answer = [0; 12];
+    assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
+    assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
+    // The peer has not got that answer, and asks again.
+    far.send_to(&hello, ours).unwrap();
+    assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
+    let waits = waits_of_half_a_second(&engine);
+    assert!(waits <= 25, "{waits} waits");
 }
 
 #[test]

@@ -138,6 +138,7 @@ struct Stream {
     complete: bool,
     sent: u32,
     stamps: Option<SentStamps>,
+    stamps_lost: Option<u32>,
     /// What arrived at this host.
     arrived: Vec<PacketRecord>,
     drops: Option<u32>,
@@ -202,6 +203,7 @@ impl<'a> Test<'a> {
                 complete: false,
                 sent: 0,
                 stamps: None,
+                stamps_lost: None,
                 arrived: Vec::new(),
                 drops: None,
                 data: Err("the test did not get that far".to_owned()),
@@ -301,7 +303,7 @@ impl<'a> Test<'a> {
                         let summary = match std::mem::replace(&mut stream.end, End::Over) {
                             End::Sending(sending) => {
                                 let sent = sending.stop();
-                                stream.stamps = sent.stamps;
+                                (stream.stamps, stream.stamps_lost) = (sent.stamps, sent.stamps_lost);
                                 self.notes.extend(sent.notes);
                                 sent.summary
                             }
@@ -512,6 +514,7 @@ impl Stream {
     /// Adds what became known of the stream.
     fn describe(&self, session: &mut Session) {
         session.receiver_drops = self.drops.map(u64::from);
+        session.stamps_lost = self.stamps_lost.map(u64::from);
         match &self.data {
             Ok(data) => {
                 // What was sent within the timeout before the end is not judged, nor are its losses.

@@ -56,6 +56,8 @@ pub(crate) struct Sent {
     pub summary: SentSummary,
     /// When the packets really left; `None` without stamps.
     pub stamps: Option<SentStamps>,
+    /// Packets whose stamp was asked for and never came; `None` if none were asked for.
+    pub stamps_lost: Option<u32>,
     /// What could not be done as requested.
     pub notes: Vec<String>,
 }
@@ -108,6 +110,7 @@ impl Sending {
         let nothing = || Sent {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
             stamps: None,
+            stamps_lost: None,
             notes: vec!["the thread that sends failed".to_owned()],
         };
         ended.and_then(Result::ok).unwrap_or_else(nothing)
@@ -126,6 +129,9 @@ impl Drop for Sending {
 impl Departing {
     fn run(mut self, flags: &Flags) -> Sent {
         let mut notes = self.pacing.apply();
+        // Its packets come at random times: there is no rate at which it would better spin.
+        let (mode, note) = self.pacing.mode_at(Span(i64::MAX));
+        notes.extend(note);
         let mut times = if self.keeps_stamps {
             SentTimes::new(self.stamps, self.packets).with_lead()
         } else {
@@ -134,7 +140,7 @@ impl Departing {
         times.restart(&self.socket);
         let stopped = || flags.stop.load(Ordering::Acquire);
         match Padding::new(self.padding as usize) {
-            Ok(padding) => self.send(padding, &mut times, flags),
+            Ok(padding) => self.send(mode, padding, &mut times, flags),
             Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
         }
         let until = steady() + if self.keeps_stamps { STAMPS_PATIENCE } else { Span::ZERO };
@@ -146,13 +152,13 @@ impl Departing {
                 );
             }
         }
-        let Collected { stamps, note, .. } = times.finish();
+        let Collected { stamps, lost, note } = times.finish();
         notes.extend(note);
-        Sent { summary: self.sender.stop(), stamps, notes }
+        Sent { summary: self.sender.stop(), stamps, stamps_lost: lost.filter(|_| self.keeps_stamps), notes }
     }
 
-    fn send(&mut self, padding: Padding, times: &mut SentTimes, flags: &Flags) {
-        let pacer = Pacer::new(self.pacing.mode.unwrap_or(Mode::Sleep));
+    fn send(&mut self, mode: Mode, padding: Padding, times: &mut SentTimes, flags: &Flags) {
+        let pacer = Pacer::new(mode);
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
         let mut packet = [0; LONGEST];

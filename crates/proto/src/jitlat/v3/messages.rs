@@ -491,7 +491,7 @@ fn results(bytes: &[u8]) -> Result<Message, DecodeError> {
             10 => m.failure = Some(field.text()),
             11 => m.host = field.host()?,
             12 => m.stamps_lost = Some(field.u32("stamps lost")?),
-            13 => m.pause = Some(Span(field.i64("pause")?)),
+            13 => m.pause = Some(Span(field.i64("pause")?)).filter(|pause| *pause > Span::ZERO),
             _ => {}
         }
     }

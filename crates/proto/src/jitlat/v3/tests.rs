@@ -134,7 +134,7 @@ fn results() -> impl Strategy<Value = Message> {
         Finish::Exceeded,
     ]));
     let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
-    let stamps = (option::of(any::<u32>()), option::of(any::<i64>().prop_map(Span)));
+    let stamps = (option::of(any::<u32>()), option::of((1..=i64::MAX).prop_map(Span)));
     (any::<u8>(), counts, rest, stamps).prop_map(
         |(
             flow,
