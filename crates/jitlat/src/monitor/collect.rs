@@ -17,6 +17,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
 /// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
@@ -73,6 +74,8 @@ struct Shared {
     /// Places for analyses, and who waits for one.
     places: Mutex<usize>,
     free: Condvar,
+    /// Held by who enters a long log.
+    long: Mutex<()>,
     /// Whether it was said that the archive fails.
     failing: AtomicBool,
 }
@@ -89,14 +92,12 @@ impl ArchiveShelf {
             jobs: Mutex::new(Some(jobs)),
             places: Mutex::new(AT_A_TIME),
             free: Condvar::new(),
+            long: Mutex::new(()),
             failing: AtomicBool::new(false),
         });
         let entering = shared.clone();
-        let run = move || {
-            // Tests of this host come first.
-            pace::yield_to_others();
-            enter(&archive, &waiting, &entering);
-        };
+        // It yields to nobody, unlike the threads of hosts: tests of this host that are to be kept wait while it has the archive.
+        let run = move || enter(&archive, &waiting, &entering);
         let writer = std::thread::Builder::new().name("collected".to_owned()).spawn(run);
         Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the thread of the collector")?) })
     }
@@ -191,6 +192,20 @@ impl Shared {
     fn works(&self) {
         if self.failing.swap(false, Ordering::Relaxed) {
             info!("the collector takes tests again");
+        }
+    }
+
+    /// Enters the log in the file at `path`, one at a time.
+    fn enter_long(&self, path: &Path, about: &About, host: &str) -> Taken {
+        let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = Archive::open_to_write(&self.root)
+            .and_then(|archive| archive.add_from_host(path, &about.source, &about.tags, host));
+        match added {
+            Err(e @ (Error::Log(_) | Error::Unsuitable { .. } | Error::Impossible(_))) => {
+                Ok(Outcome::Refused(e.to_string()))
+            }
+            Err(e) => Err(self.fails(&e)),
+            added => Ok(outcome(added)),
         }
     }
 
@@ -372,22 +387,23 @@ impl HostIntake {
         }
     }
 
-    /// A long log, which is read again from its file.
-    fn enter_file(&mut self, number: u64, path: &Path, about: &About) {
-        let own = LogReader::open(path).map(|log| log.session().tags.clone());
+    /// A long log, which is read again from its file: by a thread of its own, as its host is to hear meanwhile that this one is still there.
+    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: Entering) {
+        let own = LogReader::open(file.path()).map(|log| log.session().tags.clone());
         let tags = [&about.tags[..], &own.unwrap_or_default()].concat();
         if let Some(foreign) = self.foreign(&tags) {
             return self.settle(number, foreign);
         }
-        let shared = self.shared.clone();
-        let _place = shared.place();
-        match self.archive.add_from_host(path, &about.source, &about.tags, &self.host) {
-            Ok(Added::New(_)) => self.settle(number, Outcome::Stored),
-            Ok(Added::Known(_)) => self.settle(number, Outcome::Known),
-            Err(e @ (Error::Log(_) | Error::Unsuitable { .. } | Error::Impossible(_))) => {
-                self.settle(number, Outcome::Refused(e.to_string()));
-            }
-            Err(e) => self.fails(&e),
+        let (shared, host, to) = (self.shared.clone(), self.host.clone(), self.to.clone());
+        let enter = move || {
+            pace::yield_to_others();
+            let taken = shared.enter_long(file.path(), &about, &host);
+            drop(entering);
+            // A host that is gone offers it again.
+            let _ = to.send((number, taken));
+        };
+        if let Err(e) = std::thread::Builder::new().name("long log".to_owned()).spawn(enter) {
+            self.answers.push(Answer::Later(Reason::Failed, e.to_string(), PAUSES.1));
         }
     }
 }
@@ -431,7 +447,7 @@ impl Intake for HostIntake {
                 let entering = Entering { shared: self.shared.clone(), hash };
                 match arrived {
                     Arrived::Text(text) => self.enter_text(number, text, &about, entering),
-                    Arrived::File(file) => self.enter_file(number, file.path(), &about),
+                    Arrived::File(file) => self.enter_file(number, file, about, entering),
                 }
             }
             Err(why) => self.unfit(number, why),

@@ -26,6 +26,8 @@ const INTRODUCTION: Duration = Duration::from_secs(10);
 const LOOK_UP: (Span, Span) = (Span::millis(5), Span::millis(100));
 /// Memory that a host takes while it pushes: what may be wanted of it, unpacked and as it comes.
 const MEMORY: u64 = 16 << 20;
+/// How long a thread works at what came before it looks for answers, and says that it is still there.
+const AT_ONCE: Duration = Duration::from_millis(100);
 /// Longest wait until the last words are written.
 const GOODBYE: Span = Span::seconds(1);
 /// How long a host may not take its answers.
@@ -212,6 +214,8 @@ struct Conversation<'a> {
     began: Instant,
     /// Since when the host has not taken its answers.
     unread: Option<Instant>,
+    /// Whether there is more of what came than was done in one go.
+    behind: bool,
     open: Option<Open>,
 }
 
@@ -234,6 +238,7 @@ impl Conversation<'_> {
             number: shared.count.fetch_add(1, Ordering::Relaxed),
             began: Instant::now(),
             unread: None,
+            behind: false,
             open: None,
         })
     }
@@ -258,12 +263,18 @@ impl Conversation<'_> {
                 }
                 _ => {}
             }
-            let patience = if self.driver.machine.unsettled() > 0 { LOOK_UP.0 } else { LOOK_UP.1 };
+            let patience = match self.driver.machine.unsettled() {
+                _ if self.behind => Span::ZERO,
+                0 => LOOK_UP.1,
+                _ => LOOK_UP.0,
+            };
             self.driver.wait_for(patience);
-            // A host that does not take its answers is not read.
+            // A host that does not take its answers is not read, and neither is more than can be done.
             if !self.driver.is_pending() {
                 self.unread = None;
-                self.driver.read_input();
+                if !self.behind {
+                    self.driver.read_input();
+                }
             }
             self.driver.check_timer();
             if let Some(over) = self.events() {
@@ -290,9 +301,15 @@ impl Conversation<'_> {
         self.driver.handle(ReceiverInput::Later(why, said, pause));
     }
 
-    /// Does what the machine asks for; the reason, once the conversation is over.
+    /// Does what the machine asks for, as far as there is time before answers are due; the reason, once the conversation is over.
     fn events(&mut self) -> Option<Option<PushError>> {
-        while let Some(event) = self.driver.machine.poll_event() {
+        let begun = Instant::now();
+        loop {
+            self.behind = begun.elapsed() > AT_ONCE;
+            if self.behind {
+                return None;
+            }
+            let event = self.driver.machine.poll_event()?;
             let intake = self.open.as_mut().map(|open| &mut open.intake);
             match (event, intake) {
                 (ReceiverEvent::Proved(host), _) => self.proved(host),
@@ -312,7 +329,6 @@ impl Conversation<'_> {
                 (_, None) => {}
             }
         }
-        None
     }
 
     fn proved(&mut self, host: String) {

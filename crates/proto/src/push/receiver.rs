@@ -206,7 +206,9 @@ impl Receiver {
                     None if self.coming.is_some() => return Ok(()),
                     _ => return Err(PushError::OutOfTurn(kind)),
                 }
-                self.events.push_back(ReceiverEvent::Piece(bytes));
+                if !bytes.is_empty() {
+                    self.events.push_back(ReceiverEvent::Piece(bytes));
+                }
             }
             (Phase::Open, Message::Whole) => {
                 let number = self.coming.take().ok_or(PushError::OutOfTurn(kind))?;
@@ -287,7 +289,8 @@ impl Machine for Receiver {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        if now.steady - self.received_at >= SILENCE {
+        // While the driver is not done with what came nobody reads what comes.
+        if now.steady - self.received_at >= SILENCE && self.events.is_empty() {
             self.over(Some(PushError::Silent));
         } else if matches!(self.state, Phase::Open)
             && now.steady - self.sent_at >= ALIVE
