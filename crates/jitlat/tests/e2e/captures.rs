@@ -3,6 +3,7 @@
 
 use crate::harness::*;
 use jitlat_archive::Archive;
+use jitlat_core::session::Ending as LogEnding;
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_store::log::LogReader;
 use nix::sys::signal::Signal;
@@ -37,6 +38,17 @@ fn wait_until(what: &str, mut enough: impl FnMut() -> bool) {
 fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
     let line = format!("monitor mesh.toml --host {host} --archive {host}");
     Running::start(Place::In(place).jitlat(folder, &line))
+}
+
+/// Whether a capture of the archive whose temporary files these are has written packets of a period that is not over.
+fn has_begun(folder: &Path) -> bool {
+    let within =
+        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let has_rows = |log: std::path::PathBuf| {
+        let Ok(mut log) = LogReader::open(log) else { return false };
+        log.session().ending != LogEnding::Complete && log.records(&mut None).count() > 0
+    };
+    within(folder).any(|capture| within(&capture).any(has_rows))
 }
 
 /// Sends numbered packets to b every 10 ms until told to stop.
@@ -208,7 +220,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
         wait_until("a period", || entered() >= 2);
-        std::thread::sleep(Duration::from_secs(2));
+        wait_until("rows of the next one in its logs", || has_begun(&folder.join("a/tmp")));
         first.signal(Signal::SIGKILL);
         let killed = first.finish(PATIENCE);
         let before = entered();
