@@ -45,7 +45,7 @@ fn has_begun(folder: &Path) -> bool {
     let within =
         |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let has_rows = |log: std::path::PathBuf| {
-        let Ok(mut log) = LogReader::open(log) else { return false };
+        let Ok(mut log) = LogReader::open(&log) else { return false };
         log.session().ending != LogEnding::Complete && log.records(&mut None).count() > 0
     };
     within(folder).any(|capture| within(&capture).any(has_rows))
