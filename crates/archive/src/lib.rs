@@ -3,6 +3,7 @@
 //! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, what roll-ups are made of, and alerts
 //! * `packets/day=YYYY-MM-DD/*.parquet` – the packets, whole tests in files that are never changed
 //! * `tmp/` – files that are being written; `lock` – held by the one that writes
+//! * other folders are not the archive's: in `captures/` a monitor keeps logs of periods that are not over
 //!
 //! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
 //! [`Archive::check`] finds. A log comes back byte for byte.

@@ -40,7 +40,7 @@ fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
     Running::start(Place::In(place).jitlat(folder, &line))
 }
 
-/// Whether a capture of the archive whose temporary files these are has written packets of a period that is not over.
+/// Whether a capture, of those with logs in this folder, has written packets of a period that is not over.
 fn has_begun(folder: &Path) -> bool {
     let within =
         |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -220,7 +220,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
         wait_until("a period", || entered() >= 2);
-        wait_until("rows of the next one in its logs", || has_begun(&folder.join("a/tmp")));
+        wait_until("rows of the next one in its logs", || has_begun(&folder.join("a/captures")));
         first.signal(Signal::SIGKILL);
         let killed = first.finish(PATIENCE);
         let before = entered();

@@ -202,7 +202,7 @@ fn every_protocol_is_measured() {
     let names: Vec<&str> = ways.clone().map(|way| way.0).collect();
     let text = format!(
         "host = [{{ name = \"a\", address = \"10.9.0.1\" }}, {{ name = \"b\", address = \"10.9.0.2\" }}]\n{}\
-         [timetable]\nguard = \"500ms\"\nsetup = \"6s\"\n",
+         [timetable]\nguard = \"500ms\"\nsetup = \"4s\"\n",
         ways.map(test).collect::<String>()
     );
     write(&folder.join("mesh.toml"), &text);

@@ -62,7 +62,7 @@ impl Keeper {
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
         let name: String =
             format!("capture {} {}", setup.host, setup.capture.name).chars().map(letters).collect();
-        let folder = setup.archive.join("tmp").join(name);
+        let folder = setup.archive.join("captures").join(name);
         let left = recover(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let (to, finished) = sync_channel(WAITING.max(left.len()));
