@@ -243,6 +243,8 @@ impl Scanner {
             c.space()?;
             let several = &mut letters[..layout.moments()];
             several.copy_from_slice(window.get(c.at..c.at + several.len())?);
+            // That of a time that is not known is not read below.
+            several.iter().all(u8::is_ascii_graphic).then_some(())?;
             // Letters, and the space after them.
             for _ in 0..several.len() {
                 c.at = (c.next_mark()? == c.at).then_some(c.at + 1)?;
@@ -649,6 +651,18 @@ mod tests {
         }
         for text in ["0 1 2 3 0 ux - - - - -", "0 1 2 3 0 uu - - 256 - -", "0 1 2 3 0 uu - - - - 65536"] {
             assert_eq!(parse_text(text, Layout::OneWay { queue: false }), None, "{text}");
+        }
+    }
+
+    /// What stands where the source of a time would, that is not known, is a letter all the same.
+    #[test]
+    fn a_source_of_no_time_is_a_letter() {
+        for (letter, is_read) in [(b'u', true), (b' ', false), (0xff, false)] {
+            let mut row = b"0 -1 0 5 0 uuu? - 10 - - - 7 - -\n".to_vec();
+            row[14] = letter;
+            row.resize(row.len() + PADDING, 0);
+            let fast = Scanner::default().row(&row, 0, Layout::TwoWay { queue: true });
+            assert_eq!(fast.is_some(), is_read, "{letter}");
         }
     }
 
