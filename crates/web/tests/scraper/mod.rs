@@ -56,17 +56,30 @@ impl Prometheus {
                 Err(e) => panic!("{e}: {log:#?}"),
             }
         };
-        Some(Prometheus { child, address, _folder: folder })
+        let started = Prometheus { child, address, _folder: folder };
+        // It listens before it has read its data, and answers no query until then.
+        let begun = Instant::now();
+        while !started.ask("/-/ready").starts_with("HTTP/1.0 200") {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", started.ask("/-/ready"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Some(started)
     }
 
-    pub fn get(&self, path: &str) -> Value {
+    /// What it answers, with its header.
+    fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap_or(Value::Null)
+        answer
+    }
+
+    /// The JSON that it answers; `Null` if that is none.
+    pub fn get(&self, path: &str) -> Value {
+        serde_json::from_str(self.ask(path).split_once("\r\n\r\n").unwrap().1).unwrap_or(Value::Null)
     }
 
     /// What a query finds now.
