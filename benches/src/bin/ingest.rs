@@ -8,9 +8,9 @@
 //! bytes in batches of the same size, as they come and a row a packet.
 
 use jitlat_archive::{Added, Archive, Arrived, Incoming, Prepared};
-use jitlat_core::session::Ending;
-use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-use jitlat_store::log::{LogReader, LogWriter, Version};
+use jitlat_benches::queued;
+use jitlat_core::WallTime;
+use jitlat_store::log::LogReader;
 use nix::sys::resource::{UsageWho, getrusage};
 use rusqlite::{Connection, params};
 use std::error::Error;
@@ -99,44 +99,10 @@ fn peak() -> f64 {
     line.and_then(|text| text.trim().split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
 }
 
-/// Test `k`: every second one of a mesh, with a queue that fills and empties, and losses in runs.
+/// Test `k`: every second one of a mesh.
 fn test(k: u64) -> Result<Packed> {
-    let spec = TestSpec::default().with_packets(PACKETS as u64)?;
-    let period = spec.period().0;
-    let (src, dst) = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
-    let start = NEW_YEAR + k as i64 * 1_000_000_000;
-    let session = Session {
-        created: Some(WallTime(start)),
-        src: Some(format!("10.0.0.{src}").parse()?),
-        dst: Some(format!("10.0.0.{dst}").parse()?),
-        sent: Some(PACKETS as u32),
-        ending: Ending::Complete,
-        ..Session::new(spec)
-    };
-    let mut log = LogWriter::new(Vec::new(), Version::V3);
-    log.begin(&session);
-    let (mut state, mut queue, mut losing) = (k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, 0i64, 0);
-    for i in 0..PACKETS {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        queue = (queue + (state % 200_001) as i64 - 100_500).clamp(0, 30_000_000);
-        if state % 1009 == 0 {
-            losing = 1 + (state >> 32) % 4;
-        }
-        if losing > 0 {
-            losing -= 1;
-            continue;
-        }
-        let sent = start + i * period + (state >> 20) as i64 % 2000;
-        let arrived = sent + 5_000_000 + queue + (state >> 40) as i64 % 9000;
-        let mut record = PacketRecord::one_way(i, WallTime(sent), WallTime(arrived));
-        record.set_size(Some(80));
-        log.record(&record);
-    }
-    log.finish(&session);
-    let (text, written) = log.close();
-    written?;
+    let hosts = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
+    let text = queued::log(Vec::new(), k, NEW_YEAR + k as i64 * 1_000_000_000, PACKETS, &hosts)?;
     let log = zstd::bulk::compress(&text, 3)?;
     Ok(Packed { hash: xxhash_rust::xxh3::xxh3_128(&text), bytes: text.len() as u64, log })
 }

@@ -8,11 +8,10 @@
 //! `ONLY=large|small|year` is one part of it. With `YEAR=FOLDER` the year stays there, and is only asked if it is there already.
 
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
+use jitlat_benches::queued;
 use jitlat_core::figures::Figure;
 use jitlat_core::pool::Pool;
-use jitlat_core::session::Ending;
-use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime};
-use jitlat_store::log::{LogWriter, Version};
+use jitlat_core::{Options, PacketRecord};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use rusqlite::{Connection, params};
 use std::error::Error;
@@ -21,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Large tests: number, and packets of each.
 const LARGE: (u64, i64) = (8, 500_000);
@@ -77,47 +76,6 @@ fn best<T>(who: UsageWho, mut run: impl FnMut() -> Result<T>) -> Result<(f64, f6
     Ok((used, passed, last.ok_or("never run")?))
 }
 
-/// A log of a queue that fills and empties, with losses in runs.
-fn write_log(path: &Path, seed: u64, start: i64, packets: i64, hosts: (i64, i64)) -> Result<()> {
-    let spec = TestSpec::default().with_packets(packets as u64)?;
-    let period = spec.period().0;
-    let session = Session {
-        created: Some(WallTime(start)),
-        src: Some(format!("10.0.0.{}", hosts.0).parse()?),
-        dst: Some(format!("10.0.0.{}", hosts.1).parse()?),
-        sent: Some(packets as u32),
-        ending: Ending::Complete,
-        ..Session::new(spec)
-    };
-    let mut log = LogWriter::new(File::create(path)?, Version::V3);
-    log.begin(&session);
-    let (mut state, mut queue, mut losing) = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, 0i64, 0);
-    for i in 0..packets {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        queue = (queue + (state % 200_001) as i64 - 100_500).clamp(0, 30_000_000);
-        if state % 1009 == 0 {
-            losing = 1 + (state >> 32) % 4;
-        }
-        if losing > 0 {
-            losing -= 1;
-            continue;
-        }
-        let sent = start + i * period + (state >> 20) as i64 % 2000;
-        let mut record = PacketRecord::one_way(
-            i,
-            WallTime(sent),
-            WallTime(sent + 5_000_000 + queue + (state >> 40) as i64 % 9000),
-        );
-        record.set_size(Some(80));
-        log.record(&record);
-    }
-    log.finish(&session);
-    log.close().1?;
-    Ok(())
-}
-
 fn add(
     archive: &Archive,
     folder: &Path,
@@ -127,7 +85,7 @@ fn add(
     hosts: (i64, i64),
 ) -> Result<TestId> {
     let log = folder.join("one.log");
-    write_log(&log, seed, start, packets, hosts)?;
+    queued::log(File::create(&log)?, seed, start, packets, &hosts)?;
     match archive.add(&log, &[])? {
         Added::New(id) | Added::Known(id) => Ok(id),
     }

@@ -9,7 +9,7 @@ use crate::stop::Stop;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
-use jitlat_net::{digest, push, reflect};
+use jitlat_net::{RunningService, digest, push, reflect};
 use jitlat_proto::jitlat::{Keys, Limits};
 use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -119,8 +119,8 @@ pub struct CollectService {
 pub struct Serving {
     server: Option<Server>,
     reflectors: reflect::Reflectors,
-    digests: Option<digest::RunningExporter>,
-    collector: Option<push::RunningCollector>,
+    digests: Option<RunningService>,
+    collector: Option<RunningService>,
     withheld: Vec<Service>,
 }
 
@@ -222,12 +222,12 @@ impl Serving {
 
     /// The addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
-        self.digests.as_ref().map_or(&[], digest::RunningExporter::addresses)
+        self.digests.as_ref().map_or(&[], RunningService::addresses)
     }
 
     /// The addresses that other hosts push to.
     pub fn collecting(&self) -> &[SocketAddr] {
-        self.collector.as_ref().map_or(&[], push::RunningCollector::addresses)
+        self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
     /// Services that are not served because they need no key, while another has one, and are not open.

@@ -130,6 +130,30 @@ const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// Connections accepted from one listener before the others are checked.
 const ROUND: usize = 64;
 
+/// A running service of connections; it ends when dropped.
+pub struct RunningService {
+    name: &'static str,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl RunningService {
+    /// The addresses it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for RunningService {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            tracing::error!(service = self.name, "the thread that accepts connections panicked");
+        }
+    }
+}
+
 /// Accepts the connections of one service.
 pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
@@ -155,6 +179,22 @@ impl Acceptor {
     /// The addresses it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+    }
+
+    /// Serves on a thread of its own until what is returned is dropped, which sets `stop` first.
+    ///
+    /// # Errors
+    /// This host has no threads left.
+    pub fn start<S: ConnectionService>(
+        self,
+        service: S,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<RunningService> {
+        let (name, addresses) = (service.name(), self.addresses());
+        let (service, stopped) = (Arc::new(service), Arc::clone(&stop));
+        let accept = move || self.run(&service, &stopped);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(accept)?;
+        Ok(RunningService { name, stop, thread: Some(thread), addresses })
     }
 
     /// Serves until `stop` is set, then waits for the threads of the service.

@@ -82,3 +82,5 @@ mod sockets;
 pub mod stamp;
 mod sys;
 pub mod twoway;
+
+pub use accept::RunningService;

@@ -159,6 +159,13 @@ impl Channel {
         }
     }
 
+    /// The frame of a message to somebody with whom there is no conversation: without a seal.
+    pub fn frame(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        Channel::new(Side::Server, Keys::default(), usize::MAX).write(kind, encode, &mut out);
+        out
+    }
+
     /// Adds received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.bytes.drain(..core::mem::take(&mut self.read));

@@ -1,7 +1,7 @@
 //! [`DigestExporter`]: captures packets for collectors on other hosts, with a thread for each of a few collectors.
 
 use super::{is_own, nonce};
-use crate::accept::{Acceptor, ConnectionService};
+use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
 use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
 use crate::clock;
@@ -21,7 +21,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::info;
 
@@ -69,32 +68,9 @@ pub enum ExporterError {
     Start(#[from] io::Error),
 }
 
-/// A running service; it ends when dropped.
-pub struct RunningExporter {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    addresses: Vec<SocketAddr>,
-}
-
-impl RunningExporter {
-    /// The addresses it listens on.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-}
-
-impl Drop for RunningExporter {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if self.thread.take().is_some_and(|t| t.join().is_err()) {
-            tracing::error!("the thread that awaits digest collectors panicked");
-        }
-    }
-}
-
 impl DigestExporter {
     /// Listens for collectors at `addresses`, with the default policy.
-    pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningExporter, ExporterError> {
+    pub fn serve(self, addresses: &[SocketAddr]) -> Result<RunningService, ExporterError> {
         self.serve_sharing(addresses, Gate::new(Policy::default()))
     }
 
@@ -104,7 +80,7 @@ impl DigestExporter {
         self,
         addresses: &[SocketAddr],
         gate: Gate,
-    ) -> Result<RunningExporter, ExporterError> {
+    ) -> Result<RunningService, ExporterError> {
         self.serve_patiently(addresses, gate, INTRODUCTION)
     }
 
@@ -114,20 +90,16 @@ impl DigestExporter {
         addresses: &[SocketAddr],
         gate: Gate,
         introduction: Duration,
-    ) -> Result<RunningExporter, ExporterError> {
+    ) -> Result<RunningService, ExporterError> {
         for interface in &self.interfaces {
             // Check now that capturing works, not when a collector asks.
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
         let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
-        let addresses = acceptor.addresses();
         let stop = Arc::new(AtomicBool::new(false));
-        let serving = Arc::new(Connections { service: self, stop: Arc::clone(&stop), gate, introduction });
-        let stopped = Arc::clone(&stop);
-        let accept = move || acceptor.run(&serving, &stopped);
-        let thread = std::thread::Builder::new().name("digests".to_owned()).spawn(accept)?;
-        Ok(RunningExporter { stop, thread: Some(thread), addresses })
+        let serving = Connections { service: self, stop: Arc::clone(&stop), gate, introduction };
+        Ok(acceptor.start(serving, stop)?)
     }
 }
 

@@ -5,7 +5,7 @@ mod collector;
 mod exporter;
 
 pub use collector::{CollectorError, DigestCollector};
-pub use exporter::{DigestExporter, ExporterError, RunningExporter};
+pub use exporter::{DigestExporter, ExporterError};
 
 use jitlat_core::passive::Packet;
 use jitlat_core::passive::packet::TCP;

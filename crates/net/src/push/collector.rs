@@ -1,6 +1,6 @@
 //! [`PushService`]: takes the tests that other hosts push, with a thread for each of them.
 
-use crate::accept::{Acceptor, ConnectionService};
+use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::clock::tick;
 use crate::drive::Driver;
 use crate::{audit, clock, pace, random, sockets};
@@ -17,7 +17,6 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a connection may take until its host has proved its key.
@@ -99,29 +98,6 @@ pub enum PushServiceError {
     Start(#[from] io::Error),
 }
 
-/// A running collector; it ends when dropped.
-pub struct RunningCollector {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    addresses: Vec<SocketAddr>,
-}
-
-impl RunningCollector {
-    /// The addresses it listens on.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-}
-
-impl Drop for RunningCollector {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if self.thread.take().is_some_and(|t| t.join().is_err()) {
-            tracing::error!("the thread that awaits hosts that push panicked");
-        }
-    }
-}
-
 impl PushService {
     /// Listens for hosts at `addresses`, beside other services whose clients `gate` admits, too. A connection becomes a session once its
     /// host has proved its key.
@@ -132,10 +108,9 @@ impl PushService {
         self,
         addresses: &[SocketAddr],
         gate: Gate,
-    ) -> Result<RunningCollector, PushServiceError> {
+    ) -> Result<RunningService, PushServiceError> {
         let bind = |(address, source)| PushServiceError::Bind { address, source };
         let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
-        let addresses = acceptor.addresses();
         let stop = Arc::new(AtomicBool::new(false));
         let serving = Connections {
             service: self,
@@ -144,10 +119,7 @@ impl PushService {
             newest: Mutex::default(),
             count: AtomicU64::new(0),
         };
-        let (serving, stopped) = (Arc::new(serving), Arc::clone(&stop));
-        let accept = move || acceptor.run(&serving, &stopped);
-        let thread = std::thread::Builder::new().name("collector".to_owned()).spawn(accept)?;
-        Ok(RunningCollector { stop, thread: Some(thread), addresses })
+        Ok(acceptor.start(serving, stop)?)
     }
 }
 

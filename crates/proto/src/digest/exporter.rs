@@ -114,11 +114,8 @@ impl Exporter {
 
     /// The bytes for a collector that is refused before a conversation begins.
     pub fn turn_away(why: Refusal, text: &str) -> Vec<u8> {
-        let mut out = Vec::new();
         let message = Message::Refused(why, text.to_owned());
-        let encode = |out: &mut Vec<u8>| message.encode(out);
-        Channel::of_server(Keys::default(), MAX_FRAME).write(message.kind(), encode, &mut out);
-        out
+        Channel::frame(message.kind(), |out| message.encode(out))
     }
 
     /// Adds a packet before there is a rule.

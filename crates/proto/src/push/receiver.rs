@@ -103,11 +103,8 @@ impl Receiver {
 
     /// The bytes for a host that is refused before a conversation begins.
     pub fn turn_away(why: Reason, text: &str) -> Vec<u8> {
-        let mut out = Vec::new();
         let message = Message::Refused(why, text.to_owned());
-        let encode = |out: &mut Vec<u8>| message.encode(out);
-        Channel::of_server(Keys::default(), MAX_FRAME).write(message.kind(), encode, &mut out);
-        out
+        Channel::frame(message.kind(), |out| message.encode(out))
     }
 
     /// Tests that were offered and are not settled.

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A service that offers no interface: nothing is captured, and no right is needed.
-fn service(introduction: Duration) -> (RunningExporter, SocketAddr) {
+fn service(introduction: Duration) -> (RunningService, SocketAddr) {
     let exporter = DigestExporter {
         interfaces: Vec::new(),
         keys: Keys::default(),
