@@ -4,7 +4,7 @@
   const live = document.getElementById("live");
   const parts = document.querySelectorAll("[data-live]");
   if (!live || !parts.length || !window.EventSource) return;
-  let loading = false, again = false;
+  let loading = false, again = false, over = false;
 
   async function load() {
     if (loading) { again = true; return; }
@@ -26,12 +26,12 @@
         const same = [...document.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused);
         if (same) same.focus();
       }
-      live.textContent = `updated ${new Date().toISOString().slice(11, 19)}`;
+      live.textContent = over ? "it has ended" : `updated ${new Date().toISOString().slice(11, 19)}`;
     } catch (e) {
       live.textContent = "not up to date";
     }
     loading = false;
-    if (again) { again = false; setTimeout(load, 1000); }
+    if (again) { again = false; setTimeout(load, over ? 0 : 1000); }
   }
 
   // A test under way has events of its own, until it is over.
@@ -41,9 +41,9 @@
   events.addEventListener("open", () => { live.textContent = "live"; });
   events.addEventListener("tests", load);
   events.addEventListener("run", (event) => {
-    const over = ["ended", "failed"].includes(JSON.parse(event.data).state);
+    over = ["ended", "failed"].includes(JSON.parse(event.data).state);
     if (over) events.close();
-    load().then(() => { if (over) live.textContent = "it has ended"; });
+    load();
   });
   events.addEventListener("error", () => { live.textContent = "no connection"; });
 

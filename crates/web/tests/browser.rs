@@ -96,7 +96,7 @@ fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone(
             std::thread::sleep(Duration::from_secs(3));
             fake.started.lock().unwrap()[0].1.ended(Ok(Vec::new()));
         });
-        browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=5000"], &url(run))
+        browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=30000"], &url(run))
     });
     assert!(dom.contains("It has ended") && dom.contains(">it has ended<"), "{dom}");
     let test = pages.last().unwrap();
