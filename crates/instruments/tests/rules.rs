@@ -285,26 +285,27 @@ fn ping(host: &str, protocol: &'static Protocol, port: u16) -> bool {
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
 }
 
-/// Calls `check` for every service, each on a thread and at an address of its own.
-fn walk(check: impl Fn(Service, Ipv4Addr) + Sync) {
-    // The test port is a fixed one: no two tests have the same address.
-    static WALKS: AtomicU8 = AtomicU8::new(0);
-    let first = 1 + 16 * WALKS.fetch_add(1, Ordering::Relaxed);
+/// Calls `check` for every service and for each of `parts` numbers from 0, every call on a thread and at an address of its own.
+fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
+    // The test port is a fixed one: no two calls have the same address.
+    static ADDRESSES: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     std::thread::scope(|threads| {
-        for (k, service) in (first..).zip(SERVICES) {
-            let check = &check;
-            threads.spawn(move || check(service, Ipv4Addr::new(127, 208 | high & 15, low, k)));
+        for (&service, part) in SERVICES.iter().flat_map(|service| (0..parts).map(move |part| (service, part))) {
+            let (check, k) = (&check, ADDRESSES.fetch_add(1, Ordering::Relaxed));
+            threads.spawn(move || check(service, Ipv4Addr::new(127, 208 | high & 15, low, k), part));
         }
     });
 }
 
 #[test]
 fn every_listener_keeps_every_rule() {
+    // Refusals take the time that a client waits for an answer.
+    const PARTS: usize = 6;
     let rules = rules();
-    walk(|service, ip| {
+    walk(PARTS, |service, ip, part| {
         assert!(served(service, &host(ip, service, Policy::default(), false)), "{service} without any rule");
-        for rule in &rules {
+        for rule in rules.iter().skip(part).step_by(PARTS) {
             let mut policy = Policy::default();
             (rule.set)(&mut policy, service);
             let holds = rule.holds.contains(&service);
@@ -316,7 +317,7 @@ fn every_listener_keeps_every_rule() {
 
 #[test]
 fn rules_of_one_service_are_no_rules_of_another() {
-    walk(|service, ip| {
+    walk(1, |service, ip, _| {
         let mut policy = Policy::default();
         // One-way tests need both of theirs.
         let spared = |other| {
@@ -333,7 +334,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
 
 #[test]
 fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
-    walk(|service, ip| {
+    walk(1, |service, ip, _| {
         // A collector always asks for a key.
         let keyed = service == COLLECT;
         assert_eq!(served(service, &host(ip, service, Policy::default(), true)), keyed, "{service}");

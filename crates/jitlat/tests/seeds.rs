@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 /// Commands that run at a time.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 4;
 
 struct Row {
     line: usize,
@@ -99,7 +99,8 @@ fn every_row_shows_what_it_says() {
             scope.spawn(|| {
                 loop {
                     let Some(row) = waiting.lock().unwrap().next() else { break };
-                    failures.lock().unwrap().extend(run(row, host, &root).err());
+                    let failure = run(row, host, &root).err();
+                    failures.lock().unwrap().extend(failure);
                 }
             });
         }
