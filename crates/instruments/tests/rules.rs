@@ -291,7 +291,9 @@ fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
     static ADDRESSES: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     std::thread::scope(|threads| {
-        for (&service, part) in SERVICES.iter().flat_map(|service| (0..parts).map(move |part| (service, part))) {
+        for (&service, part) in
+            SERVICES.iter().flat_map(|service| (0..parts).map(move |part| (service, part)))
+        {
             let (check, k) = (&check, ADDRESSES.fetch_add(1, Ordering::Relaxed));
             threads.spawn(move || check(service, Ipv4Addr::new(127, 208 | high & 15, low, k), part));
         }
