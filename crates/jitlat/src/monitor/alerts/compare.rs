@@ -24,7 +24,34 @@ const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 #[derive(Default)]
 pub struct Comparer {
     /// By stream and length of the period: when the test began for which it was looked at; jitter and delay.
-    earlier: BTreeMap<(i64, i64), (i64, [Side; 2])>,
+    earlier: BTreeMap<(i64, i64), (i64, [Earlier; 2])>,
+}
+
+/// What the tests of the earlier period had.
+struct Earlier {
+    side: Side,
+    usual: Usual,
+}
+
+/// How much tests of one stream differ among themselves while nothing changes: by where their packets meet the time slots of a
+/// mobile network, say.
+struct Usual {
+    lowest: f64,
+    highest: f64,
+}
+
+impl Usual {
+    /// From the medians of several tests, ns.
+    fn of(medians: impl Iterator<Item = f64>) -> Usual {
+        let none = Usual { lowest: f64::INFINITY, highest: f64::NEG_INFINITY };
+        medians.fold(none, |u, m| Usual { lowest: u.lowest.min(m), highest: u.highest.max(m) })
+    }
+
+    /// Whether a median is among them, or beside them by no more than half of what they differ by.
+    fn has(&self, median: f64) -> bool {
+        let beside = (self.highest - self.lowest) / 2.0;
+        median >= self.lowest - beside && median <= self.highest + beside
+    }
 }
 
 impl Comparer {
@@ -54,19 +81,26 @@ impl Comparer {
         }
         let Some((_, earlier)) = self.earlier.get(&key) else { return Ok(None) };
         let asked = |basis| Question { basis, statistic: Statistic::Median, varied: None, seed: 1 };
-        let found: Vec<Comparison> = BASES
+        let found: Vec<(Comparison, bool)> = BASES
             .into_iter()
             .zip(earlier.iter().zip(&later))
-            .map(|(basis, (earlier, later))| compare(earlier, later, &asked(basis)))
+            .map(|(basis, (earlier, later))| {
+                let unusual = later.median.is_some_and(|median| !earlier.usual.has(median));
+                (compare(&earlier.side, later, &asked(basis)), unusual)
+            })
             .collect();
+        let differs = |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == Outcome::Different;
+        let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
         // What is worse is told rather than what is better.
-        let differs = |c: &&Comparison| c.outcome == Outcome::Different;
-        let told =
-            found.iter().find(|c| c.is_worse()).or_else(|| found.iter().find(differs)).or(found.first());
-        Ok(told.map(|c| Compared {
-            differs: c.outcome == Outcome::Different,
-            is_worse: c.is_worse(),
-            sentence: verdict::comparison::sentence(c),
+        let told = found
+            .iter()
+            .find(|c| is_worse(c))
+            .or_else(|| found.iter().find(|c| differs(c)))
+            .or(found.first());
+        Ok(told.map(|found| Compared {
+            differs: differs(found),
+            is_worse: is_worse(found),
+            sentence: verdict::comparison::sentence(&found.0),
         }))
     }
 }
@@ -82,7 +116,7 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Side; 2
 }
 
 /// Tests before `test`, evenly chosen.
-fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Side; 2]>, Error> {
+fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Earlier; 2]>, Error> {
     let from = test.started_ns.saturating_sub(against.0);
     let tests = archive.verdicts(test.stream_id, from, test.started_ns)?.tests;
     let count = tests.len().min(TESTS);
@@ -95,5 +129,21 @@ fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[S
     if both[0].len() < LEAST {
         return Ok(None);
     }
-    Ok(Some(both.map(|sides| Side::pooled("the tests before", sides))))
+    Ok(Some(both.map(|sides| {
+        let usual = Usual::of(sides.iter().filter_map(|side| side.median));
+        Earlier { side: Side::pooled("the tests before", sides), usual }
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tests_differ_by_among_themselves_is_no_change() {
+        let usual = Usual::of([30.0, 34.0, 32.0].into_iter());
+        let has = [27.9, 28.0, 33.0, 36.0, 36.1].map(|median| usual.has(median));
+        assert_eq!(has, [false, true, true, true, false]);
+        assert!(!Usual::of(std::iter::empty()).has(30.0), "of none nothing is known");
+    }
 }
