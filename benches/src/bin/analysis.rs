@@ -1,7 +1,8 @@
 //! How fast recorded packets are analysed, against a plain baseline in the same run: sorting the delays
 //! and computing their mean and standard deviation in doubles.
 //!
-//! `cargo run --release -p jitlat-benches --bin analysis [PACKETS]`
+//! `cargo run --release -p jitlat-benches --bin analysis [PACKETS] [ONLY]`: ONLY is a part of the names of what is measured,
+//! for a profile of it.
 
 use jitlat_core::metrics::classify::Packet;
 use jitlat_core::metrics::moments::{CoMoments, Moments};
@@ -18,37 +19,33 @@ const PERIOD: i64 = 1_000_000;
 
 fn main() {
     let packets = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10_000_000usize);
+    let only = std::env::args().nth(2).unwrap_or_default();
     println!("{packets} packets, one core, processor time, best of 3");
+    let all = Options::default();
+    let windows = Options { interval: Some(Span::seconds(1)), ..Options::default() };
+    let streaming = Options { streaming: true, ..Options::default() };
     for (name, path) in [("clean", Path::CLEAN), ("impaired", Path::IMPAIRED)] {
         let records = path.records(packets);
         println!("\n{name}: {} rows", records.len());
-        let baseline = best(|| baseline(&records));
-        let all = Options::default();
-        let windows = Options { interval: Some(Span::seconds(1)), ..Options::default() };
-        let streaming = Options { streaming: true, ..Options::default() };
-        report("sort + mean + deviation (baseline)", records.len(), baseline, baseline);
-        report("one-pass metrics together", records.len(), best(|| one_pass(&records)), baseline);
-        report(
-            "analysis, everything exact",
-            records.len(),
-            best(|| analysis(&records, packets, &all)),
-            baseline,
-        );
-        report(
-            "analysis, exact, windows of 1 s too",
-            records.len(),
-            best(|| analysis(&records, packets, &windows)),
-            baseline,
-        );
-        report(
-            "analysis, streaming",
-            records.len(),
-            best(|| analysis(&records, packets, &streaming)),
-            baseline,
-        );
+        let measured: [(&str, &dyn Fn()); 5] = [
+            ("sort + mean + deviation (baseline)", &|| baseline(&records)),
+            ("one-pass metrics together", &|| one_pass(&records)),
+            ("analysis, everything exact", &|| analysis(&records, packets, &all)),
+            ("analysis, exact, windows of 1 s too", &|| analysis(&records, packets, &windows)),
+            ("analysis, streaming", &|| analysis(&records, packets, &streaming)),
+        ];
+        let mut sorted = None;
+        for (what, run) in measured {
+            if !format!("{name} {what}").contains(&only) {
+                continue;
+            }
+            let took = best(run);
+            report(what, records.len(), took, *sorted.get_or_insert(took));
+        }
     }
 }
 
+/// One line; `baseline` is the time of the first line.
 fn report(what: &str, rows: usize, took: Duration, baseline: Duration) {
     let rate = rows as f64 / took.as_secs_f64() / 1e6;
     let each = took.as_nanos() as f64 / rows as f64;
@@ -56,7 +53,7 @@ fn report(what: &str, rows: usize, took: Duration, baseline: Duration) {
     println!("{what:36} {rate:7.2} M packets/s  {each:6.1} ns each  {ratio:5.2} × baseline");
 }
 
-fn best(mut run: impl FnMut()) -> Duration {
+fn best(run: &dyn Fn()) -> Duration {
     (0..3)
         .map(|_| {
             let (start, started) = (Instant::now(), processor_time());

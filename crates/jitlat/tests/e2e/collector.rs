@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time for a monitor to end once it is asked to.
@@ -39,7 +39,7 @@ fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
     Running::start(Place::In(place).jitlat(folder, &line))
 }
 
-fn wait_until(what: &str, limit: u64, enough: impl Fn() -> bool) {
+fn wait_until(what: &str, limit: u64, mut enough: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !enough() {
         assert!(begun.elapsed() < Duration::from_secs(limit), "{what} has not happened");
@@ -52,6 +52,31 @@ fn end(monitor: Running) -> Finished {
     let finished = monitor.finish(TO_END);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     finished
+}
+
+/// The monitor of `host`, whose archive is on a disk of 1 MB that it alone sees, in `small`.
+fn on_small_disk(place: &Namespace, folder: &Path, host: &str) -> Running {
+    fs::create_dir(folder.join("small")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=1m jitlat small && exec {} monitor mesh.toml --host {host} --archive small/{host}",
+        env!("CARGO_BIN_EXE_jitlat")
+    );
+    let mut command = place.command("unshare");
+    command.args(["--mount", "sh", "-c", &script]).current_dir(folder);
+    let monitor = Running::start(command);
+    let archive = format!("/proc/{}/root/{}/small/{host}", monitor.id(), folder.display());
+    wait_until("that it has an archive", 60, || fs::read_dir(&archive).is_ok());
+    monitor
+}
+
+/// Runs a shell's command where a monitor's disk of its own is seen.
+fn inside(monitor: &Running, folder: &Path, what: &str) -> Output {
+    let mut command = Command::new("nsenter");
+    let pid = monitor.id().to_string();
+    // It begins in the root folder of that mount namespace.
+    let what = format!("cd {} && {what}", folder.display());
+    command.args(["-t", &pid, "-m", "sh", "-c", &what]).stderr(Stdio::null());
+    command.output().unwrap()
 }
 
 /// Puts a log of `packets` into the archive; of the same seed the same.
@@ -220,30 +245,12 @@ fn a_full_disk_of_the_collector_is_said_once_and_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     prepare(folder, &format!("{HOSTS}{QUIET}"));
-    fs::create_dir(folder.join("small")).unwrap();
     let (own, central) = (folder.join("a"), folder.join("small/b"));
     let archive = Archive::make(&own).unwrap();
     (0..60).for_each(|seed| make(&archive, folder, seed, 8000));
-    let script = format!(
-        "mount -t tmpfs -o size=1m jitlat small && exec {} monitor mesh.toml --host b --archive small/b",
-        env!("CARGO_BIN_EXE_jitlat")
-    );
-    let mut command = lab.server.command("unshare");
-    command.args(["--mount", "sh", "-c", &script]).current_dir(folder);
-    let b = Running::start(command);
-    let inside_is_ready =
-        || fs::read_dir(format!("/proc/{}/root/{}/small/b", b.id(), folder.display())).is_ok();
-    wait_until("that it collects", 60, inside_is_ready);
+    let b = on_small_disk(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
-    // What is below the mount is seen from inside only.
-    let inside = |what: &str| {
-        let mut command = Command::new("nsenter");
-        let pid = b.id().to_string();
-        // It begins in the root folder of that mount namespace.
-        let what = format!("cd {} && {what}", folder.display());
-        command.args(["-t", &pid, "-m", "sh", "-c", &what]).stderr(Stdio::null());
-        command.output().unwrap()
-    };
+    let inside = |what: &str| inside(&b, folder, what);
     // It waits until it is tried again: what is there then, no more comes to it.
     wait_until("that the disk is full", 100, || {
         let free = inside("df --output=avail small | tail -1");
@@ -299,4 +306,43 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     drop(b);
     // They are in its own archive all the same.
     assert_eq!(ids(&own).len(), 30);
+}
+
+/// Host a pings host b, and pushes what it found to it.
+const PINGS: &str = "[[ping]]\nname = \"echo\"\nfrom = \"a\"\ntargets = [\"10.9.0.2\"]\nevery = \"2s\"\nfor = \"200ms\"\n\
+                     options = { period = \"20ms\", timeout = \"200ms\" }\n[timetable]\nguard = \"500ms\"\nsetup = \"500ms\"\n\
+                     [serve]\non = false\n[archive]\nfolder = \"archive\"\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
+
+#[test]
+fn a_host_whose_disk_is_full_says_so_and_pushes_what_it_keeps_before_and_after() {
+    let name = "a_host_whose_disk_is_full_says_so_and_pushes_what_it_keeps_before_and_after";
+    let Some(lab) = lab(name) else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, &format!("{HOSTS}{PINGS}"));
+    let central = folder.join("b");
+    let b = monitor(&lab.server, folder, "b");
+    let a = on_small_disk(&lab.client, folder, "a");
+    let stored = || collected(&central).map_or(0, |c| c.stored);
+    wait_until("that a test is collected", 60, || stored() > 0);
+    inside(&a, folder, "cat /dev/zero > small/fill");
+    // Until nothing is entered any more, and for some slots beyond.
+    let mut before = 0;
+    wait_until("that the disk is full", 60, || {
+        std::thread::sleep(Duration::from_secs(5));
+        stored() == std::mem::replace(&mut before, stored())
+    });
+    assert!(inside(&a, folder, "rm small/fill").status.success());
+    wait_until("that tests are collected again", 60, || stored() > before);
+    assert!(inside(&a, folder, "cp -r small/a copy").status.success());
+    let kept: BTreeSet<String> = ids(&folder.join("copy")).into_iter().collect();
+    wait_until("that all of them are collected", 60, || kept.is_subset(&ids(&central).into_iter().collect()));
+    let (a, b) = (end(a), end(b));
+    assert!(a.stdout.contains("not kept") && a.stderr.contains("full"), "{}{}", a.stdout, a.stderr);
+    assert!(!b.stderr.contains("ERROR"), "{}", b.stderr);
+    is_whole(&folder.join("copy"));
+    is_whole(&central);
+    let there: BTreeSet<String> = ids(&central).into_iter().collect();
+    assert_eq!(there.len() as u64, stored(), "each is there once");
 }
