@@ -125,7 +125,7 @@ fn settings(model: &Model, host: usize, folder: &Path) -> Result<Serve> {
         if let Some(source) = &other.key {
             let key = key(source, folder)?;
             add(&mut access.keys, &other.name, key.clone());
-            // What passes here is told those whose captures ask for it.
+            // Those whose captures ask for it get what passes here.
             if offers_all || model.captures_of(place).any(|capture| capture.towards == Some(host as u32)) {
                 add(&mut access.digest_keys, &other.name, key);
             }

@@ -28,7 +28,7 @@ const BATCH: usize = 128;
 const AT_A_TIME: usize = 2;
 /// How long a host waits for a place among the tests to be entered.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the archive is told what a host says of itself.
+/// How often what a host says of itself goes into the archive.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// How long a host is to wait when the disk is full, and when the archive fails.
 const PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
@@ -112,7 +112,7 @@ impl Drop for ArchiveShelf {
     }
 }
 
-/// Gives `job` to the thread that enters tests, once that has room for it. Its host is told before it takes the silence for the end.
+/// Gives `job` to the thread that enters tests, once that has room for it. Its host gets a message before it takes the silence for the end.
 fn queue(jobs: &SyncSender<Job>, mut job: Job) -> Result<(), (Reason, &'static str)> {
     let begun = Instant::now();
     loop {
@@ -176,7 +176,7 @@ fn outcome(added: Result<Added, Error>) -> Outcome {
 }
 
 impl Shared {
-    /// Says that the archive fails, once; what hosts are told.
+    /// Warns that the archive fails, once; returns the reason that hosts get.
     fn fails(&self, error: &Error) -> (Reason, String, Span) {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {

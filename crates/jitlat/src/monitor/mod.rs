@@ -5,7 +5,7 @@
 //! * [`run`] – the monitor at work; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
 //! * [`captures`] – what passes interfaces
 //! * [`push`] – tests to collectors; [`collect`] – those of other hosts into the archive
-//! * [`alerts`] – what follows from results, and who is told
+//! * [`alerts`] – what follows from results, and who gets messages
 //! * [`show`] – the plan and the counts, for people
 
 mod access;

@@ -392,13 +392,13 @@ impl Monitor<'_> {
         let old = self.agenda.model().clone();
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
-        let told = |model: &Model, host: usize| model.far_interfaces(host);
+        let shown_to_others = |model: &Model, host: usize| model.far_interfaces(host);
         let kept_before = archive_of(self.args, &old, &self.folder);
         let moved = kept != kept_before;
         let collects = new.collectors != old.collectors;
         if new.serve != old.serve
             || keys(&new) != keys(&old)
-            || told(&new, host) != told(&old, self.host)
+            || shown_to_others(&new, host) != shown_to_others(&old, self.host)
             || collects
             || moved && !new.collectors.is_empty()
         {

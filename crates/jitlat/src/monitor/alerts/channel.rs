@@ -297,7 +297,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("archive");
         let archive = archive(&root, vec![fired("b"), fired("c"), resolved("b")]);
-        let file = folder.path().join("told");
+        let file = folder.path().join("messages");
         // The first time it fails.
         let script = format!(
             "test -e {0} || {{ touch {0}; exit 3; }}; echo $JITLAT_STATE $JITLAT_DST $JITLAT_MESSAGE >> {0}; head -n 1 >> {0}",
@@ -309,8 +309,8 @@ mod tests {
         sender.step(WallTime(0));
         assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
         sender.step(WallTime(FIRST.0));
-        let told = std::fs::read_to_string(&file).unwrap();
-        let lines: Vec<&str> = told.lines().collect();
+        let messages = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = messages.lines().collect();
         assert_eq!(
             (lines.len(), lines[0], lines[2], lines[4]),
             (6, "firing b 1", "firing c 2", "resolved b 3")

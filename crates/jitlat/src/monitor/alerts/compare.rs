@@ -91,13 +91,13 @@ impl Comparer {
             .collect();
         let differs = |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == Outcome::Different;
         let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
-        // What is worse is told rather than what is better.
-        let told = found
+        // What is worse comes before what is better.
+        let first = found
             .iter()
             .find(|c| is_worse(c))
             .or_else(|| found.iter().find(|c| differs(c)))
             .or(found.first());
-        Ok(told.map(|found| Compared {
+        Ok(first.map(|found| Compared {
             differs: differs(found),
             is_worse: is_worse(found),
             sentence: verdict::comparison::sentence(&found.0),

@@ -1,4 +1,4 @@
-//! Alerts of a monitor, beside its tests: results are judged as they enter the archive, and who wants to be told is told.
+//! Alerts of a monitor, beside its tests: results are judged as they enter the archive, and messages sent to channels.
 //!
 //! * [`judge`] – results to states, alerts and messages, in one transaction
 //! * [`compare`] – a test with those of an earlier period
@@ -32,15 +32,15 @@ const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// After a failure of the archive.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Threads that judge and tell, until this is dropped.
+/// Threads that judge and send messages, until this is dropped.
 pub struct RunningAlerts {
     stop: Stop,
     thread: Option<JoinHandle<()>>,
-    to: mpsc::Sender<Told>,
+    to: mpsc::Sender<News>,
 }
 
-/// What the thread that judges is told.
-enum Told {
+/// What the thread that judges has to look at.
+enum News {
     /// A slot has ended.
     Ended(Slots),
     /// There is another file, and perhaps another archive.
@@ -70,11 +70,11 @@ impl RunningAlerts {
     ) -> Result<Option<RunningAlerts>> {
         check(model, archive)?;
         let Some(root) = archive else { return Ok(None) };
-        let (to, told) = mpsc::channel();
+        let (to, news) = mpsc::channel();
         let stop = Stop::new();
         let (asked, model, root) = (stop.clone(), model.clone(), root.to_owned());
         let (name, folder) = (name.to_owned(), folder.to_owned());
-        let run = move || judge(model, &name, &folder, root, &told, &asked);
+        let run = move || judge(model, &name, &folder, root, &news, &asked);
         let thread = spawn("alerts", run)?;
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to }))
     }
@@ -82,12 +82,12 @@ impl RunningAlerts {
     /// Follows another file.
     pub fn follow(&self, model: Arc<Model>, archive: &Path) {
         // A thread that is gone has said why.
-        let _ = self.to.send(Told::File(model, archive.to_owned()));
+        let _ = self.to.send(News::File(model, archive.to_owned()));
     }
 
     /// Notes that a slot has ended.
     pub fn slot_ended(&self, slot: Slots) {
-        let _ = self.to.send(Told::Ended(slot));
+        let _ = self.to.send(News::Ended(slot));
     }
 }
 
@@ -125,7 +125,7 @@ fn judge(
     host: &str,
     folder: &Path,
     mut root: PathBuf,
-    told: &Receiver<Told>,
+    news: &Receiver<News>,
     stop: &Stop,
 ) {
     let mut judge = Judge::new(model.clone(), host, &root);
@@ -133,10 +133,10 @@ fn judge(
     let mut failing = false;
     loop {
         let last = stop.is_requested();
-        for told in told.try_iter() {
-            match told {
-                Told::Ended(slots) => judge.ended(slots),
-                Told::File(new, archive) => {
+        for news in news.try_iter() {
+            match news {
+                News::Ended(slots) => judge.ended(slots),
+                News::File(new, archive) => {
                     if new.alerts != model.alerts || archive != root {
                         drop(channels);
                         channels = Channels::start(&new, host, &archive, folder);
@@ -171,7 +171,7 @@ impl Channels {
         let stop = Stop::new();
         // Where several monitors use one archive, those tell that judge.
         let rules = &model.alerts.rules;
-        let tells = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
+        let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
         let start = |channel: &Channel| {
             let (mut sender, stop) =
                 (Sender::new(channel.clone(), root.to_owned(), folder.to_owned()), stop.clone());
@@ -184,7 +184,7 @@ impl Channels {
             });
             started.map_err(|e| error!("[[notify]] {}: {e:#}", channel.name)).ok()
         };
-        Channels { threads: model.alerts.channels.iter().filter(|_| tells).filter_map(start).collect(), stop }
+        Channels { threads: model.alerts.channels.iter().filter(|_| sends).filter_map(start).collect(), stop }
     }
 }
 

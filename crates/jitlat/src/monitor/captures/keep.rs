@@ -73,9 +73,9 @@ impl Keeper {
         for log in left {
             let _ = to.send(Finished { logs: vec![log], ending: None, trouble: None });
         }
-        let (own, told) = (setup.clone(), outcomes.clone());
+        let (own, outcomes_of_thread) = (setup.clone(), outcomes.clone());
         let thread = std::thread::Builder::new().name("keeper".to_owned());
-        let thread = thread.spawn(move || archive_all(&own, &finished, &told));
+        let thread = thread.spawn(move || archive_all(&own, &finished, &outcomes_of_thread));
         let thread = thread.context("starting the thread that archives captures")?;
         Ok(Keeper {
             setup: setup.clone(),
@@ -166,7 +166,7 @@ impl Keeper {
                 self.setup.archive.display()
             );
             if period.is_new {
-                self.tell(Ending::Failed(Failure::NotKept));
+                self.send(Ending::Failed(Failure::NotKept));
             }
         }
     }
@@ -181,7 +181,7 @@ impl Keeper {
         self.failed = None;
     }
 
-    fn tell(&self, ending: Ending) {
+    fn send(&self, ending: Ending) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
         let _ = self.outcomes.send(Outcome { name, far, ending });
     }
