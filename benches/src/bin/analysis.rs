@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// One line; `baseline` is the time of the first line.
+/// One line; `baseline` is the time of the first line that is measured.
 fn report(what: &str, rows: usize, took: Duration, baseline: Duration) {
     let rate = rows as f64 / took.as_secs_f64() / 1e6;
     let each = took.as_nanos() as f64 / rows as f64;

@@ -146,6 +146,27 @@ proptest! {
     }
 
     #[test]
+    fn changed_bytes_of_an_analysis_in_constant_memory_are_an_error_or_a_state(
+        step in 1i64..900,
+        changes in prop::collection::vec(change(), 1..3),
+    ) {
+        let (session, rows) = long(5600, step, 100);
+        let [earlier, state, later] = [&rows[..400], &rows[400..5000], &rows[5000..]].map(|r| streaming(&session, r));
+        let bytes = state.save().unwrap();
+        let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
+        changes.into_iter().for_each(|change| apply(change, &mut body));
+        if let Ok(mut state) = State::load(&state::seal(&body), &options()) {
+            let [mut before, after] = [&earlier, &later].map(State::clone);
+            let _ = before.continue_with(state.clone());
+            before.continue_with(after).ok();
+            let _ = serde_json::to_string(&before.finish());
+            rows[..1000].iter().for_each(|row| state.push(row));
+            let _ = state.clone().continue_with(state.clone());
+            let _ = serde_json::to_string(&state.finish());
+        }
+    }
+
+    #[test]
     fn several_tests_are_one_after_another((n, a) in rows(), (m, b) in rows()) {
         let (first, second) = (with_id(session(n), "one"), with_id(session(m), "two"));
         let parts = [of(&first, &a).finish(), of(&second, &b).finish()];
@@ -199,32 +220,6 @@ proptest! {
             rows.iter().for_each(|row| twice.push(row));
             let _ = serde_json::to_string(&twice.finish());
             let _ = state.finish();
-        }
-    }
-}
-
-proptest! {
-    // Thousands of packets, three times each.
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
-
-    #[test]
-    fn changed_bytes_of_an_analysis_in_constant_memory_are_an_error_or_a_state(
-        step in 1i64..900,
-        changes in prop::collection::vec(change(), 1..3),
-    ) {
-        let (session, rows) = long(5600, step, 100);
-        let [earlier, state, later] = [&rows[..400], &rows[400..5000], &rows[5000..]].map(|r| streaming(&session, r));
-        let bytes = state.save().unwrap();
-        let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
-        changes.into_iter().for_each(|change| apply(change, &mut body));
-        if let Ok(mut state) = State::load(&state::seal(&body), &options()) {
-            let [mut before, after] = [&earlier, &later].map(State::clone);
-            let _ = before.continue_with(state.clone());
-            before.continue_with(after).ok();
-            let _ = serde_json::to_string(&before.finish());
-            rows[..1000].iter().for_each(|row| state.push(row));
-            let _ = state.clone().continue_with(state.clone());
-            let _ = serde_json::to_string(&state.finish());
         }
     }
 }

@@ -274,12 +274,12 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         let what = if frames.is_empty() { Delivered::Nothing } else { Delivered::Frames(frames) };
         let (drops, now) = (capture.drops(), clock::wall());
         let lacks = drops > dropped.0;
-        let says_drops = !lacks || {
+        let drops_delivered = !lacks || {
             let since = dropped.1 - capture.delay();
             link.deliver(Delivered::Dropped(drops - dropped.0, since, now), None)
         };
         dropped = (drops, now);
-        let delivered = says_drops && link.deliver(what, covered);
+        let delivered = drops_delivered && link.deliver(what, covered);
         if let Some(e) = &trouble {
             end.notes.push(match e {
                 InterfaceError::Gone(_) => format!("{e}: capturing ended there"),

@@ -73,9 +73,9 @@ impl Keeper {
         for log in left {
             let _ = to.send(Finished { logs: vec![log], ending: None, trouble: None });
         }
-        let (own, outcomes_of_thread) = (setup.clone(), outcomes.clone());
+        let (own, to_monitor) = (setup.clone(), outcomes.clone());
         let thread = std::thread::Builder::new().name("keeper".to_owned());
-        let thread = thread.spawn(move || archive_all(&own, &finished, &outcomes_of_thread));
+        let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
         let thread = thread.context("starting the thread that archives captures")?;
         Ok(Keeper {
             setup: setup.clone(),
