@@ -65,7 +65,7 @@ verdicts VARIANTS='200' FIRST='0':
 
 # Adding a metric, a protocol or an output is one file: three patches, applied to a copy, compiled and tried
 patches:
-    cargo test -p jitlat --test patches -- --ignored
+    cargo test --workspace --test patches -- --ignored
 
 # Server, client and an impaired path on this machine
 demo *ARGS:

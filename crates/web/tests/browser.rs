@@ -66,13 +66,13 @@ fn nobody_is_kept_from_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let (served, _fake, pages) = served(folder.path());
     let Some(axe) = browser::axe() else { return };
-    for path in &pages {
+    browser::side_by_side(&pages, |path| {
         let page = alone(&served, path);
         for arguments in [browser::SHOWN[0].0, browser::SHOWN[3].0] {
             let found = browser::accessibility(&page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{path}, {arguments:?}");
         }
-    }
+    });
 }
 
 #[test]
@@ -108,12 +108,13 @@ fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone(
     // What is too wide scrolls within itself.
     const WIDTH: &str = "<script>document.documentElement.dataset.wide = \
                          document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;</script></body>";
-    for path in &pages {
+    browser::side_by_side(&pages, |path| {
+        let own = browser::folder();
         let file = own.path().join("page.html");
         std::fs::write(&file, alone(&served, path).replacen("</body>", WIDTH, 1)).unwrap();
         for (arguments, _) in browser::SHOWN {
             let dom = browser::browse(program, own.path(), &[&["--dump-dom"], arguments].concat(), &file);
             assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
         }
-    }
+    });
 }

@@ -146,10 +146,8 @@ pub fn lets_even_rate_through(
         }
     }
     for (_, run) in &part.runs {
-        for seq in run.start..run.start + run.len {
-            if let Some(k) = in_part(departures.of(seq)) {
-                sent[k] += 1.0;
-            }
+        for k in departures.of_lost(run).filter_map(in_part) {
+            sent[k] += 1.0;
         }
     }
     let mean = |of: &[f64; PARTS]| of.iter().sum::<f64>() / PARTS as f64;

@@ -217,6 +217,13 @@ pub struct Departures<'a, 'b> {
     burst: u64,
 }
 
+/// A packet with a delay, and when it was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    seq: u64,
+    time: i64,
+}
+
 impl<'a, 'b> Departures<'a, 'b> {
     /// Of the packets between those of `delays`, sent as `session` says.
     pub fn new(delays: &'b Delays<'a>, session: &Session) -> Departures<'a, 'b> {
@@ -230,31 +237,41 @@ impl<'a, 'b> Departures<'a, 'b> {
 
     /// When packet `seq` was sent, or would have been.
     pub fn of(&self, seq: u64) -> i64 {
-        bounded(self.between_neighbours(seq))
+        self.between(self.neighbours(seq), seq)
     }
 
-    fn between_neighbours(&self, seq: u64) -> i64 {
+    /// When each packet of `run`, none of which came, would have been sent.
+    pub fn of_lost(&self, run: &Run) -> impl Iterator<Item = i64> {
+        let neighbours = self.neighbours(run.start);
+        (run.start..run.start + run.len).map(move |seq| self.between(neighbours, seq))
+    }
+
+    fn neighbours(&self, seq: u64) -> [Option<Sent>; 2] {
         let d = self.delays;
         let after = d.series().place_of(seq);
-        let known = |k: usize| (d.seq(k), d.time(k));
-        let before = after.checked_sub(1).map(known);
-        let after = (after < d.len()).then(|| known(after));
+        let known = |k: usize| Sent { seq: d.seq(k), time: d.time(k) };
+        [after.checked_sub(1).map(known), (after < d.len()).then(|| known(after))]
+    }
+
+    fn between(&self, neighbours: [Option<Sent>; 2], seq: u64) -> i64 {
         let due = |seq: u64| seq - seq % self.burst;
         let step = |from: u64, to: u64| {
             let packets = i64::try_from(due(to) - due(from)).unwrap_or(i64::MAX);
             self.period.unwrap_or(0).saturating_mul(packets)
         };
-        match (before, after) {
-            (_, Some((s, t))) if s == seq => t,
-            (Some((a, from)), Some((_, to))) if self.burst > 1 => from.saturating_add(step(a, seq)).min(to),
-            (Some((a, from)), Some((b, to))) => {
-                let share = (seq - a) as f64 / (b - a) as f64;
-                from.saturating_add(((to.saturating_sub(from)) as f64 * share) as i64)
+        bounded(match neighbours {
+            [_, Some(after)] if after.seq == seq => after.time,
+            [Some(before), Some(after)] if self.burst > 1 => {
+                before.time.saturating_add(step(before.seq, seq)).min(after.time)
             }
-            (Some((a, from)), None) => from.saturating_add(step(a, seq)),
-            (None, Some((b, to))) => to.saturating_sub(step(seq, b)),
-            (None, None) => step(0, seq),
-        }
+            [Some(before), Some(after)] => {
+                let share = (seq - before.seq) as f64 / (after.seq - before.seq) as f64;
+                before.time.saturating_add((after.time.saturating_sub(before.time) as f64 * share) as i64)
+            }
+            [Some(before), None] => before.time.saturating_add(step(before.seq, seq)),
+            [None, Some(after)] => after.time.saturating_sub(step(seq, after.seq)),
+            [None, None] => step(0, seq),
+        })
     }
 
     /// How long `run` took: to the packet after it. Of packets sent in bursts whole bursts count only: what of one is
