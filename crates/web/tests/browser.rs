@@ -76,7 +76,7 @@ fn nobody_is_kept_from_a_page() {
 }
 
 #[test]
-fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone() {
+fn scripts_and_styles_are_those_of_the_policy_no_page_is_wider_than_a_phone_and_keys_reach_everything() {
     let Some(program) = browser::browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (served, fake, pages) = served(folder.path());
@@ -105,16 +105,16 @@ fn scripts_and_styles_are_those_of_the_policy_and_no_page_is_wider_than_a_phone(
         dom.contains("class=\"plot\"") || dom.contains("class=\"view"),
         "the figures are not drawn by the script"
     );
-    // What is too wide scrolls within itself.
-    const WIDTH: &str = "<script>document.documentElement.dataset.wide = \
-                         document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;</script></body>";
+    // What is too wide scrolls within itself; whatever can be pressed can be reached with keys, and shows that it was.
+    const LOOK: &str = concat!("<script>", include_str!("look.js"), "</script></body>");
     browser::side_by_side(&pages, |path| {
         let own = browser::folder();
         let file = own.path().join("page.html");
-        std::fs::write(&file, alone(&served, path).replacen("</body>", WIDTH, 1)).unwrap();
+        std::fs::write(&file, alone(&served, path).replacen("</body>", LOOK, 1)).unwrap();
         for (arguments, _) in browser::SHOWN {
             let dom = browser::browse(program, own.path(), &[&["--dump-dom"], arguments].concat(), &file);
             assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
+            assert_eq!(browser::result(&dom, "keys"), Some("ok"), "{path}, {arguments:?}");
         }
     });
 }
