@@ -9,7 +9,7 @@ use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachin
 use jitlat_proto::{owamp, push, twamp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
 /// Longest wait before flags, counters and clocks are checked.
@@ -138,7 +138,11 @@ impl<M: Conversing> Driver<M> {
         }
         self.transferred += connection.flushed - before;
         if let Err(e) = written {
-            self.lose(Some(&e.to_string()));
+            // The last words of a peer that reads no more say why.
+            self.read_input();
+            if self.connection.is_some() {
+                self.lose(Some(&e.to_string()));
+            }
         }
     }
 
@@ -190,6 +194,24 @@ impl<M: Conversing> Driver<M> {
         while self.machine.poll_transmit(tick(), &mut connection.out) {}
         while connection.flush().is_ok() && connection.is_pending() && clock::steady() < until {
             wait(Some(connection), None, Some(until));
+        }
+    }
+
+    /// The same, and takes what still comes until the peer has closed, too, within the same patience: a connection that is
+    /// closed with something unread is reset, and the peer may not get the last words.
+    pub fn finish_and_drain(&mut self, patience: Span) {
+        let until = clock::steady() + patience;
+        self.finish(patience);
+        let Some(connection) = &mut self.connection else { return };
+        if connection.stream.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        while clock::steady() < until {
+            match connection.read() {
+                Incoming::Nothing => wait(Some(connection), None, Some(until)),
+                Incoming::Bytes(_) => {}
+                Incoming::Closed(_) => return,
+            }
         }
     }
 
@@ -292,5 +314,97 @@ pub(crate) fn facts_after(
         clock_step: Some(clock_steps.check()),
         notes,
         ..before.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_proto::Tick;
+    use std::net::TcpListener;
+
+    /// Says something, and keeps what it is told.
+    #[derive(Debug, Default)]
+    struct Talker {
+        to_say: Vec<u8>,
+        told: Vec<u8>,
+        closed: u32,
+    }
+
+    enum Input<'a> {
+        Bytes(&'a [u8]),
+        Closed,
+    }
+
+    impl Machine for Talker {
+        type Input<'a> = Input<'a>;
+        type Event = ();
+
+        fn handle(&mut self, _: Tick, input: Input<'_>) {
+            match input {
+                Input::Bytes(bytes) => self.told.extend(bytes),
+                Input::Closed => self.closed += 1,
+            }
+        }
+
+        fn handle_timeout(&mut self, _: Tick) {}
+
+        fn poll_transmit(&mut self, _: Tick, out: &mut Vec<u8>) -> bool {
+            let more = !self.to_say.is_empty();
+            out.append(&mut self.to_say);
+            more
+        }
+
+        fn poll_timeout(&self) -> Option<SteadyTime> {
+            None
+        }
+
+        fn poll_event(&mut self) -> Option<()> {
+            None
+        }
+    }
+
+    impl Conversing for Talker {
+        fn received(bytes: &[u8]) -> Input<'_> {
+            Input::Bytes(bytes)
+        }
+
+        fn closed(_: Option<&str>) -> Input<'_> {
+            Input::Closed
+        }
+    }
+
+    fn connected() -> (Driver<Talker>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        (Driver::new(Talker::default(), listener.accept().unwrap().0).unwrap(), peer)
+    }
+
+    #[test]
+    fn the_last_words_of_a_peer_that_reads_no_more_are_heard() {
+        let (mut driver, mut peer) = connected();
+        driver.machine.to_say = vec![7; 1000];
+        driver.write_output();
+        // It closes with something unread, which resets the connection.
+        peer.write_all(b"full").unwrap();
+        drop(peer);
+        driver.machine.to_say = vec![7; 1000];
+        driver.write_output();
+        assert_eq!((&driver.machine.told[..], driver.machine.closed), (&b"full"[..], 1));
+    }
+
+    #[test]
+    fn last_words_arrive_at_a_peer_that_is_still_talking() {
+        let (mut driver, mut peer) = connected();
+        let talking = std::thread::spawn(move || {
+            peer.write_all(&vec![1; 3_000_000]).unwrap();
+            let mut last = Vec::new();
+            peer.read_to_end(&mut last).map(|_| last)
+        });
+        driver.machine.to_say = b"full".to_vec();
+        driver.finish_and_drain(Span::seconds(20));
+        drop(driver);
+        assert_eq!(talking.join().unwrap().unwrap(), b"full");
     }
 }

@@ -51,8 +51,8 @@ impl Watchers {
         Some(receiver)
     }
 
-    /// Tells all of them; one that takes nothing is forgotten.
-    pub fn tell(&self, text: &Bytes) {
+    /// Sends it to all of them; one that takes nothing is forgotten.
+    pub fn send(&self, text: &Bytes) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| client.try_send(text.clone()).is_ok());
     }
@@ -121,6 +121,6 @@ pub async fn watch(app: Arc<App>) {
             }
         };
         silent = 0;
-        app.watchers.tell(&Bytes::from(text));
+        app.watchers.send(&Bytes::from(text));
     }
 }

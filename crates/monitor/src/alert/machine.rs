@@ -255,7 +255,7 @@ impl Machine {
                 Kind::Silence { by_host, .. } => {
                     let ends = [result.client.as_str(), result.server.as_str()];
                     for subject in own.silent_subjects(&result.test, ends, *by_host) {
-                        self.heard(k, &subject, result.started_ns, now);
+                        self.note_result(k, &subject, result.started_ns, now);
                     }
                 }
                 Kind::Results { .. } => self.mark(k, result, now),
@@ -264,7 +264,7 @@ impl Machine {
     }
 
     /// Notes that there is a result of what must not be silent.
-    fn heard(&mut self, k: usize, subject: &Subject, at: i64, now: WallTime) {
+    fn note_result(&mut self, k: usize, subject: &Subject, at: i64, now: WallTime) {
         if !self.watched.contains_key(subject) {
             return;
         }
@@ -272,11 +272,11 @@ impl Machine {
         let state = self.states.entry(subject.clone()).or_default();
         (state.rule, state.newest) = (fingerprint, state.newest.max(at));
         self.changed.insert(subject.clone());
-        self.listen(subject, now);
+        self.judge_silence(subject, now);
     }
 
     /// Whether something is silent, and was not, or the reverse.
-    fn listen(&mut self, subject: &Subject, now: WallTime) {
+    fn judge_silence(&mut self, subject: &Subject, now: WallTime) {
         let Some(watched) = self.watched.get(subject) else { return };
         let own = &self.rules[watched.rule];
         let Kind::Silence { after, .. } = own.rule.kind else { return };
@@ -381,7 +381,7 @@ impl Machine {
     /// What follows from the time alone: silence, and the ends of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let watched: Vec<Subject> = self.watched.keys().cloned().collect();
-        watched.iter().for_each(|subject| self.listen(subject, now));
+        watched.iter().for_each(|subject| self.judge_silence(subject, now));
         for k in (0..self.rules.len()).filter(|k| self.rules[*k].rule.quiet.is_some()).collect::<Vec<_>>() {
             let name = &self.rules[k].rule.name;
             let own: Vec<Subject> = self

@@ -250,7 +250,7 @@ impl Conversation<'_> {
             }
             self.driver.check_timer();
             if let Some(over) = self.events() {
-                self.driver.finish(GOODBYE);
+                self.driver.finish_and_drain(GOODBYE);
                 return over.map_or(Ok(()), |why| Err(io::Error::other(why)));
             }
             let answers = self.open.as_mut().map(|open| open.intake.answers()).unwrap_or_default();

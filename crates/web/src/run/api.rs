@@ -137,7 +137,7 @@ pub fn following() -> MethodRouter<Arc<App>> {
         let Ok(now) = app.read(move |_| Ok(event(&RunNow::of(&own)))).await else {
             return Problem::Busy.json();
         };
-        run.watchers.tell(&now);
+        run.watchers.send(&now);
         if run.is_over() {
             run.watchers.end();
         }

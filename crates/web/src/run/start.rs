@@ -94,7 +94,7 @@ async fn follow(run: Arc<LiveRun>) {
                 }
             });
             if let Ok(Some(said)) = said.await {
-                run.watchers.tell(&said);
+                run.watchers.send(&said);
             }
         }
         if over {

@@ -189,7 +189,7 @@ impl ServerMachine {
                 self.stream_ended(now, id, sent);
             }
             FlowReport::Sent(id, report) => self.settle_flow(now, id, FlowOutcome::Sent(report)),
-            FlowReport::SoFar(id, so_far) => self.tell_so_far(now, id, so_far),
+            FlowReport::SoFar(id, so_far) => self.send_so_far(now, id, so_far),
             FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
                 let why = self.flow(id).map_or_else(String::new, |flow| {
                     format!(
@@ -214,7 +214,7 @@ impl ServerMachine {
     }
 
     /// Sends the client what has arrived so far, if it asked for it and reads what it is sent.
-    fn tell_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
+    fn send_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         let idle = self.stage == ConversationStage::Running && self.connected && self.outgoing.is_empty();
         if !self.has_feedback || !idle {
             return;
