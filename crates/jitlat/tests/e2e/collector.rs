@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,20 @@ fn prepare(folder: &Path, text: &str) {
 }
 
 fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
+    Running::start(monitor_command(place, folder, host))
+}
+
+fn monitor_command(place: &Namespace, folder: &Path, host: &str) -> Command {
     let line = format!("monitor mesh.toml --host {host} --archive {host}");
-    Running::start(Place::In(place).jitlat(folder, &line))
+    Place::In(place).jitlat(folder, &line)
+}
+
+/// A library (package libfaketime) with which a program reads another wall clock.
+fn other_clock() -> Option<PathBuf> {
+    let libraries = fs::read_dir("/usr/lib").ok()?.flatten();
+    libraries
+        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
+        .find(|library| library.is_file())
 }
 
 fn wait_until(what: &str, limit: u64, mut enough: impl FnMut() -> bool) {
@@ -345,4 +357,63 @@ fn a_host_whose_disk_is_full_says_so_and_pushes_what_it_keeps_before_and_after()
     is_whole(&central);
     let there: BTreeSet<String> = ids(&central).into_iter().collect();
     assert_eq!(there.len() as u64, stored(), "each is there once");
+}
+
+#[test]
+fn clocks_that_step_lose_nothing_and_store_nothing_twice() {
+    const DAY: i64 = 86_400_000_000_000;
+    let name = "clocks_that_step_lose_nothing_and_store_nothing_twice";
+    let Some(lab) = lab(name) else { return };
+    let Some(library) = other_clock() else {
+        assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "{name}: libfaketime is not installed");
+        eprintln!("SKIPPED: {name}: libfaketime is not installed");
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, &format!("{HOSTS}{QUIET}"));
+    let (own, central) = (folder.join("a"), folder.join("b"));
+    let set = |host: &str, clock: &str| {
+        fs::write(folder.join("new"), clock).unwrap();
+        fs::rename(folder.join("new"), folder.join(format!("{host}.clock"))).unwrap();
+    };
+    let start = |place, host| {
+        set(host, "+0");
+        let mut command = monitor_command(place, folder, host);
+        command
+            .env("LD_PRELOAD", &library)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command.env("FAKETIME_TIMESTAMP_FILE", folder.join(format!("{host}.clock")));
+        Running::start(command)
+    };
+    let archive = Archive::make(&own).unwrap();
+    let (a, b) = (start(&lab.client, "a"), start(&lab.server, "b"));
+    // Days ahead and back at either end, and at both.
+    let clocks =
+        [("+0", "+0"), ("+0", "+40d"), ("+3d", "+40d"), ("-2d", "-2d"), ("-2d", "+0"), ("+400d", "-1h")];
+    let mut stored = Vec::new();
+    for ((of_a, of_b), made) in clocks.into_iter().zip((10..).step_by(10)) {
+        (made - 10..made - 5).for_each(|seed| make(&archive, folder, seed, 200));
+        set("a", of_a);
+        set("b", of_b);
+        (made - 5..made).for_each(|seed| make(&archive, folder, seed, 200));
+        wait_until("that nothing waits", 60, || {
+            pushed(&own).is_some_and(|push| (push.stored, push.waiting) == (made, 0))
+        });
+        stored.push(collected(&central).unwrap().stored_ns.unwrap());
+    }
+    let made = 10 * clocks.len() as u64;
+    let (a, b) = (end(a), end(b));
+    let push = pushed(&own).unwrap();
+    assert_eq!((push.stored, push.dropped, push.refused), (made, 0, 0), "{}{}", a.stderr, b.stderr);
+    let there = ids(&central);
+    let once: BTreeSet<&String> = there.iter().collect();
+    assert_eq!((there.len() as u64, once), (made, ids(&own).iter().collect()));
+    // The collector's clock was another one.
+    let since = |k: usize| (stored[k] - stored[0]) / DAY;
+    assert_eq!([1, 2, 3, 4].map(since), [40, 40, -1, 0], "{stored:?}");
+    is_whole(&own);
+    is_whole(&central);
 }
