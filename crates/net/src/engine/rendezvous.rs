@@ -337,7 +337,8 @@ mod tests {
     #[test]
     fn a_port_that_is_about_to_close_can_be_waited_at_again() {
         let rendezvous = Rendezvous::new(Gate::new(Policy::default())).unwrap();
-        let peer = IpAddr::from([127, 0, 0, 1]);
+        // An address at which nobody else chooses ports, of which one could be this while it is closed.
+        let peer = IpAddr::from([127, 0, 9, 9]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));
             rendezvous.wait(local, peer, Expected::AnyConnection, notify).unwrap()
