@@ -75,10 +75,10 @@ impl Kept {
     }
 
     /// `+` for each that fired, `-` for each that was resolved, with the minute.
-    fn told(&self) -> String {
+    fn events(&self) -> String {
         let sign = |c: &Change| if c.event == Event::Resolved { '-' } else { '+' };
-        let told = self.changes.iter().map(|c| format!("{}{}", sign(c), (c.at - at(0)).0 / MINUTE));
-        told.collect::<Vec<_>>().join(" ")
+        let events = self.changes.iter().map(|c| format!("{}{}", sign(c), (c.at - at(0)).0 / MINUTE));
+        events.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -92,7 +92,7 @@ fn three_of_five_fire_and_what_lies_between_neither_fires_nor_resolves() {
     for (k, loss) in (0..).zip(losses) {
         kept.judge(&result(5 * k, "loss", loss / 100.0), 5 * k + 1);
     }
-    assert_eq!(kept.told(), "+41 -66");
+    assert_eq!(kept.events(), "+41 -66");
     let fired = &kept.changes[0];
     assert_eq!(fired.reason, "loss>1% (loss is 3.00%); so or alike in 3 of the last 5 tests");
     assert_eq!(fired.event, Event::Fired { severity: "warning", since_ns: at(25).0 });
@@ -111,7 +111,7 @@ fn a_rule_is_known_again_by_another_process() {
     assert!(state.contains(&format!("\"rule\":{rule},")), "{state}");
     kept.restart(2);
     kept.judge(&result(5, "loss", 0.02), 6);
-    assert_eq!(kept.told(), "+6");
+    assert_eq!(kept.events(), "+6");
 }
 
 #[test]
@@ -121,14 +121,14 @@ fn a_figure_that_is_undefined_says_nothing_and_other_hosts_judge_their_own() {
     kept.judge(&result(5, "loss", 1.0), 5);
     let other = TestResult { client: "b".into(), server: "c".into(), ..result(6, "pdv-p99", 2e6) };
     kept.judge(&other, 6);
-    assert_eq!(kept.told(), "+0");
+    assert_eq!(kept.events(), "+0");
     kept.judge(&result(10, "pdv-p99", 1e5), 10);
     // Results that come late are of a time before it was resolved.
     kept.judge(&result(8, "pdv-p99", 2e6), 11);
-    assert_eq!(kept.told(), "+0 -10");
+    assert_eq!(kept.events(), "+0 -10");
     // The way back is another path.
     kept.judge(&TestResult { is_backward: true, ..result(15, "pdv-p99", 2e6) }, 15);
-    assert_eq!((kept.told(), kept.changes[2].subject.src.as_str()), ("+0 -10 +15".into(), "b"));
+    assert_eq!((kept.events(), kept.changes[2].subject.src.as_str()), ("+0 -10 +15".into(), "b"));
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn what_is_worse_than_last_week_fires_and_what_is_better_only_changed() {
     };
     assert_eq!(kept.machine.comparisons(&result(0, "loss", 0.0)), [day, week]);
     kept.judge(&with(0, true, false), 0);
-    assert_eq!((kept.told(), kept.changes[0].subject.rule.as_str()), ("+0".into(), "c"));
+    assert_eq!((kept.events(), kept.changes[0].subject.rule.as_str()), ("+0".into(), "c"));
     kept.judge(&with(5, true, true), 5);
     kept.judge(&with(10, false, false), 10);
-    assert_eq!(kept.told(), "+0 +5 -10 -10");
+    assert_eq!(kept.events(), "+0 +5 -10 -10");
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn silence_of_a_path_and_of_a_host_is_counted_while_somebody_watches() {
         kept.judge(&other, minute);
         kept.tick(minute);
     }
-    let told: Vec<_> =
+    let subjects: Vec<_> =
         kept.changes.iter().map(|c| (c.subject.rule.as_str(), c.subject.src.as_str())).collect();
-    assert_eq!(told, [("path", "a"), ("host", "b"), ("path", "a"), ("host", "b")]);
-    assert_eq!(kept.told(), "+41 +46 -60 -60");
+    assert_eq!(subjects, [("path", "a"), ("host", "b"), ("path", "a"), ("host", "b")]);
+    assert_eq!(kept.events(), "+41 +46 -60 -60");
     assert_eq!(kept.changes[0].reason, "no result for 16min");
     // Who was not there did not watch; what fires goes on.
     kept.restart(1000);
@@ -196,9 +196,9 @@ fn closed_hours_are_no_silence_and_in_quiet_hours_nothing_begins_to_fire() {
     // The next day, from eight on.
     let morning = 32 * 60;
     kept.tick(morning + 49);
-    assert_eq!(kept.told(), "");
+    assert_eq!(kept.events(), "");
     kept.tick(morning + 51);
-    assert_eq!(kept.told(), format!("+{}", morning + 51));
+    assert_eq!(kept.events(), format!("+{}", morning + 51));
     kept.judge(&result(morning + 61, "loss", 0.5), morning + 61);
     kept.tick(morning + 119);
     assert_eq!(kept.changes.len(), 2);

@@ -102,7 +102,7 @@ options = { bnid = "::" }
 guard = "2 fortnights"
 "#;
     let faults = read(text, &Simple).unwrap_err();
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let printed_faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let expected = [
         "1:1: [[host]] needs 'name': write name = \"berlin\"",
         "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, key, key-file, bandwidth, concurrent)",
@@ -128,17 +128,17 @@ guard = "2 fortnights"
         "41:13: no --bnid",
         "43:9: 'guard': 'fortnights' is not a unit of time: use ns, us, ms, s, m, h or d",
     ];
-    assert_eq!(told, expected, "{}", told.join("\n"));
+    assert_eq!(printed_faults, expected, "{}", printed_faults.join("\n"));
 }
 
 #[test]
 fn what_is_no_toml_and_an_empty_file_say_so() {
-    let told =
+    let printed_faults =
         |text: &str| read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert!(told("[[host]\nname")[0].starts_with("1:"), "{:?}", told("[[host]\nname"));
-    assert_eq!(told("").len(), 2);
+    assert!(printed_faults("[[host]\nname")[0].starts_with("1:"), "{:?}", printed_faults("[[host]\nname"));
+    assert_eq!(printed_faults("").len(), 2);
     assert!(
-        told("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
+        printed_faults("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
             .iter()
             .any(|t| t.starts_with("1:8: there may be several"))
     );
@@ -351,10 +351,10 @@ fn hosts_push_to_collectors() {
 
 #[test]
 fn what_is_wrong_with_collectors_is_named_with_its_place() {
-    let told = |text: &str| -> Vec<String> {
+    let printed_faults = |text: &str| -> Vec<String> {
         read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect()
     };
-    let with = |rest: &str| told(&format!("{KEYED}[[collector]]\n{rest}"));
+    let with = |rest: &str| printed_faults(&format!("{KEYED}[[collector]]\n{rest}"));
     let cases = [
         ("", vec!["12:1: [[collector]] needs 'host': write host = \"berlin\""]),
         (
@@ -381,7 +381,8 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         assert_eq!(with(rest), expected, "{rest}");
     }
     let collector = "[[collector]]\nhost = \"oslo\"\n";
-    let no_folder = told(&format!("{}{collector}", KEYED.replace("[archive]\nfolder = \"archive\"\n", "")));
+    let no_folder =
+        printed_faults(&format!("{}{collector}", KEYED.replace("[archive]\nfolder = \"archive\"\n", "")));
     assert_eq!(
         no_folder,
         [
@@ -391,11 +392,14 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
     let keyless =
         KEYED.replace(", key-file = \"madrid.key\"", "") + "[serve]\nkey-file = \"all.key\"\n" + collector;
     assert_eq!(
-        told(&keyless),
+        printed_faults(&keyless),
         [
             "14:1: a collector knows who pushes by its key: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
         ]
     );
     let same = KEYED.replace("madrid.key", "berlin.key") + collector;
-    assert_eq!(told(&same), ["12:1: berlin and madrid have the same key, and each could push as the other"]);
+    assert_eq!(
+        printed_faults(&same),
+        ["12:1: berlin and madrid have the same key, and each could push as the other"]
+    );
 }

@@ -323,11 +323,11 @@ mod tests {
     use jitlat_proto::Tick;
     use std::net::TcpListener;
 
-    /// Says something, and keeps what it is told.
+    /// Sends something, and keeps what it receives.
     #[derive(Debug, Default)]
-    struct Talker {
-        to_say: Vec<u8>,
-        told: Vec<u8>,
+    struct Exchange {
+        to_send: Vec<u8>,
+        received: Vec<u8>,
         closed: u32,
     }
 
@@ -336,13 +336,13 @@ mod tests {
         Closed,
     }
 
-    impl Machine for Talker {
+    impl Machine for Exchange {
         type Input<'a> = Input<'a>;
         type Event = ();
 
         fn handle(&mut self, _: Tick, input: Input<'_>) {
             match input {
-                Input::Bytes(bytes) => self.told.extend(bytes),
+                Input::Bytes(bytes) => self.received.extend(bytes),
                 Input::Closed => self.closed += 1,
             }
         }
@@ -350,8 +350,8 @@ mod tests {
         fn handle_timeout(&mut self, _: Tick) {}
 
         fn poll_transmit(&mut self, _: Tick, out: &mut Vec<u8>) -> bool {
-            let more = !self.to_say.is_empty();
-            out.append(&mut self.to_say);
+            let more = !self.to_send.is_empty();
+            out.append(&mut self.to_send);
             more
         }
 
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    impl Conversing for Talker {
+    impl Conversing for Exchange {
         fn received(bytes: &[u8]) -> Input<'_> {
             Input::Bytes(bytes)
         }
@@ -374,24 +374,24 @@ mod tests {
         }
     }
 
-    fn connected() -> (Driver<Talker>, TcpStream) {
+    fn connected() -> (Driver<Exchange>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         peer.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-        (Driver::new(Talker::default(), listener.accept().unwrap().0).unwrap(), peer)
+        (Driver::new(Exchange::default(), listener.accept().unwrap().0).unwrap(), peer)
     }
 
     #[test]
     fn the_last_words_of_a_peer_that_reads_no_more_are_heard() {
         let (mut driver, mut peer) = connected();
-        driver.machine.to_say = vec![7; 1000];
+        driver.machine.to_send = vec![7; 1000];
         driver.write_output();
         // It closes with something unread, which resets the connection.
         peer.write_all(b"full").unwrap();
         drop(peer);
-        driver.machine.to_say = vec![7; 1000];
+        driver.machine.to_send = vec![7; 1000];
         driver.write_output();
-        assert_eq!((&driver.machine.told[..], driver.machine.closed), (&b"full"[..], 1));
+        assert_eq!((&driver.machine.received[..], driver.machine.closed), (&b"full"[..], 1));
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
             let mut last = Vec::new();
             peer.read_to_end(&mut last).map(|_| last)
         });
-        driver.machine.to_say = b"full".to_vec();
+        driver.machine.to_send = b"full".to_vec();
         driver.finish_and_drain(Span::seconds(20));
         drop(driver);
         assert_eq!(talking.join().unwrap().unwrap(), b"full");

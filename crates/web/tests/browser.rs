@@ -66,17 +66,17 @@ fn nobody_is_kept_from_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let (served, _fake, pages) = served(folder.path());
     let Some(axe) = browser::axe() else { return };
-    browser::side_by_side(&pages, |path| {
+    for path in &pages {
         let page = alone(&served, path);
         for arguments in [browser::SHOWN[0].0, browser::SHOWN[3].0] {
             let found = browser::accessibility(&page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{path}, {arguments:?}");
         }
-    });
+    }
 }
 
 #[test]
-fn scripts_and_styles_are_those_of_the_policy_no_page_is_wider_than_a_phone_and_keys_reach_everything() {
+fn scripts_and_styles_are_those_of_the_policy() {
     let Some(program) = browser::browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (served, fake, pages) = served(folder.path());
@@ -105,10 +105,16 @@ fn scripts_and_styles_are_those_of_the_policy_no_page_is_wider_than_a_phone_and_
         dom.contains("class=\"plot\"") || dom.contains("class=\"view"),
         "the figures are not drawn by the script"
     );
-    // What is too wide scrolls within itself; whatever can be pressed can be reached with keys, and shows that it was.
+}
+
+#[test]
+fn no_page_is_wider_than_a_phone_and_keys_reach_whatever_can_be_pressed() {
+    let Some(program) = browser::browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (served, _fake, pages) = served(folder.path());
+    let own = browser::folder();
     const LOOK: &str = concat!("<script>", include_str!("look.js"), "</script></body>");
-    browser::side_by_side(&pages, |path| {
-        let own = browser::folder();
+    for path in &pages {
         let file = own.path().join("page.html");
         std::fs::write(&file, alone(&served, path).replacen("</body>", LOOK, 1)).unwrap();
         for (arguments, _) in browser::SHOWN {
@@ -116,5 +122,5 @@ fn scripts_and_styles_are_those_of_the_policy_no_page_is_wider_than_a_phone_and_
             assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
             assert_eq!(browser::result(&dom, "keys"), Some("ok"), "{path}, {arguments:?}");
         }
-    });
+    }
 }

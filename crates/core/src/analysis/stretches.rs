@@ -115,8 +115,7 @@ impl Stretches {
     fn append_rows(&mut self, mut next: Rows, origin: Option<i64>) -> bool {
         let Seam { first, again, .. } = self.seam;
         let next = if first > 0 { next.split(first).shifted(again) } else { next };
-        // What came is what was accepted and what has no delay.
-        let Rows { samples, delayless, copies, damaged, notes, arrived, .. } = next;
+        let Rows { samples, delayless, copies, damaged, notes, arrived, came } = next;
         self.origin = self.origin.or(origin);
         let open = &mut self.open;
         for (seq, at) in damaged.iter() {
@@ -140,6 +139,7 @@ impl Stretches {
         }
         copies.iter().for_each(|(seq, at)| open.copies.push(seq, at));
         open.arrived.iter_mut().zip(arrived).for_each(|(mine, more)| *mine += more);
+        debug_assert!(came.iter().all(|seq| open.came.contains(seq)));
         while self.open.came.max().is_some_and(|seq| seq >= self.length + self.slack()) {
             self.close();
         }

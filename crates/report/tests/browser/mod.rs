@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -78,21 +77,6 @@ pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> St
         std::thread::sleep(Duration::from_millis(50));
     }
     std::fs::read_to_string(output).expect("the browser's output")
-}
-
-/// Does `work` with each of `items`, as many at a time as there are processors: a browser mostly waits for one.
-pub fn side_by_side<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
-    let waiting = Mutex::new(items.iter());
-    let next = || waiting.lock().expect("nothing fails while it is held").next();
-    std::thread::scope(|threads| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, Into::into) {
-            threads.spawn(|| {
-                while let Some(item) = next() {
-                    work(item);
-                }
-            });
-        }
-    });
 }
 
 /// A folder below `target` for one browser's files: browsers of other tests, also of a second run beside this one, have

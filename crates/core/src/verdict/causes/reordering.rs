@@ -94,18 +94,14 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let least = *waits.select_nth_unstable(tenth).1;
     let n = case.delays.len();
     let step = (n / LOOKED_AT).max(1);
-    let law = Law::of((0..n).step_by(step).map(|k| case.delays.excess(k)).collect());
+    let mut law: Vec<i64> = (0..n).step_by(step).map(|k| case.delays.excess(k)).collect();
+    law.sort_unstable();
+    let below = |wait: i64| law.partition_point(|x| *x < wait) as f64 / law.len() as f64;
     let expected = |k: usize, wait: i64| {
         let sent = case.delays.time(k);
-        let mut kept = 1.0;
-        for other in k + 1..n.min(k + 1 + AFTER) {
-            let ahead = wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
-            if ahead <= law.waits[0] || kept == 0.0 {
-                break;
-            }
-            kept *= 1.0 - law.below(ahead);
-        }
-        1.0 - kept
+        let ahead = |other: usize| wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
+        let kept = (k + 1..n.min(k + 1 + AFTER)).map(ahead).take_while(|w| *w > law[0]);
+        1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
     // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
     let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
@@ -126,48 +122,6 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         }
     });
     fewer || more
-}
-
-/// How long packets wait, and where to look for a wait among them: it is asked for some hundred thousand of them.
-struct Law {
-    /// Ascending, in ns.
-    waits: Vec<i64>,
-    /// Where the waits of each of [`CELLS`] equal parts of their range, up to the 99th percentile, begin; the last has
-    /// all above.
-    begin: Vec<u32>,
-    /// Parts a ns.
-    each: f64,
-}
-
-const CELLS: usize = 4096;
-
-impl Law {
-    /// Of `waits`, at least one.
-    fn of(mut waits: Vec<i64>) -> Law {
-        waits.sort_unstable();
-        let spread = waits[waits.len() * 99 / 100].saturating_sub(waits[0]);
-        let mut law =
-            Law { waits, begin: Vec::with_capacity(CELLS + 1), each: CELLS as f64 / (spread as f64 + 1.0) };
-        for (k, wait) in law.waits.iter().enumerate() {
-            let cell = law.cell(*wait);
-            law.begin.resize(law.begin.len().max(cell + 1), k as u32);
-        }
-        law.begin.resize(CELLS + 1, law.waits.len() as u32);
-        law
-    }
-
-    /// The part with this wait; a longer one is in no earlier part.
-    fn cell(&self, wait: i64) -> usize {
-        ((wait.saturating_sub(self.waits[0]) as f64 * self.each) as usize).min(CELLS - 1)
-    }
-
-    /// The share of waits that are shorter.
-    fn below(&self, wait: i64) -> f64 {
-        let cell = self.cell(wait);
-        let [from, to] = [self.begin[cell], self.begin[cell + 1]].map(|k| k as usize);
-        let shorter = from + self.waits[from..to].partition_point(|x| *x < wait);
-        shorter as f64 / self.waits.len() as f64
-    }
 }
 
 /// Four deviations and a quarter more are not by chance.
@@ -275,28 +229,6 @@ mod tests {
         assert_eq!(first(0..=500, |others| !with(others, 20 * MS)), 51);
         assert_eq!(first(0..=30 * MS, |wait| !with(100, wait)), 20 * MS);
         assert_eq!(first(30 * MS..=50 * MS, |wait| with(100, wait)), 40 * MS);
-    }
-
-    #[test]
-    fn shares_of_a_law_are_those_of_its_waits() {
-        let heavy = |k: u32| any(k).pow(2) * any(k.wrapping_mul(7)).pow(2) - 5_000;
-        let laws = [
-            (0..1000).map(heavy).collect(),
-            vec![7],
-            vec![3; 500],
-            vec![i64::MIN, -1, 0, 5, i64::MAX],
-            (0..300).map(|k| if k < 299 { 4 } else { 1 << 50 }).collect(),
-        ];
-        for waits in laws {
-            let law = Law::of(waits.clone());
-            let of_none = [i64::MIN, i64::MAX, 0, 1 << 40];
-            for wait in
-                waits.iter().flat_map(|w| [w.saturating_sub(1), *w, w.saturating_add(1)]).chain(of_none)
-            {
-                let shorter = waits.iter().filter(|w| **w < wait).count();
-                assert_eq!(law.below(wait), shorter as f64 / waits.len() as f64, "{wait}");
-            }
-        }
     }
 
     /// Of 2000 packets, one every 10 ms, whose waits up to 20 ms are of no order; of those held it is 30 ms.
