@@ -62,8 +62,8 @@ impl Copy {
     /// folder begins with what the tests were compiled with.
     fn build(&self) {
         let out = self.jitlat.parent().unwrap();
-        if !out.exists() {
-            let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug");
+        let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug");
+        if !out.exists() && compiled.exists() {
             let others = |name: &str| !name.contains("jitlat");
             copy_with_times(&compiled.join(".fingerprint"), &out.join(".fingerprint"), &others);
             copy_with_times(&compiled.join("build"), &out.join("build"), &others);
