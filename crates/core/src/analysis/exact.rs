@@ -326,7 +326,7 @@ impl Findings for Exact<'_> {
             session: self.known.session,
             series: &self.series,
             came: &self.came,
-            sample: &self.sample,
+            sample: Some(&self.sample),
             copies,
             clock: &self.known.clock,
             notes: notes.as_ref()?,

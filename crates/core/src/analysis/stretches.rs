@@ -9,11 +9,10 @@ use super::Gathered;
 use super::exact::stream_times;
 use super::plain::Plain;
 use super::saved::{Impossible, MOST_ROWS, require};
-use crate::distribution::Sample;
 use crate::metrics::classify::Packet;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
-use crate::metrics::schedule_error::Errors;
+use crate::metrics::schedule_error::extreme_errors;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::{Samples, Series};
 use crate::record::{Moment, PacketRecord};
@@ -402,20 +401,18 @@ impl Rows {
     ) -> T {
         let Rows { samples, copies, notes, arrived, came, .. } = self;
         let series = Series::new(samples);
-        let sample = Sample::new(samples.delay.iter().copied());
-        let errors = session.period().and_then(|_| Errors::new(&series, &session.spec));
         let mut stamped = Source::ALL.into_iter().filter(|s| arrived[*s as usize] > 0);
         let arrived_by = stamped.next().filter(|_| stamped.next().is_none());
         judge(&Material {
             session,
             series: &series,
             came,
-            sample: &sample,
+            sample: None,
             copies,
             clock,
             notes,
             arrived_by,
-            off_schedule: errors.as_ref().map(Errors::extremes),
+            off_schedule: session.period().and_then(|_| extreme_errors(&series, &session.spec)),
             round_trip,
             profiles,
         })

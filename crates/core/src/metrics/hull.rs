@@ -1,13 +1,13 @@
 //! The lower convex hull of (time, delay): the line through the packets that met no queue.
 
-use crate::distribution::lowest;
+use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A point: time and delay, both in ns from some origin.
 pub type Point = (i64, i64);
 
-/// Points by ascending time.
+/// Points, of which most follow each other in time.
 pub trait Points {
     /// How many.
     fn count(&self) -> usize;
@@ -15,6 +15,8 @@ pub trait Points {
     fn at(&self, k: usize) -> Point;
     /// The lowest delay of those at `range`; the largest number without points.
     fn lowest(&self, range: Range<usize>) -> i64;
+    /// The earliest and the latest time of those at `range`; None without points.
+    fn times(&self, range: Range<usize>) -> Option<[i64; 2]>;
     /// Takes those at `range` one after another.
     fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, Point) -> B) -> B;
 }
@@ -31,6 +33,11 @@ impl Points for [Point] {
     #[inline]
     fn lowest(&self, range: Range<usize>) -> i64 {
         lowest(self[range].iter().map(|p| p.1))
+    }
+
+    #[inline]
+    fn times(&self, range: Range<usize>) -> Option<[i64; 2]> {
+        extremes(self[range].iter().map(|p| p.0))
     }
 
     #[inline]
@@ -54,6 +61,11 @@ impl Points for Mirrored<'_> {
     #[inline]
     fn lowest(&self, range: Range<usize>) -> i64 {
         lowest(self.0[range].iter().map(|p| mirrored(*p).1))
+    }
+
+    #[inline]
+    fn times(&self, range: Range<usize>) -> Option<[i64; 2]> {
+        self.0.times(range)
     }
 
     #[inline]
@@ -91,64 +103,22 @@ impl Hull {
         self.0.push(point);
     }
 
-    /// Those of `points` at `range`, leaving out nearly all that cannot be vertices: a rough hull, of the lowest points of
-    /// large groups, is worked out first, and chunks that lie above it have no vertex.
-    pub fn extend(&mut self, points: &(impl Points + ?Sized), range: Range<usize>) {
-        const CHUNK: usize = 32;
-        let Some(last) = range.clone().next_back() else { return };
-        let chunk = |c: usize| {
-            let from = range.start + c * CHUNK;
-            from..range.end.min(from + CHUNK)
-        };
-        let lowest: Vec<i64> = (0..range.len().div_ceil(CHUNK)).map(|c| points.lowest(chunk(c))).collect();
-        let mut rough = Hull::default();
-        rough.push(points.at(range.start));
-        let in_group = (lowest.len() / 64).clamp(1, 64);
-        for (g, group) in lowest.chunks(in_group).enumerate() {
-            let (mut c, mut low) = (0, i64::MAX);
-            for (k, lowest) in group.iter().enumerate() {
-                if *lowest < low {
-                    (c, low) = (k, *lowest);
-                }
-            }
-            let found = chunk(g * in_group + c).map(|k| points.at(k)).find(|p| p.1 == low);
-            found.into_iter().for_each(|point| rough.push(point));
+    /// Adds those of `points` at `range`, of any times: fast where most of them follow each other.
+    pub fn add(&mut self, points: &(impl Points + ?Sized), range: Range<usize>) {
+        let mut some = Vec::new();
+        candidates(points, range, |point| some.push(point));
+        let follow = |last: &Point| some.first().is_none_or(|first| last.0 <= first.0);
+        if !self.0.last().is_none_or(follow) || !some.is_sorted_by_key(|p| p.0) {
+            some.append(&mut self.0);
+            some.sort_unstable();
         }
-        rough.push(points.at(last));
-        let mut edges = rough.0.windows(2).peekable();
-        for (c, low) in lowest.iter().enumerate() {
-            let (from, to) = (points.at(chunk(c).start).0, points.at(chunk(c).end - 1).0);
-            while edges.next_if(|edge| edge[1].0 < from).is_some() {}
-            let above = |edge: &&[Point]| {
-                let (a, b) = (edge[0], edge[1]);
-                let below = |t: i64| turns_left(a, (t, *low), b);
-                a.0 < from && to < b.0 && !below(from) && !below(to)
-            };
-            if !edges.peek().is_some_and(above) {
-                points.fold(chunk(c), (), |(), point| self.push(point));
-            }
-        }
+        some.into_iter().for_each(|point| self.push(point));
     }
 
     /// Adds `points` to this hull, and upside down to `upper`, that of points upside down.
     pub fn add_to_both(&mut self, upper: &mut Hull, points: &[Point]) {
-        let last = self.0.last().max(upper.0.last()).map_or(i64::MIN, |p| p.0);
-        if points.is_sorted_by_key(|p| p.0) && points.first().is_some_and(|p| last <= p.0) {
-            self.extend(points, 0..points.len());
-            upper.extend(&Mirrored(points), 0..points.len());
-        } else {
-            self.add(points.iter().copied());
-            upper.add(points.iter().map(|p| mirrored(*p)));
-        }
-    }
-
-    /// Adds points of any time.
-    pub fn add(&mut self, points: impl Iterator<Item = Point>) {
-        let mut all: Vec<Point> = self.0.drain(..).chain(points).collect();
-        if !all.is_sorted() {
-            all.sort_unstable();
-        }
-        self.extend(&all[..], 0..all.len());
+        self.add(points, 0..points.len());
+        upper.add(&Mirrored(points), 0..points.len());
     }
 
     /// Whether its vertices can be those of a hull, as far as computing relies on it.
@@ -173,6 +143,48 @@ impl Hull {
         let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;
         let end = self.0.iter().position(|p| beyond(p.0)).unwrap_or(last).max(1);
         Some([self.0[end - 1], self.0[end]])
+    }
+}
+
+/// Hands out those of `points` at `range` that can be vertices of their hull, and few others: chunks of them that lie
+/// above a rough hull, of the lowest points of large groups, have no vertex.
+fn candidates(points: &(impl Points + ?Sized), range: Range<usize>, mut each: impl FnMut(Point)) {
+    const CHUNK: usize = 32;
+    let Some(last) = range.clone().next_back() else { return };
+    let chunk = |c: usize| {
+        let from = range.start + c * CHUNK;
+        from..range.end.min(from + CHUNK)
+    };
+    let lowest: Vec<i64> = (0..range.len().div_ceil(CHUNK)).map(|c| points.lowest(chunk(c))).collect();
+    let in_group = (lowest.len() / 64).clamp(1, 64);
+    let mut low: Vec<Point> = vec![points.at(range.start)];
+    for (g, group) in lowest.chunks(in_group).enumerate() {
+        let (mut c, mut least) = (0, i64::MAX);
+        for (k, lowest) in group.iter().enumerate() {
+            if *lowest < least {
+                (c, least) = (k, *lowest);
+            }
+        }
+        low.extend(chunk(g * in_group + c).map(|k| points.at(k)).find(|p| p.1 == least));
+    }
+    low.push(points.at(last));
+    if !low.is_sorted_by_key(|p| p.0) {
+        low.sort_unstable();
+    }
+    let mut rough = Hull::default();
+    low.into_iter().for_each(|point| rough.push(point));
+    let mut edges = rough.0.windows(2).peekable();
+    for (c, low) in lowest.iter().enumerate() {
+        let Some([from, to]) = points.times(chunk(c)) else { continue };
+        while edges.next_if(|edge| edge[1].0 < from).is_some() {}
+        let above = |edge: &&[Point]| {
+            let (a, b) = (edge[0], edge[1]);
+            let below = |t: i64| turns_left(a, (t, *low), b);
+            a.0 < from && to < b.0 && !below(from) && !below(to)
+        };
+        if !edges.peek().is_some_and(above) {
+            points.fold(chunk(c), (), |(), point| each(point));
+        }
     }
 }
 
@@ -258,6 +270,7 @@ mod tests {
             steps in prop::collection::vec((0i64..4, -50i64..50), 1..300),
             times in 1usize..30,
             bend in -3i64..3,
+            apart in 1usize..200,
         ) {
             let (mut t, mut d) = (0, 0);
             let points: Vec<Point> = (0..times as i64)
@@ -272,9 +285,20 @@ mod tests {
             points.sort_unstable();
             for range in [0..points.len(), points.len() / 3..points.len(), 0..points.len() / 7] {
                 let mut thinned = Hull::default();
-                thinned.extend(&points[..], range.clone());
+                thinned.add(&points[..], range.clone());
                 prop_assert_eq!(&thinned, &hull(&points[range]));
             }
+            // The same overtaken here and there, in two parts.
+            let mut late = points.clone();
+            (0..points.len().saturating_sub(5)).step_by(apart).for_each(|k| late[k..k + 4].rotate_left(1));
+            let (mut lower, mut upper) = (Hull::default(), Hull::default());
+            for part in late.chunks(late.len() / 2 + 1) {
+                lower.add_to_both(&mut upper, part);
+            }
+            prop_assert_eq!(&lower, &hull(&points));
+            points.iter_mut().for_each(|p| *p = mirrored(*p));
+            points.sort_unstable();
+            prop_assert_eq!(&upper, &hull(&points));
         }
 
         #[test]

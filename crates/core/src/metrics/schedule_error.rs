@@ -106,6 +106,22 @@ impl Due {
     }
 }
 
+/// The smallest and the largest send time − due time of the packets of `series`, from an origin of their own, in ns: alone,
+/// as [`Errors::new`] finds them.
+pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
+    let last = series.len().checked_sub(1)?;
+    match Due::new(spec, series.get(last).seq, series.len())? {
+        Due::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
+        due => extremes(offsets(series, due)),
+    }
+}
+
+/// Send time − due time of a packet of which one is due every `period`.
+#[inline]
+fn off_schedule(p: Packet, period: i64) -> i64 {
+    p.sent.saturating_sub(period.saturating_mul(p.seq.into()))
+}
+
 /// Send time − due time of each packet in send order, on one anchor.
 pub struct Errors {
     due: Due,
@@ -126,7 +142,7 @@ impl Errors {
         let due = Due::new(spec, series.get(last).seq, series.len())?;
         let half_period = spec.period().0 / 2;
         if let Due::Every(period) = due {
-            let offset = move |p: Packet| p.sent.saturating_sub(period.saturating_mul(p.seq.into()));
+            let offset = move |p| off_schedule(p, period);
             return Errors::from(series.arrivals().map(offset), due, half_period);
         }
         let offsets: Vec<i64> = offsets(series, due.clone()).collect();
@@ -297,6 +313,7 @@ mod tests {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
                 assert_eq!(e.extremes(), ends, "before the anchor is taken off");
+                assert_eq!(extreme_errors(&series, &spec), Some(ends));
                 (Some(figures), each)
             }
             None => (None, Vec::new()),

@@ -374,19 +374,33 @@ impl<'a> Series<'a> {
 
     fn sent(&self) -> Sent {
         *self.sent.get_or_init(|| {
-            let sent = &self.samples.sent;
-            if self.in_order() && sent.is_sorted() {
-                let ends = sent.first().zip(sent.last());
-                return Sent { in_order: true, extremes: ends.map(|(first, last)| [*first, *last]) };
-            }
-            let mut last = i64::MIN;
-            let (in_order, least, most) =
-                self.iter().fold((true, i64::MAX, i64::MIN), |(in_order, least, most), packet| {
-                    let before = std::mem::replace(&mut last, packet.sent);
-                    (in_order && before <= packet.sent, least.min(packet.sent), most.max(packet.sent))
-                });
-            Sent { in_order, extremes: (!self.is_empty()).then_some([least, most]) }
+            let (sent, in_order) = (&self.samples.sent, self.ascend_in_send_order());
+            let ends = sent.first().zip(sent.last());
+            let extremes = match ends.filter(|_| in_order && self.in_order()) {
+                Some((first, last)) => Some([*first, *last]),
+                None => extremes(sent.iter().copied()),
+            };
+            Sent { in_order, extremes }
         })
+    }
+
+    /// Whether the send times ascend in send order.
+    fn ascend_in_send_order(&self) -> bool {
+        let sent = &self.samples.sent[..];
+        let (mut at, mut last) = (0, i64::MIN);
+        let mut follows = |part: &[i64]| {
+            let (Some(first), Some(end)) = (part.first(), part.last()) else { return true };
+            std::mem::replace(&mut last, *end) <= *first && part.is_sorted()
+        };
+        let (stretches, order) = match &self.shuffle {
+            Some(shuffle) => (&shuffle.stretches[..], &shuffle.order[..]),
+            None => Default::default(),
+        };
+        stretches.iter().all(|s| {
+            let in_place = std::mem::replace(&mut at, s.to as usize)..s.from as usize;
+            let displaced = &order[s.at as usize..][..(s.to - s.from) as usize];
+            follows(&sent[in_place]) && displaced.iter().all(|k| follows(&sent[*k as usize..=*k as usize]))
+        }) && follows(&sent[at..])
     }
 
     /// Whether send times never decrease with sequence numbers: no clock stepped back.

@@ -39,7 +39,7 @@ use std::ops::Range;
 /// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
 pub(super) const FASTEST_SKEW: f64 = 1e-3;
 
-/// The packets of a series by the time since the first was sent.
+/// The packets of a series whose send times ascend, by the time since the first was sent.
 struct SinceFirst<'a> {
     series: &'a Series<'a>,
     first: i64,
@@ -67,6 +67,12 @@ impl Points for SinceFirst<'_> {
     }
 
     #[inline]
+    fn times(&self, range: Range<usize>) -> Option<[i64; 2]> {
+        let last = range.clone().next_back()?;
+        Some([self.at(range.start).0, self.at(last).0])
+    }
+
+    #[inline]
     fn fold<B>(&self, range: Range<usize>, start: B, mut next: impl FnMut(B, Point) -> B) -> B {
         self.series.range(range).fold(start, |sum, packet| next(sum, self.point(packet)))
     }
@@ -83,7 +89,7 @@ struct Fit {
 impl Fit {
     fn of(points: &(impl Points + ?Sized), range: Range<usize>) -> Fit {
         let mut fit = Fit { hull: Hull::default(), n: range.len() as u64, sum_t: 0 };
-        fit.hull.extend(points, range.clone());
+        fit.hull.add(points, range.clone());
         fit.sum_t = points.fold(range, 0, |sum, (t, _)| sum + i128::from(t));
         fit
     }
@@ -207,7 +213,7 @@ pub struct StreamingHull {
 }
 
 impl StreamingHull {
-    const BLOCK: usize = 1024;
+    const BLOCK: usize = 4096;
 
     /// Whether it can be that of `n` packets, as far as computing relies on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
@@ -227,7 +233,9 @@ impl StreamingHull {
         self.n += n;
         self.sum_t += whole.sum_t - lead.sum_t + i128::from(moved) * i128::from(n);
         for (mine, theirs) in [(&mut self.lower, whole.lower), (&mut self.upper, whole.upper)] {
-            mine.add(theirs.vertices().iter().map(|(t, d)| (t.saturating_add(moved), *d)));
+            let later: Vec<Point> =
+                theirs.vertices().iter().map(|(t, d)| (t.saturating_add(moved), *d)).collect();
+            mine.add(&later[..], 0..later.len());
         }
     }
 
@@ -427,14 +435,14 @@ mod tests {
         // one time on the far side of a block's end.
         let queue = |k: i64| 3 * (k * 7_919 % 1000) * (k * 104_729 % 1000 / 10);
         let mut points: Vec<Point> =
-            (0..3500).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
-        points[1023] = (points[1024].0, points[1024].1 + 90_000_000);
-        points[1024].1 -= queue(1024) + 2000;
-        for k in (1..3498).step_by(5).filter(|k| *k != 1021) {
+            (0..14_000).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
+        points[4095] = (points[4096].0, points[4096].1 + 90_000_000);
+        points[4096].1 -= queue(4096) + 2000;
+        for k in (1..13_998).step_by(5).filter(|k| *k != 4096) {
             points.swap(k, k + 2);
         }
         let (two, one) = (of(&points).unwrap(), streaming(points.iter().copied()).unwrap());
-        assert!(one.edge.contains(&[1_024_000_000, -700_000 + 48]), "{:?}", one.edge);
+        assert!(one.edge.contains(&[4_096_000_000, -700_000 + 2 * 4096 - 2000]), "{:?}", one.edge);
         assert_eq!((one.edge, one.alpha, one.beta_ns), (two.edge, two.alpha, two.beta_ns));
         assert_eq!((one.residual_max_ns, two.residual_max_ns > 88_000_000.0), (two.residual_max_ns, true));
         assert!((one.residual_mean_ns / two.residual_mean_ns - 1.0).abs() < 1e-9);

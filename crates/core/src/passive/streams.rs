@@ -81,6 +81,25 @@ impl WayFacts {
     }
 }
 
+/// A packet that arrived, by its source sighting.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    seq: u64,
+    sent: WallTime,
+    length: u32,
+}
+
+impl Arrival {
+    /// Its record, as packet `number` of its way, which arrived at `at`.
+    fn record(&self, number: i64, at: WallTime) -> PacketRecord {
+        let mut record = PacketRecord::new(number);
+        record.set(Moment::Sent, Stamp { at: self.sent, source: Source::Wire });
+        record.set(Moment::Arrived, Stamp { at, source: Source::Wire });
+        record.set_size(u16::try_from(self.length).ok());
+        record
+    }
+}
+
 /// One way's numbers.
 #[derive(Debug, Default)]
 struct WayNumbers {
@@ -90,9 +109,8 @@ struct WayNumbers {
     /// Sightings before `base` without a number, and which of the recent ones.
     voids: u64,
     recent: VecDeque<u64>,
-    /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order; each with
-    /// its source sighting.
-    waiting: TimeQueue<(u64, PacketRecord)>,
+    /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
+    waiting: TimeQueue<Arrival>,
     /// But for those sent, which are counted by their fates.
     facts: WayFacts,
 }
@@ -147,10 +165,9 @@ impl WayNumbers {
 
     /// Sends the arrivals before the earliest open fate.
     fn hand_on(&mut self, way: Way, sink: &mut impl StreamSink) {
-        while self.waiting.first().is_some_and(|(_, (seq, _))| *seq < self.base) {
-            let Some((_, (seq, mut record))) = self.waiting.pop() else { return };
-            record.seq = self.number(seq);
-            sink.record(way, &record);
+        while self.waiting.first().is_some_and(|(_, arrival)| arrival.seq < self.base) {
+            let Some((at, arrival)) = self.waiting.pop() else { return };
+            sink.record(way, &arrival.record(self.number(arrival.seq), at));
         }
     }
 }
@@ -185,12 +202,11 @@ impl<S: StreamSink> Streams<S> {
         for way in Way::BOTH {
             let n = &mut self.ways[way as usize];
             let (mut waiting, base) = (std::mem::take(&mut n.waiting), n.base);
-            while let Some((at, (seq, mut record))) = waiting.pop() {
-                if seq < base {
-                    record.seq = n.number(seq);
-                    self.sink.record(way, &record);
+            while let Some((at, arrival)) = waiting.pop() {
+                if arrival.seq < base {
+                    self.sink.record(way, &arrival.record(n.number(arrival.seq), at));
                 } else {
-                    n.waiting.push(at, (seq, record));
+                    n.waiting.push(at, arrival);
                 }
             }
         }
@@ -263,15 +279,11 @@ impl<S: StreamSink> MatchObserver for Streams<S> {
             Way::Out => (r.reference, r.monitor),
             Way::In => (r.monitor, r.reference),
         };
-        let mut record = PacketRecord::new(0);
-        record.set(Moment::Sent, Stamp { at: sent, source: Source::Wire });
-        record.set(Moment::Arrived, Stamp { at: arrived, source: Source::Wire });
-        record.set_size(u16::try_from(r.length).ok());
         let n = &mut self.ways[r.way as usize];
         if n.is_void(seq, copy) {
             return;
         }
-        n.waiting.push(arrived, (seq, record));
+        n.waiting.push(arrived, Arrival { seq, sent, length: r.length });
         if !copy {
             n.facts.saw(sent);
             n.facts.bytes += u64::from(r.length);

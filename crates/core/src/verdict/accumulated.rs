@@ -152,23 +152,27 @@ impl Accumulated {
             found.harm *= packets;
             self.take(found, goes_on.then_some(seam));
         }
-        let lived = case.experience();
-        let waits = case.each_wait();
-        if let Some(min) = waits.iter().map(|(_, wait)| *wait).min() {
-            let first = material.series.place_of(seam.again.into());
-            let new = waits.iter().filter(|(k, _)| *k >= first).map(|(_, wait)| wait.saturating_sub(min));
-            self.waits.add_all(&new.collect::<Vec<_>>());
-        }
+        let first = material.series.place_of(seam.again.into());
+        let (mut least, mut new) = (i64::MAX, Vec::with_capacity(case.delays.len()));
+        case.each_wait(|k, wait| {
+            least = least.min(wait);
+            if k >= first {
+                new.push(wait);
+            }
+        });
+        new.iter_mut().for_each(|wait| *wait = wait.saturating_sub(least));
+        self.waits.add_all(&new);
         let again = |seq: u64| seq < seam.again.into();
         let others = case.losses.others();
         let lost_before = others.runs.iter().map(|(_, run)| run).chain(&case.lost_at_steps);
         let lost_before: u64 = lost_before.filter(|run| again(run.start)).map(|run| run.len).sum();
         let came_before = material.came.iter().take_while(|seq| again((*seq).into())).count() as u64;
-        let lost = lived.lost.saturating_sub(lost_before);
+        let [sent, lost] = case.sent_and_lost();
+        let lost = lost.saturating_sub(lost_before);
         self.stretches += 1;
-        self.sent = self.sent.saturating_add(lived.sent.saturating_sub(came_before + lost_before));
+        self.sent = self.sent.saturating_add(sent.saturating_sub(came_before + lost_before));
         self.lost = self.lost.saturating_add(lost);
-        self.bursts += lived.burst_ratio * lost as f64;
+        self.bursts += case.scattered.pattern().burst_ratio * lost as f64;
         self.was_set |=
             case.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
         self.end = at + case.duration;

@@ -232,48 +232,57 @@ impl<'a> Case<'a> {
     pub fn waits(&self) -> Cow<'a, Sample> {
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
-            return Cow::Borrowed(self.material.sample);
+            let sorted = || Sample::new(self.material.series.arrivals().map(|p| p.delay));
+            return self.material.sample.map_or_else(|| Cow::Owned(sorted()), Cow::Borrowed);
         }
-        Cow::Owned(Sample::new(self.waits_but(&held).into_iter().map(|(_, wait)| wait)))
+        let mut waits = Vec::with_capacity(self.delays.len());
+        self.each_wait_but(&held, |_, wait| waits.push(wait));
+        Cow::Owned(Sample::new(waits.iter().copied()))
     }
 
-    /// The same in send order: place, ns.
-    pub fn each_wait(&self) -> Vec<(usize, i64)> {
-        self.waits_but(&self.receiver_holds())
+    /// Hands out the same in send order: place, ns.
+    pub fn each_wait(&self, each: impl FnMut(usize, i64)) {
+        self.each_wait_but(&self.receiver_holds(), each);
     }
 
     /// What the receiving program added by standing still is not the path's: `held`.
-    fn waits_but(&self, held: &[Hold]) -> Vec<(usize, i64)> {
+    fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
+        let all = 0..self.delays.len();
+        if held.is_empty() && self.late.queued.is_empty() {
+            return self.delays.each_excess(all, each);
+        }
         let of_path = |k: usize| {
             let after = held.partition_point(|h| h.from <= k);
             after.checked_sub(1).is_none_or(|i| held[i].to <= k)
         };
-        let mut waits = Vec::with_capacity(self.delays.len());
-        self.delays.each_excess(0..self.delays.len(), |k, excess| {
+        self.delays.each_excess(all, |k, excess| {
             if of_path(k) {
-                waits.push((k, excess.saturating_add(self.late.of(k))));
+                each(k, excess.saturating_add(self.late.of(k)));
             }
         });
-        waits
+    }
+
+    /// Packets whose fate is known, and those of them that were lost, without outages.
+    pub fn sent_and_lost(&self) -> [u64; 2] {
+        let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
+        let lost = if self.material.shows_loss() { self.losses.others().lost() + at_steps } else { 0 };
+        [self.material.came.len() + lost, lost]
     }
 
     /// What an application lives through, without outages: with what its own host adds.
     pub fn experience(&self) -> Experience {
-        let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
-        let lost = self.losses.others().lost() + at_steps;
-        let received = self.material.came.len();
+        let [sent, lost] = self.sent_and_lost();
         let clock = self.material.clock;
         let was_set =
             self.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
         let base_ns = self
             .material
-            .sample
             .min()
             .and_then(|min| smallest_one_way(min, clock, self.material.round_trip, was_set));
         Experience {
             waits: Waits::exact(&self.waits()),
-            sent: received + if self.material.shows_loss() { lost } else { 0 },
-            lost: if self.material.shows_loss() { lost } else { 0 },
+            sent,
+            lost,
             burst_ratio: self.scattered.pattern().burst_ratio,
             base_ns,
         }

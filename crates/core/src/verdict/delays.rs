@@ -154,7 +154,15 @@ impl<'a> Delays<'a> {
         bounded(t)
     }
 
-    /// The same in seconds.
+    /// Hands out the [`Delays::time`] of each packet at `range`, one after another, faster.
+    pub fn each_time(&self, range: Range<usize>, mut each: impl FnMut(i64)) {
+        self.series.range(range.clone()).fold(range.start, |k, packet| {
+            each(self.time_of(k, packet.sent));
+            k + 1
+        });
+    }
+
+    /// [`Delays::time`] in seconds.
     pub fn seconds(&self, k: usize) -> f64 {
         self.time(k) as f64 / 1e9
     }

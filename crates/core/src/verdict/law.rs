@@ -137,14 +137,19 @@ pub fn lets_even_rate_through(
     }
     let in_part =
         |t: i64| usize::try_from(t.saturating_sub(from).div_euclid(each)).ok().filter(|k| *k < PARTS);
-    let (mut passed, mut sent) = ([0.0; PARTS], [0.0; PARTS]);
+    let mut passed = [0.0; PARTS];
     let series = delays.series();
-    for k in series.place_of(first.start)..series.place_of(last.start + last.len) {
-        if let Some(k) = in_part(delays.time(k)) {
-            passed[k] += 1.0;
-            sent[k] += 1.0;
+    // Nearly always the part of the packet before.
+    let (mut part_of, mut ends) = (None, i64::MIN..i64::MIN);
+    delays.each_time(series.place_of(first.start)..series.place_of(last.start + last.len), |t| {
+        if !ends.contains(&t) {
+            part_of = in_part(t);
+            let begin = part_of.map_or(t, |part| from.saturating_add(each.saturating_mul(part as i64)));
+            ends = begin..part_of.map_or(begin, |_| begin.saturating_add(each));
         }
-    }
+        part_of.into_iter().for_each(|part: usize| passed[part] += 1.0);
+    });
+    let mut sent = passed;
     for (_, run) in &part.runs {
         for k in departures.of_lost(run).filter_map(in_part) {
             sent[k] += 1.0;

@@ -20,8 +20,8 @@ pub struct Material<'a> {
     pub series: &'a Series<'a>,
     /// The numbers of all packets that came, with a delay or without.
     pub came: &'a SeqSet,
-    /// The delays in order.
-    pub sample: &'a Sample,
+    /// The delays in order; None where nothing else needs them in order.
+    pub sample: Option<&'a Sample>,
     /// Number of duplicates; `None` if unknown.
     pub copies: &'a Copies,
     /// What is known of the clocks.
@@ -39,6 +39,12 @@ pub struct Material<'a> {
 }
 
 impl Material<'_> {
+    /// The smallest delay, in ns; None without packets.
+    pub fn min(&self) -> Option<i64> {
+        let lowest = || self.series.lowest_delay(0..self.series.len());
+        self.sample.map_or_else(|| (!self.series.is_empty()).then(lowest), Sample::min)
+    }
+
     /// Nominal time between packets in ns, where departures follow it.
     pub fn period(&self) -> Option<i64> {
         self.session.period().map(|p| bounded(p.0))

@@ -153,7 +153,7 @@ impl Test {
             session: &self.session,
             series: self.series,
             came: &self.accepted,
-            sample: &self.sample,
+            sample: Some(&self.sample),
             copies: &self.copies,
             clock: &self.clock,
             notes: &self.notes,

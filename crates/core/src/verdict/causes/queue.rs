@@ -85,7 +85,7 @@ fn standing(case: &Case<'_>) -> Option<Found> {
     let up = case.material.session.spec.direction() == Direction::Up;
     let [low, high] = offsets(case)?;
     let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
-    let min = case.material.sample.min()?;
+    let min = case.material.min()?;
     // The least that the smallest delay can be, whichever way the stream goes, against the most an idle way can take:
     // the whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };

@@ -83,7 +83,7 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 }
 
 /// Packets looked at for the law of the waits, and later packets that may overtake one.
-const LOOKED_AT: usize = 20_000;
+const LOOKED_AT: usize = 4096;
 const AFTER: usize = 64;
 
 /// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
