@@ -240,19 +240,26 @@ def main():
         engine_folder.mkdir()
         engine = {"single": Single, "spark": Spark, "dask": Dask, "ray": Ray}[name](engine_folder)
 
-        def measured(what, work, columns):
+        def used(work, names, columns):
             begun = engine.cpu(), time.monotonic()
             found = digest(work(names), *columns)
             took = time.monotonic() - begun[1]
             time.sleep(0.7)
-            cpu = engine.cpu() - begun[0]
+            return engine.cpu() - begun[0], took, found
+
+        def measured(what, work, columns):
+            cpu, took, found = used(work, names, columns)
             line = f"{name + ': ' + what:<36}{cpu:>8.1f}{rows / cpu / 1e6:>14.2f}{took:>8.1f}{engine.memory():>11.0f}"
             print(f"{line}  {found}  load {os.getloadavg()[0]:.1f}", flush=True)
             assert expected.setdefault(columns, found) == found, f"one process said {expected[columns]}"
+            return cpu
 
         try:
             measured("summaries", engine.summaries, ("id", "json"))
             if name != "single":
+                half = used(engine.summaries, names[::2], ("id", "json"))[0]
+                more = measured("the same again", engine.summaries, ("id", "json")) - half
+                print(f"  beyond half of the tests: {more:.1f} cpu-s, {rows * (1 - len(names[::2]) / len(names)) / more / 1e6:.2f} M rows/cpu-s")
                 victims = killed(engine, names)
                 measured("the same, one worker killed", engine.summaries, ("id", "json"))
                 assert victims, "nothing was killed in time: give more tests or rows"

@@ -1,5 +1,6 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
+mod analysis;
 mod args;
 mod drawing;
 mod lines;

@@ -1,5 +1,6 @@
 //! [`WayRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
 
+use super::analysis::WayAnalysis;
 use crate::output::AnalysedStream;
 use crate::output::report::file_ending;
 use anyhow::{Context, Result};
@@ -27,7 +28,8 @@ pub struct WayRecorder {
 #[derive(Default)]
 struct Way {
     session: Option<Session>,
-    analyzer: Option<Analyzer>,
+    /// None before the measurement has begun.
+    analysis: Option<WayAnalysis>,
     log: Option<LogFile>,
     /// Records for the file that needs every packet, if there is no log.
     records: Vec<PacketRecord>,
@@ -55,13 +57,16 @@ impl WayRecorder {
         Ok(WayRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
     }
 
-    fn take(&mut self, k: usize, records: &[PacketRecord]) {
-        let Some(way) = self.ways.get_mut(k) else { return };
-        let Some(session) = &way.session else { return };
-        if way.analyzer.is_none() {
+    /// Begins to analyse and to write the records of `sessions`.
+    fn begin(&mut self, sessions: &[Session]) {
+        for (way, session) in self.ways.iter_mut().zip(sessions) {
             // The number of packets is known beforehand only for short captures.
             let streaming = self.options.streaming || session.sent.is_none();
-            way.analyzer = Some(Analyzer::new(session, &Options { streaming, ..self.options.clone() }));
+            let options = Options { streaming, ..self.options.clone() };
+            match WayAnalysis::start(Analyzer::new(session, &options)) {
+                Ok(analysis) => way.analysis = Some(analysis),
+                Err(e) => self.failures.push(e),
+            }
             if let (None, Some(path), None) = (&way.log, &self.rows, session.sent) {
                 match scratch_log(path) {
                     Ok((dir, log)) => {
@@ -73,31 +78,43 @@ impl WayRecorder {
             }
             way.log.iter_mut().for_each(|log| log.begin(session));
         }
-        for record in records {
-            way.analyzer.iter_mut().for_each(|a| a.push(record));
-            way.log.iter_mut().for_each(|log| log.record(record));
-        }
-        if way.log.is_none() && self.rows.is_some() && session.sent.is_some() {
+    }
+
+    fn take(&mut self, k: usize, records: &[PacketRecord]) {
+        let Some(way) = self.ways.get_mut(k) else { return };
+        way.analysis.iter_mut().for_each(|analysis| analysis.push_all(records));
+        way.log.iter_mut().for_each(|log| records.iter().for_each(|record| log.record(record)));
+        let is_short = way.session.as_ref().is_some_and(|session| session.sent.is_some());
+        if way.log.is_none() && self.rows.is_some() && is_short {
             way.records.extend_from_slice(records);
         }
     }
 
     /// The analysis of both ways; empty if the measurement never began.
     pub fn finish(self) -> Recorded {
-        let mut recorded = Recorded { failures: self.failures, scratch: self.scratch, ..Recorded::default() };
-        for (way, label) in self.ways.into_iter().zip(LABELS) {
-            let Some(session) = way.session else { continue };
+        let WayRecorder { ways, mut failures, scratch, .. } = self;
+        // Both ways are concluded side by side.
+        let concluding = ways.map(|mut way| {
+            let (session, analysis) = way.session.take().zip(way.analysis.take())?;
+            let concluding = analysis.end(&session);
+            Some((way, session, concluding))
+        });
+        let mut runs = Vec::new();
+        for (way, label) in concluding.into_iter().zip(LABELS) {
+            let Some((way, session, concluding)) = way else { continue };
             let log = way.log.and_then(|mut log| {
-                if way.analyzer.is_none() {
-                    log.begin(&session);
-                }
                 log.finish(&session);
-                log.close().map(|(path, _)| path).map_err(|e| recorded.failures.push(e.into())).ok()
+                log.close().map(|(path, _)| path).map_err(|e| failures.push(e.into())).ok()
             });
-            let analyzer = way.analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
-            let (summary, samples) = analyzer.finish_with_samples(&session);
+            let (summary, samples) = match concluding.wait() {
+                Ok(analysed) => analysed,
+                Err(e) => {
+                    failures.push(e);
+                    continue;
+                }
+            };
             let file_ending = file_ending(session.spec.direction());
-            recorded.runs.push(AnalysedStream {
+            runs.push(AnalysedStream {
                 summary,
                 session,
                 samples,
@@ -111,7 +128,7 @@ impl WayRecorder {
                 file_ending,
             });
         }
-        recorded
+        Recorded { runs, failures, scratch }
     }
 }
 
@@ -121,6 +138,9 @@ impl Observer for WayRecorder {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
                 for (way, session) in self.ways.iter_mut().zip(sessions) {
                     way.session = Some(session.clone());
+                }
+                if matches!(event, Event::Started(_)) {
+                    self.begin(sessions);
                 }
             }
             Event::Records { stream, records, .. } => self.take(stream, records),
