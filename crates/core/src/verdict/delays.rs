@@ -110,13 +110,11 @@ impl<'a> Delays<'a> {
         }
         let mean = gaps.iter().map(|g| *g as f64).sum::<f64>() / gaps.len() as f64;
         let together = gaps.iter().filter(|g| (**g as f64) < 0.05 * mean).count() as f64 / gaps.len() as f64;
-        gaps.sort_unstable();
-        let at = |share: usize| gaps[gaps.len() * share / 100] as f64;
-        match () {
-            () if together > 0.35 => Pace::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize),
-            () if at(80) - at(20) > 0.5 * mean => Pace::Varied,
-            () => Pace::Even,
+        if together > 0.35 {
+            return Pace::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize);
         }
+        let [low, high] = at_shares(&mut gaps, [20, 80]);
+        if high as f64 - low as f64 > 0.5 * mean { Pace::Varied } else { Pace::Even }
     }
 
     /// Packets that share a fate because they were sent at once.
@@ -341,11 +339,16 @@ impl<'a> Delays<'a> {
         let n = self.len();
         let step = (n / PAIRS).max(1);
         let apart = self.together();
-        let differs = |k: usize| self.excess(k).saturating_sub(self.excess(k - apart)).saturating_abs();
-        let mut pairs: Vec<i64> = (apart..n).step_by(step).map(differs).collect();
-        pairs.sort_unstable();
-        let at = |share: usize| pairs.get(pairs.len() * share / 100).copied().unwrap_or(0);
-        Noise { median: at(50), p90: at(90) }
+        let differ = |a: i64, b: i64| a.saturating_sub(b).saturating_abs();
+        let mut pairs: Vec<i64> = if step == 1 {
+            let mut all = Vec::with_capacity(n);
+            self.each_excess(0..n, |_, excess| all.push(excess));
+            all.iter().zip(all.iter().skip(apart)).map(|(a, b)| differ(*a, *b)).collect()
+        } else {
+            (apart..n).step_by(step).map(|k| differ(self.excess(k), self.excess(k - apart))).collect()
+        };
+        let [median, p90] = at_shares(&mut pairs, [50, 90]);
+        Noise { median, p90 }
     }
 
     /// The `share` quantile (0…1) of the excess of the packets from place `from` up to `to`, from at most some
@@ -362,6 +365,20 @@ impl<'a> Delays<'a> {
         let at = ((some.len() as f64 * share) as usize).min(some.len().checked_sub(1)?);
         Some(*some.select_nth_unstable(at).1)
     }
+}
+
+/// The values at `shares`, in hundredths and ascending, of `values` in order, which are moved for it; 0 where there are none.
+pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64; N] {
+    let mut from = 0;
+    shares.map(|share| {
+        let place = values.len() * share / 100;
+        if place >= values.len() {
+            return 0;
+        }
+        let (_, value, _) = values[from..].select_nth_unstable(place - from);
+        from = place;
+        *value
+    })
 }
 
 impl Blocks {

@@ -77,13 +77,14 @@ impl Episodes {
             // A higher foot makes it no longer, where times ascend.
             if delays.series().sent_in_order()
                 && !delays.has_shifts()
-                && lasts(widen(delays, range.clone(), floor, limit)) < SHORTEST
+                && lasts(widen(delays, blocks, range.clone(), floor, limit)) < SHORTEST
             {
                 continue;
             }
             // The foot of a hill: a little above the plain.
             let top = delays.quantile(range.start, range.end, 0.9).unwrap_or(0).saturating_sub(base);
-            let (from, to) = widen(delays, range, floor.max(base.saturating_add(top / 16)), limit);
+            let floor = floor.max(base.saturating_add(top / 16));
+            let (from, to) = widen(delays, blocks, range, floor, limit);
             // What is over sooner is jitter.
             if lasts((from, to)) < SHORTEST {
                 continue;
@@ -116,17 +117,38 @@ fn covers(hold: &Hold, episode: &Episode) -> bool {
     common * 5 >= (episode.to - episode.from) * 4
 }
 
-/// Takes in the packets before and after `range` that are above `floor` in an unbroken row (one stray allowed).
-fn widen(delays: &Delays<'_>, range: core::ops::Range<usize>, floor: i64, limit: usize) -> (usize, usize) {
+/// Takes in the packets before and after `range` that are above `floor` in an unbroken row (one stray allowed). Of a block
+/// whose smallest is above it all are.
+fn widen(
+    delays: &Delays<'_>,
+    blocks: &Blocks,
+    range: core::ops::Range<usize>,
+    floor: i64,
+    limit: usize,
+) -> (usize, usize) {
+    let n = delays.len();
     let above = |k: usize| delays.excess(k) > floor;
+    let block_above = |b: usize| blocks.min.get(b).is_some_and(|min| *min > floor);
     let (mut from, mut to) = (range.start, range.end);
-    while from > limit
-        && (above(from - 1) || from > limit + 1 && above(from - 2) && above(from.saturating_sub(3)))
-    {
-        from -= 1;
+    while from > limit {
+        let before = (from / blocks.size).checked_sub(1).filter(|_| from.is_multiple_of(blocks.size));
+        if let Some(b) = before.filter(|b| block_above(*b) && blocks.place(*b, n) >= limit) {
+            from = blocks.place(b, n);
+        } else if above(from - 1) || from > limit + 1 && above(from - 2) && above(from.saturating_sub(3)) {
+            from -= 1;
+        } else {
+            break;
+        }
     }
-    while to < delays.len() && (above(to) || to + 2 < delays.len() && above(to + 1) && above(to + 2)) {
-        to += 1;
+    while to < n {
+        let b = to / blocks.size;
+        if to.is_multiple_of(blocks.size) && block_above(b) {
+            to = blocks.place(b + 1, n);
+        } else if above(to) || to + 2 < n && above(to + 1) && above(to + 2) {
+            to += 1;
+        } else {
+            break;
+        }
     }
     (from, to)
 }

@@ -72,11 +72,12 @@ pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
 fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
     let n = delays.len();
     let min = &groups.min;
-    let window = (min.len() / 20).clamp(3, 10);
+    let window = (min.len() / 20).clamp(3, LONGEST_WINDOW);
+    let levels: Vec<Level> = min.windows(window).map(Level::of).collect();
     let mut scores = vec![0i64; min.len()];
     for (g, score) in scores.iter_mut().enumerate().take((min.len() + 1).saturating_sub(window)).skip(window)
     {
-        let (before, after) = (Level::of(&min[g - window..g]), Level::of(&min[g..g + window]));
+        let (before, after) = (&levels[g - window], &levels[g]);
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);
         let size = change.saturating_abs();
@@ -112,6 +113,9 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: N
     found
 }
 
+/// Most groups on either side of a step that are compared.
+const LONGEST_WINDOW: usize = 10;
+
 /// The middle and the spread of some smallest delays, one or two strays left out.
 struct Level {
     middle: i64,
@@ -119,10 +123,12 @@ struct Level {
 }
 
 impl Level {
+    /// Of at most [`LONGEST_WINDOW`].
     fn of(min: &[i64]) -> Level {
-        let mut sorted = min.to_vec();
+        let (n, mut sorted) = (min.len(), [0; LONGEST_WINDOW]);
+        let sorted = &mut sorted[..n];
+        sorted.copy_from_slice(min);
         sorted.sort_unstable();
-        let n = sorted.len();
         let stray = n / 6;
         Level { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
     }

@@ -1,6 +1,6 @@
 //! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
 
-use super::delays::{Delays, Noise, Pace};
+use super::delays::{Delays, Noise, Pace, at_shares};
 use super::episodes::Hold;
 use super::levels::Step;
 use super::material::Material;
@@ -180,6 +180,15 @@ impl Late {
     /// Packets sent late, and those after them that had to be caught up with.
     fn find_stalls(&mut self, delays: &Delays<'_>, period: i64, material: &Material<'_>) {
         let n = delays.len();
+        // The earliest was no later than what is usual, so none was later than this.
+        let latest = material
+            .off_schedule
+            .filter(|_| !delays.has_shifts())
+            .map(|[least, most]| most.saturating_sub(least));
+        let least = (period + period / 2).max(15_000_000);
+        if latest.is_some_and(|latest| latest < least) {
+            return;
+        }
         // What is usual, and that departures follow the period at all.
         let step = (n / 2048).max(1);
         let some = |k: usize| delays.off_schedule(k, period);
@@ -187,17 +196,9 @@ impl Late {
         if usual.len() < 20 {
             return;
         }
-        usual.sort_unstable();
-        let at = |share: usize| usual[usual.len() * share / 100];
-        let anchor = at(10);
-        let spread = at(70).saturating_sub(anchor);
+        let [anchor, high] = at_shares(&mut usual, [10, 70]);
         // Eight times what is usual: no drift from the schedule adds up to that.
-        let limit = (period + period / 2).max(15_000_000).max(8 * spread);
-        // The earliest was no later than what is usual, so none was later than this.
-        let latest = material
-            .off_schedule
-            .filter(|_| !delays.has_shifts())
-            .map(|[least, most]| most.saturating_sub(least));
+        let limit = least.max(8 * high.saturating_sub(anchor));
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }

@@ -23,7 +23,11 @@ fn widened(above: &str, range: core::ops::Range<usize>, limit: usize) -> (usize,
     let of = |k: usize| if above.as_bytes()[k] == b'#' { 11 } else { 10 };
     let mut d = delays(&packets((0..above.len()).map(|k| (k as i64 * MS, of(k)))));
     d.set_level(10 - of(0));
-    widen(&d, range, 0, limit)
+    let found = widen(&d, &d.blocks(), range.clone(), 0, limit);
+    // Packet by packet it is the same.
+    let unknown = Blocks { size: 1, ..Blocks::default() };
+    assert_eq!(widen(&d, &unknown, range, 0, limit), found, "{above}");
+    found
 }
 
 #[test]
@@ -45,6 +49,11 @@ fn an_episode_takes_in_its_foot() {
         ("#####.##", 3..5, 0, (0, 8)),
         ("#####.#", 3..5, 0, (0, 5)),
         ("#####.", 3..5, 0, (0, 5)),
+        // Whole blocks of four, or not.
+        ("################", 8..12, 0, (0, 16)),
+        ("################", 8..12, 3, (3, 16)),
+        ("..##########.##.", 8..12, 0, (2, 15)),
+        (".####.######..##", 8..12, 2, (2, 12)),
     ];
     for (above, range, limit, expected) in table {
         assert_eq!(widened(above, range.clone(), limit), expected, "{above} {range:?} from {limit}");
