@@ -20,6 +20,7 @@
 //! * [`figure`], [`figures`] – every scalar of a summary, in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
+//! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller lends for it
 //! * [`state`] – [`State`](state::State): an analysis as bytes, which can be merged with others
 //! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
@@ -60,6 +61,7 @@ pub mod distribution;
 pub mod figure;
 pub mod figures;
 pub mod gaps;
+pub mod helpers;
 pub mod impair;
 pub mod live;
 pub mod metrics;

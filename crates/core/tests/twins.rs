@@ -10,12 +10,13 @@
 #[path = "common/stream.rs"]
 mod stream;
 
+use jitlat_core::helpers::Helpers;
 use jitlat_core::metrics::{bands, sizes};
 use jitlat_core::record::Moment;
 use jitlat_core::state::State;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Analyzer, Options, PacketRecord, Source, Span, Stamp, WallTime, analyze};
+use jitlat_core::{Analyzer, Options, PacketRecord, Session, Source, Span, Stamp, WallTime, analyze};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use stream::{PERIOD, rows, session};
@@ -332,6 +333,80 @@ fn with_headers(rows: &mut [PacketRecord], seen: u32) {
     }
 }
 
+/// Two threads beside the test's own.
+struct Three;
+
+impl Helpers for Three {
+    fn run(&self, work: &(dyn Fn() + Sync)) {
+        std::thread::scope(|scope| {
+            scope.spawn(work);
+            scope.spawn(work);
+            work();
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    /// A long test is summarised by several threads as by one, with windows and without.
+    #[test]
+    fn several_threads_find_what_one_does(
+        (n, part) in stream::rows(),
+        seen in 0u32..32,
+        two_way: bool,
+        interval: bool,
+    ) {
+        let rounds = 20_000 / n + 1;
+        let mut rows = repeated(n, &part, rounds);
+        with_headers(&mut rows, seen);
+        let mut session = session(n * rounds);
+        if two_way {
+            answered(&mut session, &mut rows);
+        }
+        let options = Options {
+            interval: interval.then_some(Span(PERIOD * 1500)),
+            comparable: Some(7),
+            ..Options::default()
+        };
+        let mut analyzer = Analyzer::new(&session, &options);
+        analyzer.push_all(&rows);
+        let one = analyzer.clone().finish_with_samples(&session);
+        prop_assert_eq!(analyzer.finish_with_helpers(&session, &Three), one);
+    }
+}
+
+/// The same rows of `n` packets again and again, one round after the other.
+fn repeated(n: u64, part: &[PacketRecord], rounds: u64) -> Vec<PacketRecord> {
+    let mut rows: Vec<PacketRecord> = Vec::new();
+    for round in 0..rounds {
+        rows.extend(part.iter().map(|row| {
+            let later = |at: WallTime| WallTime(at.0 + (round * n) as i64 * PERIOD);
+            let mut moved = *row;
+            moved.seq += (round * n) as i64;
+            for moment in [Moment::Sent, Moment::Arrived] {
+                let stamp = row.stamp(moment).unwrap();
+                moved.set(moment, Stamp { at: later(stamp.at), ..stamp });
+            }
+            moved
+        }));
+    }
+    rows
+}
+
+/// Makes it a two-way test, most of whose rows tell when the answer left.
+fn answered(session: &mut Session, rows: &mut [PacketRecord]) {
+    session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
+    for (k, row) in rows.iter_mut().enumerate() {
+        let at = row.arrived().unwrap();
+        let stamp = |by: i64| Stamp { at: WallTime(at.0 + by), source: Source::Kernel };
+        row.set(Moment::Returned, stamp(3_000_000));
+        if k % 13 > 0 {
+            row.set(Moment::Answered, stamp(1000));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -346,32 +421,12 @@ proptest! {
         streaming: bool,
         cuts in prop::collection::vec(1usize..700, 1..20),
     ) {
-        // The same again and again, beyond what an analysis in constant memory keeps as it came.
-        let mut rows: Vec<PacketRecord> = Vec::new();
-        for round in 0..times {
-            rows.extend(part.iter().map(|row| {
-                let later = |at: WallTime| WallTime(at.0 + (round * n) as i64 * PERIOD);
-                let mut moved = *row;
-                moved.seq += (round * n) as i64;
-                for moment in [Moment::Sent, Moment::Arrived] {
-                    let stamp = row.stamp(moment).unwrap();
-                    moved.set(moment, Stamp { at: later(stamp.at), ..stamp });
-                }
-                moved
-            }));
-        }
+        // Beyond what an analysis in constant memory keeps as it came.
+        let mut rows = repeated(n, &part, times);
         with_headers(&mut rows, seen);
         let mut session = session(n * times);
         if two_way {
-            session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
-            for (k, row) in rows.iter_mut().enumerate() {
-                let at = row.arrived().unwrap();
-                let stamp = |by: i64| Stamp { at: WallTime(at.0 + by), source: Source::Kernel };
-                row.set(Moment::Returned, stamp(3_000_000));
-                if k % 13 > 0 {
-                    row.set(Moment::Answered, stamp(1000));
-                }
-            }
+            answered(&mut session, &mut rows);
         }
         let options = Options { streaming, ..Options::default() };
         let (mut at_once, mut one_by_one) = (Analyzer::new(&session, &options), Analyzer::new(&session, &options));

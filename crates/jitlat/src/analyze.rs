@@ -14,6 +14,7 @@ use jitlat_core::state::{Merged, State};
 use jitlat_report::text::analysing;
 use jitlat_store::log::{LogReader, Reading};
 use jitlat_store::output as file;
+use jitlat_store::threads::Threads;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -114,7 +115,7 @@ fn take(path: &Path, args: &ReportArgs) -> Result<Taken> {
 
 /// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
-    if let Err(e) = reader.each_chunk(push) {
+    if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
@@ -180,7 +181,7 @@ fn merged(taken: Vec<Taken>) -> Result<Taken> {
 impl Taken {
     fn finish(self, args: &ReportArgs) -> AnalysedStream {
         let (session, analyzer) = self.state.into_parts();
-        let (mut summary, samples) = analyzer.finish_with_samples(&session);
+        let (mut summary, samples) = analyzer.finish_with_helpers(&session, &Threads::available());
         self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
         let samples = if args.keeps_packets() { samples } else { Default::default() };
         AnalysedStream {

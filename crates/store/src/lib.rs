@@ -9,6 +9,7 @@
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
 //! * [`sweep`] – the file from which an interrupted sweep continues
+//! * [`threads`] – how many processors the reading of a log may use
 //! * [`output`] – files that are replaced completely or not at all
 //!
 //! A log, written and read:
@@ -47,3 +48,4 @@ pub mod output;
 pub mod passive;
 mod platform;
 pub mod sweep;
+pub mod threads;

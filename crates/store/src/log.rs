@@ -14,6 +14,7 @@ mod escape;
 mod exact;
 mod file;
 mod header;
+mod parts;
 mod read;
 mod row;
 mod two_way;

@@ -9,8 +9,10 @@ use jitlat_core::{
     WallTime,
 };
 use jitlat_store::log::{LogOutput, LogReader, LogWriter, ReadError, Reading, Version};
+use jitlat_store::threads::Threads;
 use proptest::prelude::*;
-use std::io::{self, Cursor, Write};
+use std::io::{self, Cursor, Read, Write};
+use std::num::NonZero;
 use std::path::Path;
 
 fn golden(name: &str) -> std::path::PathBuf {
@@ -167,6 +169,82 @@ fn absurd_row_numbers_are_a_broken_numbering() {
     assert_eq!(records.len(), 18);
     let found = format!("row {} where 15 was due", u64::MAX);
     assert!(reading.warnings[0].contains(&found), "{:?}", reading.warnings);
+}
+
+/// Gives some thousand bytes at a time, as pipes do, and fails where the text ends.
+struct Failing(Cursor<Vec<u8>>);
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len().min(50_000);
+        match self.0.read(&mut buffer[..room])? {
+            0 => Err(io::Error::other("the line is dead")),
+            n => Ok(n),
+        }
+    }
+}
+
+/// What several threads read, with what one reads: records, what was found, and the session; and the error.
+fn check_threads(text: &[u8], fails: bool) -> u64 {
+    let read = |threads: usize| {
+        let text = Cursor::new(text.to_vec());
+        let input: Box<dyn Read + Send> = if fails { Box::new(Failing(text)) } else { Box::new(text) };
+        let mut log = LogReader::from_reader("test", input).unwrap();
+        let mut records = Vec::new();
+        let threads = Threads(NonZero::new(threads).unwrap());
+        let ended = log.each_chunk_on(threads, |some| records.extend_from_slice(some));
+        (records, log.reading().clone(), log.session().clone(), ended.map_err(|e| e.to_string()))
+    };
+    let alone = read(1);
+    assert_eq!(alone.3.is_err(), fails);
+    for threads in 2..6 {
+        let (records, reading, session, ended) = read(threads);
+        assert_eq!(
+            (reading, session, ended),
+            (alone.1.clone(), alone.2.clone(), alone.3.clone()),
+            "{threads}"
+        );
+        assert!(records == alone.0, "{threads} threads");
+    }
+    alone.1.rows
+}
+
+/// Whatever lines there are among the rows, and wherever.
+#[test]
+fn several_threads_read_what_one_does() {
+    let (session, end) = full_session();
+    let text = String::from_utf8(write(&session, &end, &some_records(60_000), Version::V3)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let header = lines.iter().take_while(|line| line.starts_with('#')).count();
+    assert_eq!(check_threads(text.as_bytes(), false), 60_000);
+    let with = |at: &[(usize, String)]| {
+        let mut changed = lines.clone();
+        at.iter().rev().for_each(|(row, line)| changed.insert(header + row, line));
+        changed.join("\n") + "\n"
+    };
+    let long = || "x".repeat(300_000);
+    let odd = with(&[
+        (0, "# comment".to_owned()),
+        (9000, long()),
+        (9001, String::new()),
+        (20_000, "# unrecorded 5".to_owned()),
+        (20_001, "no row".to_owned()),
+        (40_000, lines[header + 7].replace(' ', "\t")),
+        (55_000, long() + &long()),
+        (59_999, "no row either".to_owned()),
+    ]);
+    assert_eq!(check_threads(odd.as_bytes(), false), 60_001);
+    // Many of them.
+    let often: Vec<(usize, String)> =
+        (0..60_000).step_by(700).map(|k| (k, lines[header + k].replace(' ', "  "))).collect();
+    assert_eq!(check_threads(with(&often).as_bytes(), false), 60_000 + often.len() as u64);
+    // Rows are missing, and the end.
+    let (gap, cut) = ([&lines[..header + 30_000], &lines[header + 30_010..]].concat().join("\n"), 3_000_001);
+    check_threads(gap.as_bytes(), false);
+    check_threads(&text.as_bytes()[..cut], false);
+    assert_eq!(check_threads(&text.as_bytes()[..cut], true), rows_before(text.as_bytes(), cut) as u64);
+    let twice = text.clone() + &text;
+    assert_eq!(check_threads(twice.as_bytes(), false), 60_000);
 }
 
 /// A version 3 session with every fact, as known before and after the stream.

@@ -5,7 +5,7 @@ use crate::compare::Comparable;
 use crate::distribution::Wanted;
 use crate::distribution::{Distribution, Percent};
 use crate::metrics::clock::{ClockEstimate, Corrected};
-use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
+use crate::metrics::dejitter::{Dejitter, Receiver};
 use crate::metrics::delay::Unconditional;
 use crate::session::Session;
 use crate::summary::{
@@ -48,6 +48,12 @@ impl Known<'_> {
     pub fn wanted(&self) -> Wanted<'_> {
         Wanted { percents: &self.percents, method: self.options.method, bins: self.options.bins }
     }
+
+    /// Who plays packets out.
+    pub fn receiver(&self) -> Receiver<'_> {
+        let Options { codec, delay_model, buffers, spurt, .. } = self.options;
+        Receiver { codec, model: *delay_model, buffers, spurt: *spurt }
+    }
 }
 
 /// What an analysis knows about a stream. Each figure is computed when it is read, and only then; what needs all
@@ -67,7 +73,8 @@ pub(super) trait Findings {
     fn skew_hull(&self) -> Option<SkewHull>;
     fn schedule_error(&self) -> Option<ScheduleError>;
     fn inference(&self) -> Inference;
-    fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter>;
+    /// None where no delay is known that packets have at least.
+    fn dejitter(&self) -> Option<Dejitter>;
     fn stamps(&self) -> Stamps;
     fn local_queue(&self) -> Option<LocalQueue>;
     fn far_end(&self) -> FarEnd;
@@ -208,21 +215,12 @@ impl BetweenClocks {
         let corrected = latency_corrected.is_some_and(|c| c.is_possible());
         let trusted = corrected || clock.synchronised().is_some() || options.trust_clocks;
         let mean = latency_corrected.map_or(latency.mean, |c| c.mean);
-        let receiver = Receiver {
-            codec: &options.codec,
-            model: options.delay_model,
-            buffers: &options.buffers,
-            spurt: options.spurt,
-        };
-        let reference = dejitter::reference_delay(clock, latency.min);
         BetweenClocks {
             latency_corrected,
             trend: found.trend(),
             skew_hull: found.skew_hull(),
             pdv_deskewed: found.pdv_deskewed(pdv),
-            dejitter: reference
-                .filter(|_| loss.is_some())
-                .and_then(|reference| found.dejitter(reference, &receiver)),
+            dejitter: loss.and_then(|_| found.dejitter()),
             objectives: loss.and_then(|loss| {
                 Y1541::new(mean, pdv.percentile(Percent(99_900)), loss.ratio, sent, trusted)
             }),

@@ -4,8 +4,9 @@ use super::assemble::{self, Counted, Findings, Kind, Known};
 use super::{Gathered, Options, Samples, windows};
 use crate::compare::Comparable;
 use crate::distribution::{Distribution, Sample};
+use crate::helpers::Helpers;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::dejitter::{self, Dejitter, DelayBasis, Receiver};
+use crate::metrics::dejitter::{self, Dejitter};
 use crate::metrics::delay::Unconditional;
 use crate::metrics::entry::Stream;
 use crate::metrics::ipdv::ipdv;
@@ -28,30 +29,88 @@ use crate::summary::{
 use crate::time::WallTime;
 use crate::verdict::{self, Judgement, Material, Notes};
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Packets taken at a time by several figures, one after the other.
 const IN_CACHE: usize = 1 << 10;
 
-/// All accepted packets at hand. What takes a pass of its own is computed when it is asked for, once.
+/// What takes long, in the order in which threads compute it: what others need comes first, then what takes longest.
+const AHEAD: [fn(&Exact<'_>); 11] = [
+    |found| _ = found.sample(),
+    |found| _ = found.trend_of_delay(),
+    |found| _ = found.errors(),
+    |found| _ = found.judgement(),
+    |found| _ = found.ipdv(),
+    |found| _ = (found.kind == Kind::OneWay).then(|| found.dejitter()),
+    |found| _ = found.comparable(),
+    |found| _ = found.inference(),
+    |found| _ = found.stalls(),
+    |found| _ = found.delays(),
+    |found| _ = found.reordering(),
+];
+
+/// All accepted packets at hand.
 pub(super) struct Exact<'a> {
     gathered: &'a Gathered,
     known: Known<'a>,
     kind: Kind,
+    helpers: Option<&'a dyn Helpers>,
     series: Series<'a>,
     /// The numbers of all packets that came, with a delay or without.
     came: Cow<'a, SeqSet>,
-    sample: Sample,
+    computed: Computed,
+}
+
+/// What was computed: each when it is asked for, by whichever thread asks first; others that need it wait.
+#[derive(Default)]
+struct Computed {
+    sums: OnceLock<Sums>,
+    sample: OnceLock<Sample>,
+    hull: OnceLock<Option<SkewHull>>,
+    segments: OnceLock<Vec<Segment>>,
+    trend: OnceLock<Option<Trend>>,
+    errors: OnceLock<Option<Errors>>,
+    ipdv: OnceLock<Ipdv>,
+    reordering: OnceLock<Reordering>,
+    stalls: OnceLock<Stalls>,
+    judgement: OnceLock<Judgement>,
+    comparable: OnceLock<Comparable>,
+    delays: OnceLock<(Distribution, Distribution)>,
+    dejitter: OnceLock<Option<Dejitter>>,
+    inference: OnceLock<Inference>,
+}
+
+/// What one pass over all packets gives.
+struct Sums {
+    /// The smallest and the largest delay; None without packets.
+    delays: Option<[i64; 2]>,
     moments: Moments,
     /// Delay on send time, and on arrival time.
-    lines: (Option<Line>, Option<Line>),
+    lines: [Option<Line>; 2],
     rfc3550_jitter: Option<Rfc3550>,
     mapdv2: Option<f64>,
-    hull: OnceCell<Option<SkewHull>>,
-    segments: OnceCell<Vec<Segment>>,
-    trend: OnceCell<Option<Trend>>,
-    errors: OnceCell<Option<Errors>>,
+}
+
+impl Sums {
+    fn of(samples: &Samples) -> Sums {
+        let (mut sums, mut extremes) = (CoMoments::default(), None);
+        let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
+        for (sent, delays) in samples.sent.chunks(IN_CACHE).zip(samples.delay.chunks(IN_CACHE)) {
+            extremes = Extremes::of_both(extremes, sums.add_all(sent, delays));
+            jitter.push_all(delays);
+            mapdv2.push_all(delays);
+        }
+        let delays = extremes.map(|extremes: Extremes| extremes.delay);
+        Sums {
+            delays,
+            moments: delays.map_or_else(Moments::default, |delays| sums.of_delay(delays)),
+            lines: sums.output().into(),
+            rfc3550_jitter: jitter.output(),
+            mapdv2: mapdv2.output(),
+        }
+    }
 }
 
 /// The clocks of a test whose gathered packets lie between the times of the stream.
@@ -68,18 +127,10 @@ impl<'a> Exact<'a> {
         kind: Kind,
         clock: ClockEstimate,
         late: u64,
+        helpers: Option<&'a dyn Helpers>,
     ) -> Exact<'a> {
         let Gathered { classifier, samples, copies, tally, .. } = gathered;
         let series = Series::new(samples);
-        let (mut sums, mut extremes) = (CoMoments::default(), None);
-        let (mut jitter, mut mapdv2) = (rfc3550::Estimator::default(), Mapdv2::default());
-        for (sent, delays) in samples.sent.chunks(IN_CACHE).zip(samples.delay.chunks(IN_CACHE)) {
-            extremes = Extremes::of_both(extremes, sums.add_all(sent, delays));
-            jitter.push_all(delays);
-            mapdv2.push_all(delays);
-        }
-        let delays = extremes.map(|extremes| extremes.delay);
-        let moments = delays.map_or_else(Moments::default, |delays| sums.of_delay(delays));
         let came = gathered.came();
         let extent = verdict::Known::of(session, &came);
         let accepted = samples.len() as u64 + gathered.delayless.len();
@@ -94,8 +145,9 @@ impl<'a> Exact<'a> {
             late,
             rx_time_regressions: tally.rx_time_regressions,
         };
-        Exact {
+        let found = Exact {
             gathered,
+            helpers,
             known: Known {
                 session,
                 options,
@@ -107,31 +159,47 @@ impl<'a> Exact<'a> {
             kind,
             series,
             came,
-            sample: delays.map_or_else(Sample::default, |delays| Sample::between(&samples.delay, delays)),
-            moments,
-            lines: sums.output(),
-            rfc3550_jitter: jitter.output(),
-            mapdv2: mapdv2.output(),
-            hull: OnceCell::new(),
-            segments: OnceCell::new(),
-            trend: OnceCell::new(),
-            errors: OnceCell::new(),
+            computed: Computed::default(),
+        };
+        if let Some(helpers) = helpers {
+            found.compute_ahead(helpers);
         }
+        found
+    }
+
+    /// Computes what takes long on all threads.
+    fn compute_ahead(&self, helpers: &dyn Helpers) {
+        let next = AtomicUsize::new(0);
+        helpers.run(&|| {
+            while let Some(compute) = AHEAD.get(next.fetch_add(1, Ordering::Relaxed)) {
+                compute(self);
+            }
+        });
+    }
+
+    fn sums(&self) -> &Sums {
+        self.computed.sums.get_or_init(|| Sums::of(&self.gathered.samples))
+    }
+
+    /// The delays in order.
+    fn sample(&self) -> &Sample {
+        let between = |delays| Sample::between(&self.gathered.samples.delay, delays);
+        self.computed.sample.get_or_init(|| self.sums().delays.map_or_else(Sample::default, between))
     }
 
     fn hull(&self) -> Option<&SkewHull> {
-        self.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
+        self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
 
     fn changes(&self) -> &[Segment] {
-        self.segments.get_or_init(|| metrics::segments::segments(&self.series))
+        self.computed.segments.get_or_init(|| metrics::segments::segments(&self.series))
     }
 
     /// Of tests whose period is known.
     fn errors(&self) -> Option<&Errors> {
         let errors =
             || self.known.session.period().and_then(|_| Errors::new(&self.series, &self.known.session.spec));
-        self.errors.get_or_init(errors).as_ref()
+        self.computed.errors.get_or_init(errors).as_ref()
     }
 
     fn trend_of_delay(&self) -> Option<&Trend> {
@@ -144,9 +212,10 @@ impl<'a> Exact<'a> {
                 jumps: !self.changes().is_empty(),
                 clock_set_back: self.known.counted.rx_time_regressions > 0,
             };
-            Trend::new(&self.series, self.lines.0, self.lines.1.map(Regression::from), evidence)
+            let [on_sent, on_arrived] = self.sums().lines;
+            Trend::new(&self.series, on_sent, on_arrived.map(Regression::from), evidence)
         };
-        self.trend.get_or_init(trend).as_ref()
+        self.computed.trend.get_or_init(trend).as_ref()
     }
 }
 
@@ -156,21 +225,25 @@ impl Findings for Exact<'_> {
     }
 
     fn delays(&self) -> (Distribution, Distribution) {
-        let latency = Distribution::new(&self.sample, &self.moments, self.known.wanted());
-        let pdv = latency.above_minimum(&self.moments, Some(&self.sample));
-        (latency, pdv)
+        let delays = || {
+            let (sample, moments) = (self.sample(), &self.sums().moments);
+            let latency = Distribution::new(sample, moments, self.known.wanted());
+            let pdv = latency.above_minimum(moments, Some(sample));
+            (latency, pdv)
+        };
+        self.computed.delays.get_or_init(delays).clone()
     }
 
     fn ipdv(&self) -> Ipdv {
-        ipdv(&self.series, self.known.counted.sent)
+        self.computed.ipdv.get_or_init(|| ipdv(&self.series, self.known.counted.sent)).clone()
     }
 
     fn rfc3550_jitter(&self) -> Option<Rfc3550> {
-        self.rfc3550_jitter
+        self.sums().rfc3550_jitter
     }
 
     fn mapdv2(&self) -> Option<f64> {
-        self.mapdv2
+        self.sums().mapdv2
     }
 
     fn loss(&self) -> Loss {
@@ -194,14 +267,16 @@ impl Findings for Exact<'_> {
     }
 
     fn reordering(&self) -> Reordering {
-        Reordering {
-            observable: self.known.session.spec.transport() == Transport::Udp,
-            ..reordering(&self.series, self.known.session.spec.payload())
-        }
+        let session = self.known.session;
+        let reordering = || Reordering {
+            observable: session.spec.transport() == Transport::Udp,
+            ..reordering(&self.series, session.spec.payload())
+        };
+        self.computed.reordering.get_or_init(reordering).clone()
     }
 
     fn regressions(&self) -> [Option<Regression>; 2] {
-        [self.lines.0, self.lines.1].map(|line| line.map(Regression::from))
+        self.sums().lines.map(|line| line.map(Regression::from))
     }
 
     fn skew_hull(&self) -> Option<SkewHull> {
@@ -219,15 +294,23 @@ impl Findings for Exact<'_> {
     }
 
     fn inference(&self) -> Inference {
-        let mut inference = confidence::inference(&self.series, &self.sample, &self.moments);
-        if let Some(seed) = self.known.options.bootstrap {
-            inference.bootstrap = bootstrap::intervals(&self.series, &inference, seed);
-        }
-        inference
+        let inference = || {
+            let mut inference = confidence::inference(&self.series, self.sample(), &self.sums().moments);
+            if let Some(seed) = self.known.options.bootstrap {
+                inference.bootstrap = bootstrap::intervals(&self.series, &inference, seed);
+            }
+            inference
+        };
+        self.computed.inference.get_or_init(inference).clone()
     }
 
-    fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter> {
-        dejitter::dejitter(&self.series, &self.sample, self.known.counted.sent, reference, receiver)
+    fn dejitter(&self) -> Option<Dejitter> {
+        let Known { clock, counted, .. } = &self.known;
+        let dejitter = || {
+            let reference = dejitter::reference_delay(clock, self.sums().delays.map(|[min, _]| min))?;
+            dejitter::dejitter(&self.series, self.sample(), counted.sent, reference, &self.known.receiver())
+        };
+        self.computed.dejitter.get_or_init(dejitter).clone()
     }
 
     fn stamps(&self) -> Stamps {
@@ -247,7 +330,7 @@ impl Findings for Exact<'_> {
             session: self.known.session,
             sent: self.known.counted.sent,
             series: &self.series,
-            delays: &self.sample,
+            delays: self.sample(),
             accepted: &self.gathered.classifier.accepted,
         };
         metrics::entry::computed(METRICS, &stream, &self.gathered.samples)
@@ -263,11 +346,14 @@ impl Findings for Exact<'_> {
 
     fn unconditional(&self) -> Option<Unconditional> {
         let lost = self.known.counted.sent.saturating_sub(self.known.counted.accepted);
-        self.known.options.unconditional.then(|| Unconditional::new(&self.sample, lost, &self.known.percents))
+        self.known
+            .options
+            .unconditional
+            .then(|| Unconditional::new(self.sample(), lost, &self.known.percents))
     }
 
     fn within(&self) -> Option<Within> {
-        Within::new(&self.sample, self.moments.mean(), self.known.options.within?)
+        Within::new(self.sample(), self.sums().moments.mean(), self.known.options.within?)
     }
 
     fn trend(&self) -> Option<Trend> {
@@ -284,7 +370,9 @@ impl Findings for Exact<'_> {
         }
         let Gathered { samples, tally, .. } = self.gathered;
         let spec = &self.known.session.spec;
-        stalls::stalls(&self.series, samples, &self.sample, self.errors(), &tally.waited, spec)
+        let stalls =
+            || stalls::stalls(&self.series, samples, self.sample(), self.errors(), &tally.waited, spec);
+        self.computed.stalls.get_or_init(stalls).clone()
     }
 
     fn intended_latency(&self, pdv: &Distribution) -> Option<IntendedLatency> {
@@ -305,41 +393,47 @@ impl Findings for Exact<'_> {
             self.known.counted.end,
             length,
         );
-        let summary = |part: &Gathered, session: &Session, options: &Options| {
-            let found = Exact::new(part, session, options, self.kind, clock(part, session), 0);
+        let options = windows::options(self.known.options);
+        let summary = |part: &Gathered, session: &Session| {
+            let found = Exact::new(part, session, &options, self.kind, clock(part, session), 0, None);
             assemble::summary(&found, self.kind, None, Notes::default())
         };
         windows::analysed(
             windows,
             self.gathered,
             self.known.session,
-            self.known.options,
             &self.series,
             self.known.counted.end,
+            self.helpers,
             summary,
         )
     }
 
     fn judgement(&self) -> Option<Judgement> {
         let Gathered { copies, tally, notes, .. } = self.gathered;
-        Some(verdict::judge(&Material {
-            session: self.known.session,
-            series: &self.series,
-            came: &self.came,
-            sample: Some(&self.sample),
-            copies,
-            clock: &self.known.clock,
-            notes: notes.as_ref()?,
-            arrived_by: tally.arrived_by(),
-            off_schedule: self.errors().map(Errors::extremes),
-            round_trip: self.kind == Kind::RoundTrips,
-            profiles: &self.known.options.profiles,
-        }))
+        let notes = notes.as_ref()?;
+        let judged = || {
+            verdict::judge(&Material {
+                session: self.known.session,
+                series: &self.series,
+                came: &self.came,
+                sample: Some(self.sample()),
+                copies,
+                clock: &self.known.clock,
+                notes,
+                arrived_by: tally.arrived_by(),
+                off_schedule: self.errors().map(Errors::extremes),
+                round_trip: self.kind == Kind::RoundTrips,
+                profiles: &self.known.options.profiles,
+            })
+        };
+        Some(self.computed.judgement.get_or_init(judged).clone())
     }
 
     fn comparable(&self) -> Option<Comparable> {
         let seed = self.known.options.comparable?;
-        Some(Comparable::new(self.series.iter().map(|p| p.delay).collect(), &self.sample, seed))
+        let delays = || self.series.iter().map(|p| p.delay).collect();
+        Some(self.computed.comparable.get_or_init(|| Comparable::new(delays(), self.sample(), seed)).clone())
     }
 }
 

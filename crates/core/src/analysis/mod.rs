@@ -16,6 +16,7 @@ pub(crate) use saved::Saved;
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
+use crate::helpers::Helpers;
 use crate::metrics::classify::{Class, Classifier};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
@@ -110,6 +111,9 @@ impl Options {
         all
     }
 }
+
+/// With fewer packets than this, starting a thread takes longer than it saves.
+const LARGE: u64 = 1 << 14;
 
 /// Sequence numbers below this are valid.
 fn declared(session: &Session) -> u32 {
@@ -324,10 +328,22 @@ impl Analyzer {
 
     /// The same, with the accepted packets for figures (none in streaming mode).
     pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
+        self.finish_by(session, None)
+    }
+
+    /// The same of a long test, sooner.
+    pub fn finish_with_helpers(self, session: &Session, helpers: &dyn Helpers) -> (Summary, Samples) {
+        let helpers = Some(helpers).filter(|_| self.received() >= LARGE);
+        self.finish_by(session, helpers)
+    }
+
+    fn finish_by(self, session: &Session, helpers: Option<&dyn Helpers>) -> (Summary, Samples) {
         if let Mode::TwoWay(views) = self.mode {
-            return views.finish(session);
+            return views.finish(session, helpers);
         }
-        self.found(session, Kind::OneWay, |found, notes| assemble::summary(found, Kind::OneWay, None, notes))
+        self.found(session, Kind::OneWay, helpers, |found, notes| {
+            assemble::summary(found, Kind::OneWay, None, notes)
+        })
     }
 
     /// What `make` makes of what was found of one stream, with what was noted on the way; and the accepted packets.
@@ -335,6 +351,7 @@ impl Analyzer {
         self,
         session: &Session,
         kind: Kind,
+        helpers: Option<&dyn Helpers>,
         make: impl FnOnce(&dyn Findings, Notes) -> T,
     ) -> (T, Samples) {
         let mut notes = Notes::default();
@@ -342,7 +359,8 @@ impl Analyzer {
             Mode::Exact(mut gathered) => {
                 let clock = exact::clock(&gathered, session);
                 let late = gathered.drop_late(&clock, &self.options, &mut notes);
-                let made = make(&Exact::new(&gathered, session, &self.options, kind, clock, late), notes);
+                let found = Exact::new(&gathered, session, &self.options, kind, clock, late, helpers);
+                let made = make(&found, notes);
                 let queued = gathered.notes.map(|notes| notes.queued).unwrap_or_default();
                 let delayless = gathered.delayless.iter().collect();
                 (made, Samples { queued, delayless, ..gathered.samples })
@@ -354,7 +372,7 @@ impl Analyzer {
                 notes.streaming(stream.error());
                 (make(&Streamed::new(*stream, session, &self.options, kind), notes), Samples::default())
             }
-            Mode::TwoWay(views) => views.round_trip.found(session, kind, make),
+            Mode::TwoWay(views) => views.round_trip.found(session, kind, helpers, make),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::distribution::{Distribution, LogHistogram, Precision, Quantiles};
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::confidence;
-use crate::metrics::dejitter::{self, DelayBasis, Receiver};
+use crate::metrics::dejitter;
 use crate::metrics::density::{Occupancy, StayBack, THRESHOLD};
 use crate::metrics::entry::Running;
 use crate::metrics::ipdv::StreamingIpdv;
@@ -636,9 +636,12 @@ impl Findings for Streamed<'_> {
         confidence::of_mean(&self.stream.moments)
     }
 
-    fn dejitter(&self, reference: (f64, DelayBasis), receiver: &Receiver<'_>) -> Option<Dejitter> {
+    fn dejitter(&self) -> Option<Dejitter> {
+        let Known { clock, counted, .. } = &self.known;
         let min = self.stream.delays.min()?;
-        Some(dejitter::approximate(&self.stream.delays, min, self.known.counted.sent, reference, receiver))
+        let reference = dejitter::reference_delay(clock, Some(min))?;
+        let receiver = self.known.receiver();
+        Some(dejitter::approximate(&self.stream.delays, min, counted.sent, reference, &receiver))
     }
 
     fn stamps(&self) -> Stamps {

@@ -3,6 +3,7 @@
 use super::assemble::{self, BothWays, Counted, Kind, OnThatWay};
 use super::{Analyzer, Options, Samples};
 use crate::clock::ClockProbe;
+use crate::helpers::Helpers;
 use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
@@ -167,7 +168,7 @@ impl TwoWayAnalysis {
         self.round_trip.received()
     }
 
-    pub fn finish(mut self, session: &Session) -> (Summary, Samples) {
+    pub fn finish(mut self, session: &Session, helpers: Option<&dyn Helpers>) -> (Summary, Samples) {
         // Without the far host's own time arrivals are not those of the rows, and the order of the answers says
         // nothing of the far host's clock.
         self.round_trip.set_regressions(self.returned.back);
@@ -179,7 +180,7 @@ impl TwoWayAnalysis {
         seen.probes = fastest.iter().flatten().copied().collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, |found, notes| {
+        round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, helpers, |found, notes| {
             let near_set = found.clock().client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let ways = Ways {
@@ -301,7 +302,7 @@ impl Ways<'_> {
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let (way, _) = analyzer.found(&session, Kind::OneWay, |found, _| {
+        let (way, _) = analyzer.found(&session, Kind::OneWay, None, |found, _| {
             let sent = found.counted().sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
                 (None, _) => {

@@ -2,6 +2,7 @@
 
 use super::tally::Tally;
 use super::{Gathered, Options};
+use crate::helpers::Helpers;
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::interval;
@@ -11,6 +12,7 @@ use crate::session::{Ending, Session};
 use crate::spec::Schedule;
 use crate::summary::{Interval, Summary};
 use crate::time::Span;
+use std::sync::{Mutex, PoisonError};
 
 /// More windows than this have no summary each: it takes some kilobytes.
 const MOST: usize = 10_000;
@@ -37,33 +39,35 @@ pub(super) fn of(
     interval::windows(series, came, &gathered.copies, session, end, period, length)
 }
 
+/// How each window of a test that is analysed with `options` is.
+pub(super) fn options(options: &Options) -> Options {
+    Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() }
+}
+
 /// `windows`, of packets below `end`, with the delays of each, and what `summarise` makes of its packets where there are not too many
-/// windows. Their clocks
-/// are those of the whole test; a window of a Poisson or burst schedule knows no due times.
+/// windows; with `helpers` on several threads. Their clocks are those of the whole test; a window of a Poisson or burst schedule
+/// knows no due times.
 pub(super) fn analysed(
     mut windows: Vec<Interval>,
     gathered: &Gathered,
     session: &Session,
-    options: &Options,
     series: &Series<'_>,
     end: u64,
-    summarise: impl Fn(&Gathered, &Session, &Options) -> Summary,
+    helpers: Option<&dyn Helpers>,
+    summarise: impl Fn(&Gathered, &Session) -> Summary + Sync,
 ) -> Vec<Interval> {
     let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
     if windows.len() > MOST {
         windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
         return windows;
     }
-    let options =
-        Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() };
     let parts = split(&windows, gathered);
-    for ((window, part), to) in windows.iter_mut().zip(parts).zip(ends) {
+    let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
         let unrecorded = |run: Run| Run { start: run.start - from, ..run };
         let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
         let Ok(packets) = u32::try_from(to - from) else {
-            interval::add_delays(window, to, series);
-            continue;
+            return interval::add_delays(window, to, series);
         };
         let session = Session {
             declared: Some(packets.into()),
@@ -84,9 +88,20 @@ pub(super) fn analysed(
         let mut tally = Tally::new(session.spec.payload(), i64::MAX);
         tally.waited = waited;
         let part = Gathered { classifier, samples, delayless, copies, tally, ..Gathered::empty() };
-        let summary = summarise(&part, &session, &options);
+        let summary = summarise(&part, &session);
         interval::take_delays(window, &summary);
         window.summary = Some(Box::new(summary));
+    };
+    let left = Mutex::new(windows.iter_mut().zip(parts).zip(ends));
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let add_all = || {
+        while let Some(((window, part), to)) = next() {
+            add(window, part, to);
+        }
+    };
+    match helpers {
+        Some(helpers) => helpers.run(&add_all),
+        None => add_all(),
     }
     windows
 }

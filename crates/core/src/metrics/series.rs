@@ -3,8 +3,8 @@
 use super::classify::Packet;
 use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
-use std::cell::OnceCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// The accepted packets in arrival order: three columns of equal length, 20 bytes a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ pub struct Series<'a> {
     samples: &'a Samples,
     /// None where arrival order was send order.
     shuffle: Option<Shuffle>,
-    sent: OnceCell<Sent>,
+    sent: OnceLock<Sent>,
 }
 
 /// Where arrivals were not in send order. Between these stretches every arrival is in its place, and no packet has its place
@@ -286,7 +286,7 @@ fn displaced(seq: &[u32]) -> Vec<Range<usize>> {
 impl<'a> Series<'a> {
     /// `samples` in send order.
     pub fn new(samples: &'a Samples) -> Series<'a> {
-        Series { samples, shuffle: Shuffle::of(&samples.seq), sent: OnceCell::new() }
+        Series { samples, shuffle: Shuffle::of(&samples.seq), sent: OnceLock::new() }
     }
 
     /// The sequence numbers in arrival order.

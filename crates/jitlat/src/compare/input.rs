@@ -8,6 +8,7 @@ use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::compare::{Key, LabelledRun};
 use jitlat_store::json::{self, ReadError};
 use jitlat_store::log::LogReader;
+use jitlat_store::threads::Threads;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -102,13 +103,13 @@ fn open(path: &str) -> Result<Vec<LabelledRun>> {
 fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<LabelledRun> {
     let mut reader = LogReader::from_reader(name, Box::new(input))?;
     let mut analyzer = Analyzer::new(reader.session(), &Options::default());
-    if let Err(e) = reader.each_chunk(|records| analyzer.push_all(records)) {
+    if let Err(e) = reader.each_chunk_on(Threads::available(), |records| analyzer.push_all(records)) {
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
         warn!("{e}; the {} rows before it are compared", reader.reading().rows);
     }
-    let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
+    let (mut summary, samples) = analyzer.finish_with_helpers(reader.session(), &Threads::available());
     reader.reading().add_to(&mut summary);
     Ok(LabelledRun { label: String::new(), source: name.to_owned(), summary, samples })
 }

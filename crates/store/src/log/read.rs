@@ -4,6 +4,7 @@ use super::exact::{Row, RowText};
 use super::header::Header;
 use super::row::{self, PADDING, Scanner};
 use super::unrecorded::Unrecorded;
+use crate::threads::Threads;
 use jitlat_core::summary::{Summary, Warning};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
@@ -99,17 +100,19 @@ impl Reading {
 pub struct LogReader {
     name: String,
     input: Box<dyn Read + Send>,
-    /// A block of input, followed by [`PADDING`] zeros.
-    buf: Vec<u8>,
+    /// A block of input or several, followed by [`PADDING`] zeros.
+    pub(super) buf: Vec<u8>,
     /// Bytes of input before `buf`.
-    base: u64,
+    pub(super) base: u64,
     /// The unread part of `buf`.
-    start: usize,
-    end: usize,
-    input_ended: bool,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) input_ended: bool,
+    /// Why no more could be read, of which the rows before are still to come.
+    pub(super) failure: Option<io::Error>,
     /// Lines read so far.
-    line: u64,
-    header: Header,
+    pub(super) line: u64,
+    pub(super) header: Header,
     scanner: Scanner,
     session: Session,
     /// Whether the lines after the rows are already parsed.
@@ -123,12 +126,12 @@ pub struct LogReader {
     skipped: u64,
     unrecorded: Unrecorded,
     header_warnings: Vec<String>,
-    state: State,
+    pub(super) state: State,
     reading: Reading,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Rows,
     Done,
 }
@@ -177,6 +180,7 @@ impl LogReader {
             start: 0,
             end: 0,
             input_ended: false,
+            failure: None,
             line: 0,
             header: Header::new(),
             scanner: Scanner::default(),
@@ -238,9 +242,26 @@ impl LogReader {
     ///
     /// # Errors
     /// [`ReadError`], after the records before it.
-    pub fn each_chunk(&mut self, mut take: impl FnMut(&[PacketRecord])) -> Result<(), ReadError> {
+    pub fn each_chunk(&mut self, take: impl FnMut(&[PacketRecord])) -> Result<(), ReadError> {
+        self.each_chunk_on(Threads::ONE, take)
+    }
+
+    /// The same, the rows parsed on `threads` threads. The input is read ahead, half a megabyte a thread.
+    ///
+    /// # Errors
+    /// As of [`LogReader::each_chunk`].
+    pub fn each_chunk_on(
+        &mut self,
+        threads: Threads,
+        mut take: impl FnMut(&[PacketRecord]),
+    ) -> Result<(), ReadError> {
         let mut records = Vec::with_capacity(AT_ONCE);
+        // Up to this place in the input this thread reads alone.
+        let mut alone = if threads == Threads::ONE { u64::MAX } else { 0 };
         loop {
+            if self.base + self.start as u64 >= alone {
+                alone = self.each_part(threads, &mut take);
+            }
             records.clear();
             let read = self.read_some(&mut records);
             if !records.is_empty() {
@@ -375,49 +396,71 @@ impl LogReader {
     fn next_line(&mut self) -> Result<Option<Line>, ReadError> {
         let mut searched = self.start;
         loop {
-            if let Some(at) = memchr::memchr(b'\n', &self.buf[searched..self.end]) {
+            let longest = self.end.min(self.start + BLOCK);
+            if let Some(at) = memchr::memchr(b'\n', &self.buf[searched..longest]) {
                 let line = Line { start: self.start, end: searched + at, whole: true };
                 self.start = line.end + 1;
                 self.line += 1;
                 return Ok(Some(line));
             }
-            if self.input_ended || self.end - self.start == BLOCK {
+            if self.input_ended || longest == self.start + BLOCK {
                 if self.start == self.end {
                     return Ok(None);
                 }
-                let line = Line { start: self.start, end: self.end, whole: false };
-                self.start = self.end;
+                let line = Line { start: self.start, end: longest, whole: false };
+                self.start = longest;
                 self.line += 1;
                 return Ok(Some(line));
             }
-            self.buf.copy_within(self.start..self.end, 0);
-            self.base += self.start as u64;
-            self.end -= self.start;
-            self.start = 0;
+            self.make_room();
             searched = self.end;
             self.fill()?;
         }
     }
 
-    /// Reads until the block is full or no more input is available.
+    /// Whether nothing comes after the lines that were read.
+    fn is_at_end(&self) -> bool {
+        self.input_ended && self.start == self.end
+    }
+
+    /// Moves what is unread to the beginning of the buffer.
+    pub(super) fn make_room(&mut self) {
+        self.buf.copy_within(self.start..self.end, 0);
+        self.base += self.start as u64;
+        self.end -= self.start;
+        self.start = 0;
+        self.pad();
+    }
+
+    /// Rows are read beyond the end of the buffer, where nothing may look like one.
+    fn pad(&mut self) {
+        self.buf[self.end..self.end + PADDING].fill(0);
+    }
+
     fn fill(&mut self) -> Result<(), ReadError> {
+        self.failure.take().map_or_else(|| self.read_more(), Err).map_err(|source| {
+            self.state = State::Done;
+            ReadError::Read { name: self.name.clone(), line: self.line, source }
+        })
+    }
+
+    /// Reads some of the input behind what is in the buffer, which has room.
+    pub(super) fn read_more(&mut self) -> io::Result<()> {
+        let room = self.buf.len() - PADDING;
         loop {
-            match self.input.read(&mut self.buf[self.end..BLOCK]) {
+            match self.input.read(&mut self.buf[self.end..room]) {
                 Ok(0) => self.input_ended = true,
                 Ok(n) => self.end += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => {
-                    self.state = State::Done;
-                    return Err(ReadError::Read { name: self.name.clone(), line: self.line, source });
-                }
+                Err(e) => return Err(e),
             }
-            self.buf[self.end..self.end + PADDING].fill(0);
+            self.pad();
             return Ok(());
         }
     }
 
     #[inline]
-    fn count_row(&mut self, index: u64, record: &PacketRecord) {
+    pub(super) fn count_row(&mut self, index: u64, record: &PacketRecord) {
         if index != self.next_index {
             self.index_gap(index);
         }
@@ -433,7 +476,7 @@ impl LogReader {
             return None;
         }
         let (index, record, end) = self.scanner.row(&self.buf, self.start, self.header.layout)?;
-        // The padding contains no line feed, so this row lies within the block.
+        // The padding contains no line feed, so this row lies within the buffer.
         self.start = end + 1;
         self.line += 1;
         self.count_row(index, &record);
@@ -460,7 +503,7 @@ impl LogReader {
     fn any_line(&mut self, line: &Line) -> Result<Option<PacketRecord>, ReadError> {
         // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
         // column is only ever zero or not.
-        let readable = line.whole || (self.input_ended && self.header.layout.is_classic());
+        let readable = line.whole || (self.is_at_end() && self.header.layout.is_classic());
         let bytes = &self.buf[line.start..line.end];
         let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
         if let Some((index, record, beside)) = row {
@@ -539,7 +582,7 @@ impl LogReader {
             }
             return Ok(true);
         }
-        if !line.whole && self.input_ended {
+        if !line.whole && self.is_at_end() {
             self.reading.truncated = true;
             return Ok(true);
         }

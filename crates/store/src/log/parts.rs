@@ -1,0 +1,107 @@
+//! Rows of a log that several threads parse at once.
+
+use super::compat::Layout;
+use super::read::{LogReader, State};
+use super::row::{PADDING, Scanner};
+use crate::threads::Threads;
+use jitlat_core::PacketRecord;
+use jitlat_core::helpers::Helpers;
+use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of the log that each thread takes at a time.
+const SHARE: usize = 512 * 1024;
+/// More threads wait for the one that takes the rows.
+const MOST: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(3);
+
+/// Plain rows that follow one another.
+#[derive(Default)]
+struct Part {
+    /// Where its text begins in the buffer.
+    start: usize,
+    /// Where it ends, behind a line feed.
+    end: usize,
+    /// Where the rows end that were read: before `end` where a line is no plain row.
+    read: usize,
+    indices: Vec<u64>,
+    records: Vec<PacketRecord>,
+}
+
+impl Part {
+    fn scan(&mut self, buf: &[u8], layout: Layout) {
+        self.indices.clear();
+        self.records.clear();
+        self.read = self.start;
+        let mut scanner = Scanner::default();
+        while self.read < self.end
+            && let Some((index, record, end)) = scanner.row(buf, self.read, layout)
+        {
+            self.read = end + 1;
+            self.indices.push(index);
+            self.records.push(record);
+        }
+    }
+}
+
+impl LogReader {
+    /// Hands out records as [`LogReader::each_chunk`] does while all lines are plain rows, parsed on `threads` threads. Ends with
+    /// the first line that is none, or when little is left; returns the place in the input from which on it may go on: a line like
+    /// that is rarely the only one.
+    pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
+        let threads = Threads(threads.0.min(MOST));
+        let mut parts: Vec<Part> = Vec::new();
+        parts.resize_with(threads.0.get(), Part::default);
+        let share = parts.len() * SHARE;
+        self.buf.resize(self.buf.len().max(share + PADDING), 0);
+        while self.state == State::Rows {
+            self.make_room();
+            while !self.input_ended && self.end < self.buf.len() - PADDING {
+                if let Err(e) = self.read_more() {
+                    self.failure = Some(e);
+                    return u64::MAX;
+                }
+            }
+            if self.end < share / 2 || !self.cut(&mut parts) {
+                return u64::MAX;
+            }
+            let (buf, layout) = (&self.buf, self.header.layout);
+            let left = Mutex::new(parts.iter_mut());
+            let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+            threads.run(&|| {
+                while let Some(part) = next() {
+                    part.scan(buf, layout);
+                }
+            });
+            for part in &parts {
+                self.start = part.read;
+                for (index, record) in part.indices.iter().zip(&part.records) {
+                    self.line += 1;
+                    self.count_row(*index, record);
+                }
+                take(&part.records);
+                if part.read < part.end {
+                    return self.base + self.end as u64;
+                }
+            }
+        }
+        u64::MAX
+    }
+
+    /// Cuts the whole lines in the buffer into about equal parts; false if there are too few.
+    fn cut(&self, parts: &mut [Part]) -> bool {
+        let each = (self.end - self.start) / parts.len();
+        let (mut start, last) = (self.start, parts.len() - 1);
+        for (k, part) in parts.iter_mut().enumerate() {
+            let line_feed = if k == last {
+                memchr::memrchr(b'\n', &self.buf[start..self.end])
+            } else {
+                let far = self.buf[..self.end].get(start + each - 1..).unwrap_or_default();
+                memchr::memchr(b'\n', far).map(|at| at + each - 1)
+            };
+            let Some(at) = line_feed else { return false };
+            (part.start, part.end) = (start, start + at + 1);
+            start = part.end;
+        }
+        true
+    }
+}
