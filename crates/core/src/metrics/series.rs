@@ -347,29 +347,41 @@ impl<'a> Series<'a> {
     /// The smallest and the largest delay of the packets at `range` in send order, in ns; `None` of no packets.
     #[inline]
     pub fn extreme_delays(&self, range: Range<usize>) -> Option<[i64; 2]> {
-        if let Some(delays) = self.delays_in_place(range.clone()) {
-            return extremes(delays.iter().copied());
-        }
-        let extremes = |[low, high]: [i64; 2], p: Packet| [low.min(p.delay), high.max(p.delay)];
-        (!range.is_empty()).then(|| self.range(range).fold([i64::MAX, i64::MIN], extremes))
+        let (delays, ends) = self.delays_of(range);
+        ends.fold(extremes(delays.iter().copied()), |found, delay| {
+            Some(found.map_or([delay; 2], |[low, high]| [low.min(delay), high.max(delay)]))
+        })
     }
 
     /// The smallest delay of the packets at `range` in send order, in ns; the largest number of no packets.
     #[inline]
     pub fn lowest_delay(&self, range: Range<usize>) -> i64 {
-        match self.delays_in_place(range.clone()) {
-            Some(delays) => lowest(delays.iter().copied()),
-            None => self.range(range).fold(i64::MAX, |low, p| low.min(p.delay)),
-        }
+        let (delays, ends) = self.delays_of(range);
+        ends.fold(lowest(delays.iter().copied()), i64::min)
     }
 
-    /// The delays of the packets at `range` in send order, if each of them arrived in its place.
+    /// The delays of the packets at `range` in send order, in any order: those of arrivals that follow one another, and those of
+    /// packets at its ends that arrived among others.
     #[inline]
-    fn delays_in_place(&self, range: Range<usize>) -> Option<&'a [i64]> {
-        let displaced = |shuffle: &Shuffle| {
-            shuffle.from(range.start).first().is_some_and(|s| (s.from as usize) < range.end)
-        };
-        if self.shuffle.as_ref().is_some_and(displaced) { None } else { self.samples.delay.get(range) }
+    fn delays_of(&self, range: Range<usize>) -> (&'a [i64], impl Iterator<Item = i64>) {
+        let (mut inner, mut ends) = (range, [&[][..]; 2]);
+        if let Some(shuffle) = &self.shuffle {
+            let begun = |k: usize| shuffle.from(k).first().filter(|s| (s.from as usize) < k);
+            let order = |s: &Stretch, places: Range<usize>| {
+                &shuffle.order[s.at as usize + places.start - s.from as usize..][..places.len()]
+            };
+            if let Some(s) = begun(inner.start) {
+                let end = inner.end.min(s.to as usize);
+                ends[0] = order(s, inner.start..end);
+                inner.start = end;
+            }
+            if let Some(s) = begun(inner.end).filter(|_| !inner.is_empty()) {
+                ends[1] = order(s, s.from as usize..inner.end);
+                inner.end = s.from as usize;
+            }
+        }
+        let delay = &self.samples.delay;
+        (delay.get(inner).unwrap_or_default(), ends.into_iter().flatten().map(|k| delay[*k as usize]))
     }
 
     fn sent(&self) -> Sent {
