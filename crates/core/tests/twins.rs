@@ -337,7 +337,7 @@ fn with_headers(rows: &mut [PacketRecord], seen: u32) {
 struct Three;
 
 impl Helpers for Three {
-    fn run(&self, work: &(dyn Fn() + Sync)) {
+    fn run(&self, _: usize, work: &(dyn Fn() + Sync)) {
         std::thread::scope(|scope| {
             scope.spawn(work);
             scope.spawn(work);
@@ -357,13 +357,7 @@ proptest! {
         two_way: bool,
         interval: bool,
     ) {
-        let rounds = 20_000 / n + 1;
-        let mut rows = repeated(n, &part, rounds);
-        with_headers(&mut rows, seen);
-        let mut session = session(n * rounds);
-        if two_way {
-            answered(&mut session, &mut rows);
-        }
+        let (session, rows) = repeated(n, &part, 25_000 / n + 1, seen, two_way);
         let options = Options {
             interval: interval.then_some(Span(PERIOD * 1500)),
             comparable: Some(7),
@@ -376,8 +370,14 @@ proptest! {
     }
 }
 
-/// The same rows of `n` packets again and again, one round after the other.
-fn repeated(n: u64, part: &[PacketRecord], rounds: u64) -> Vec<PacketRecord> {
+/// A test of the same rows of `n` packets again and again, one round after the other, with headers as `seen` says.
+fn repeated(
+    n: u64,
+    part: &[PacketRecord],
+    rounds: u64,
+    seen: u32,
+    two_way: bool,
+) -> (Session, Vec<PacketRecord>) {
     let mut rows: Vec<PacketRecord> = Vec::new();
     for round in 0..rounds {
         rows.extend(part.iter().map(|row| {
@@ -391,7 +391,12 @@ fn repeated(n: u64, part: &[PacketRecord], rounds: u64) -> Vec<PacketRecord> {
             moved
         }));
     }
-    rows
+    with_headers(&mut rows, seen);
+    let mut session = session(n * rounds);
+    if two_way {
+        answered(&mut session, &mut rows);
+    }
+    (session, rows)
 }
 
 /// Makes it a two-way test, most of whose rows tell when the answer left.
@@ -422,12 +427,7 @@ proptest! {
         cuts in prop::collection::vec(1usize..700, 1..20),
     ) {
         // Beyond what an analysis in constant memory keeps as it came.
-        let mut rows = repeated(n, &part, times);
-        with_headers(&mut rows, seen);
-        let mut session = session(n * times);
-        if two_way {
-            answered(&mut session, &mut rows);
-        }
+        let (session, rows) = repeated(n, &part, times, seen, two_way);
         let options = Options { streaming, ..Options::default() };
         let (mut at_once, mut one_by_one) = (Analyzer::new(&session, &options), Analyzer::new(&session, &options));
         let (mut rest, mut sizes) = (&rows[..], cuts.iter().cycle());

@@ -1,7 +1,7 @@
 //! Launch times (`SO_TXTIME`): each packet is handed over early with the time at which it is to leave, and the interface's queue
 //! (`etf`), or the adapter behind it, keeps it until then. The program's own wake-ups no longer show in the schedule.
 //!
-//! It takes a kernel with that queueing discipline and an interface that has it, set up by whoever runs the host:
+//! It takes a kernel with that queueing discipline and an interface that has it, set up by the host's administrator:
 //!
 //! ```text
 //! tc qdisc replace dev eth0 root etf clockid CLOCK_TAI delta 300000 [offload]

@@ -19,9 +19,9 @@ impl Threads {
 }
 
 impl Helpers for Threads {
-    fn run(&self, work: &(dyn Fn() + Sync)) {
+    fn run(&self, pieces: usize, work: &(dyn Fn() + Sync)) {
         thread::scope(|scope| {
-            for _ in 1..self.0.get() {
+            for _ in 1..self.0.get().min(pieces) {
                 let helper = thread::Builder::new().name("helper".to_owned());
                 if helper.spawn_scoped(scope, work).is_err() {
                     // This thread does it all, only later.

@@ -20,7 +20,7 @@ pub enum Problem {
     Busy,
     /// It took too long.
     TooLong,
-    /// Whoever asks may not, or was made to ask.
+    /// The client may not ask for it, or another page made it ask.
     NotAllowed(String),
     /// A test is not made: what is wrong with what was asked for, or that there is no room for it.
     Refused(Refusal),

@@ -49,7 +49,7 @@ impl Known<'_> {
         Wanted { percents: &self.percents, method: self.options.method, bins: self.options.bins }
     }
 
-    /// Who plays packets out.
+    /// The receiver that plays packets out.
     pub fn receiver(&self) -> Receiver<'_> {
         let Options { codec, delay_model, buffers, spurt, .. } = self.options;
         Receiver { codec, model: *delay_model, buffers, spurt: *spurt }
@@ -73,7 +73,7 @@ pub(super) trait Findings {
     fn skew_hull(&self) -> Option<SkewHull>;
     fn schedule_error(&self) -> Option<ScheduleError>;
     fn inference(&self) -> Inference;
-    /// None where no delay is known that packets have at least.
+    /// None without packets.
     fn dejitter(&self) -> Option<Dejitter>;
     fn stamps(&self) -> Stamps;
     fn local_queue(&self) -> Option<LocalQueue>;

@@ -170,7 +170,7 @@ impl<'a> Exact<'a> {
     /// Computes what takes long on all threads.
     fn compute_ahead(&self, helpers: &dyn Helpers) {
         let next = AtomicUsize::new(0);
-        helpers.run(&|| {
+        helpers.run(AHEAD.len(), &|| {
             while let Some(compute) = AHEAD.get(next.fetch_add(1, Ordering::Relaxed)) {
                 compute(self);
             }

@@ -331,7 +331,7 @@ impl Analyzer {
         self.finish_by(session, None)
     }
 
-    /// The same of a long test, sooner.
+    /// The same, of a long test on several threads at once. Each takes the memory of what it computes, up to about 20 bytes a packet.
     pub fn finish_with_helpers(self, session: &Session, helpers: &dyn Helpers) -> (Summary, Samples) {
         let helpers = Some(helpers).filter(|_| self.received() >= LARGE);
         self.finish_by(session, helpers)

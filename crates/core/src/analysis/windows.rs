@@ -92,6 +92,7 @@ pub(super) fn analysed(
         interval::take_delays(window, &summary);
         window.summary = Some(Box::new(summary));
     };
+    let pieces = windows.len();
     let left = Mutex::new(windows.iter_mut().zip(parts).zip(ends));
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
     let add_all = || {
@@ -100,7 +101,7 @@ pub(super) fn analysed(
         }
     };
     match helpers {
-        Some(helpers) => helpers.run(&add_all),
+        Some(helpers) => helpers.run(pieces, &add_all),
         None => add_all(),
     }
     windows

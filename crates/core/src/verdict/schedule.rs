@@ -185,8 +185,8 @@ impl Late {
             .off_schedule
             .filter(|_| !delays.has_shifts())
             .map(|[least, most]| most.saturating_sub(least));
-        let least = (period + period / 2).max(15_000_000);
-        if latest.is_some_and(|latest| latest < least) {
+        let least_limit = (period + period / 2).max(15_000_000);
+        if latest.is_some_and(|latest| latest < least_limit) {
             return;
         }
         // What is usual, and that departures follow the period at all.
@@ -198,7 +198,7 @@ impl Late {
         }
         let [anchor, high] = at_shares(&mut usual, [10, 70]);
         // Eight times what is usual: no drift from the schedule adds up to that.
-        let limit = least.max(8 * high.saturating_sub(anchor));
+        let limit = least_limit.max(8 * high.saturating_sub(anchor));
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }

@@ -6,13 +6,12 @@ use super::row::{PADDING, Scanner};
 use crate::threads::Threads;
 use jitlat_core::PacketRecord;
 use jitlat_core::helpers::Helpers;
-use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of the log that each thread takes at a time.
 const SHARE: usize = 512 * 1024;
 /// More threads wait for the one that takes the rows.
-const MOST: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(3);
+const MOST: usize = 4;
 
 /// Plain rows that follow one another.
 #[derive(Default)]
@@ -44,13 +43,12 @@ impl Part {
 }
 
 impl LogReader {
-    /// Hands out records as [`LogReader::each_chunk`] does while all lines are plain rows, parsed on `threads` threads. Ends with
-    /// the first line that is none, or when little is left; returns the place in the input from which on it may go on: a line like
-    /// that is rarely the only one.
+    /// Hands out the plain rows that come next, parsed on `threads` threads, up to a line that is none, or until little is left. Returns
+    /// the offset in the input from which on it is worth calling again: behind what is in the buffer, because a line that is no
+    /// plain row is rarely the only one.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
-        let threads = Threads(threads.0.min(MOST));
         let mut parts: Vec<Part> = Vec::new();
-        parts.resize_with(threads.0.get(), Part::default);
+        parts.resize_with(threads.0.get().min(MOST), Part::default);
         let share = parts.len() * SHARE;
         self.buf.resize(self.buf.len().max(share + PADDING), 0);
         while self.state == State::Rows {
@@ -65,9 +63,9 @@ impl LogReader {
                 return u64::MAX;
             }
             let (buf, layout) = (&self.buf, self.header.layout);
-            let left = Mutex::new(parts.iter_mut());
+            let (pieces, left) = (parts.len(), Mutex::new(parts.iter_mut()));
             let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-            threads.run(&|| {
+            threads.run(pieces, &|| {
                 while let Some(part) = next() {
                     part.scan(buf, layout);
                 }
