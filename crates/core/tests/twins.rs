@@ -424,7 +424,7 @@ proptest! {
         seen in 0u32..32,
         two_way in prop::bool::weighted(0.2),
         streaming: bool,
-        cuts in prop::collection::vec(1usize..700, 1..20),
+        cuts in prop::collection::vec(1usize..4000, 1..20),
     ) {
         // Beyond what an analysis in constant memory keeps as it came.
         let (session, rows) = repeated(n, &part, times, seen, two_way);

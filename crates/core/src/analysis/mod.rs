@@ -425,7 +425,9 @@ impl Gathered {
             if taken == 0 {
                 self.push(first);
                 rest = &rest[1..];
-                next = self.classifier.next();
+                if first.seq >= next as i64 {
+                    next = self.classifier.next();
+                }
                 continue;
             }
             let (rows, later) = rest.split_at(taken);
@@ -438,9 +440,7 @@ impl Gathered {
             if let Some(notes) = &mut self.notes {
                 notes.push_all(rows, plain.seq(), plain.alike, plain.lags);
             }
-            self.samples.seq.extend_from_slice(plain.seq());
-            self.samples.sent.extend_from_slice(plain.sent());
-            self.samples.delay.extend_from_slice(plain.delay());
+            plain.append_to(&mut self.samples);
         }
     }
 

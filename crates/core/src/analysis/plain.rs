@@ -2,7 +2,7 @@
 //! else there is, row by row.
 
 use crate::metrics::classify::Packet;
-use crate::metrics::series::runs;
+use crate::metrics::series::{Samples, runs};
 use crate::record::PacketRecord;
 use std::ops::Range;
 
@@ -33,9 +33,13 @@ impl Plain {
     /// they are too few to be taken together.
     pub fn take(&mut self, records: &[PacketRecord], next: u64, packets: u32) -> usize {
         let (mut least, end) = (i64::try_from(next).unwrap_or(i64::MAX), i64::from(packets));
-        let columns = self.seq.iter_mut().zip(&mut self.sent).zip(&mut self.delay);
         (self.len, self.alike, self.lags) = (0, true, false);
-        let Some(first) = records.first() else { return 0 };
+        // Where packets overtake one another all the time, this is what nearly all calls end with.
+        let Some(begin @ [first, ..]) = records.first_chunk::<FEWEST>() else { return 0 };
+        if first.seq < least || !begin.is_sorted_by(|a, b| a.seq < b.seq) {
+            return 0;
+        }
+        let columns = self.seq.iter_mut().zip(&mut self.sent).zip(&mut self.delay);
         for (record, ((seq, sent), delay)) in records.iter().zip(columns) {
             let Some(times) = record.clean().filter(|_| (least..end).contains(&record.seq)) else { break };
             (*sent, *delay) = times;
@@ -73,6 +77,13 @@ impl Plain {
         let whole = ends.map(|(first, last)| *first..*last + 1).filter(|all| all.len() == self.len);
         let others = if whole.is_some() { &[] } else { self.seq() };
         whole.into_iter().chain(runs(others))
+    }
+
+    /// Adds the packets to those that came before.
+    pub fn append_to(&self, samples: &mut Samples) {
+        samples.seq.extend_from_slice(self.seq());
+        samples.sent.extend_from_slice(self.sent());
+        samples.delay.extend_from_slice(self.delay());
     }
 
     /// The packets.

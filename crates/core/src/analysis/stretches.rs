@@ -161,8 +161,9 @@ impl Stretches {
         while self.seam.place(seq).is_some_and(|n| n >= self.length + self.slack()) {
             self.close();
         }
-        let origin = packet.map(|packet| self.before(seq, packet.sent));
-        self.origin = self.origin.or(origin);
+        if self.origin.is_none() {
+            self.origin = packet.map(|packet| self.before(seq, packet.sent));
+        }
         let Some(seq) = self.seam.place(seq) else { return };
         let Rows { samples, delayless, notes, arrived, came, .. } = &mut self.open;
         arrived[record.source(Moment::Arrived) as usize] += 1;
@@ -189,8 +190,9 @@ impl Stretches {
         if last >= self.length + self.slack() || seqs.last() != Some(&last) || !packets.alike {
             return packets.iter().zip(rows).for_each(|(p, row)| self.push(p.seq, Some(p), row));
         }
-        let origin = packets.iter().next().map(|packet| self.before(packet.seq, packet.sent));
-        self.origin = self.origin.or(origin);
+        if self.origin.is_none() {
+            self.origin = packets.iter().next().map(|packet| self.before(packet.seq, packet.sent));
+        }
         let Rows { samples, notes, arrived, came, .. } = &mut self.open;
         arrived[rows[0].source(Moment::Arrived) as usize] += rows.len() as u64;
         let moved = |seq: u32| seq.wrapping_add(by);

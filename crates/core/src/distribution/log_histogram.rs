@@ -309,7 +309,8 @@ impl LogHistogram {
 impl Buckets {
     #[inline]
     fn add(&mut self, bucket: usize, times: u64) {
-        if let Some(count) = bucket.checked_sub(self.lowest).and_then(|k| self.counts.get_mut(k)) {
+        // A lower one wraps to beyond the end.
+        if let Some(count) = self.counts.get_mut(bucket.wrapping_sub(self.lowest)) {
             *count += times;
             return;
         }

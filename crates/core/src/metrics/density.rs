@@ -123,9 +123,6 @@ pub struct StayBack {
     found: Displacements,
     /// Whether it is not known what an arrival displaced.
     unknown: bool,
-    /// So many of the last arrivals each had the next number after the one before. Decides about speed only: not stored.
-    #[serde(skip)]
-    consecutive: u32,
 }
 
 impl StayBack {
@@ -139,7 +136,6 @@ impl StayBack {
             discarded: Ascending::default(),
             found: Displacements::new(),
             unknown: false,
-            consecutive: 0,
         }
     }
 
@@ -184,36 +180,38 @@ impl StayBack {
     /// The next arrivals, with consecutive numbers; each number once.
     pub fn push_run(&mut self, mut run: Range<u32>) {
         while !run.is_empty() {
-            if self.consecutive >= self.threshold && self.is_followed_by(run.start) {
-                return self.slide(run);
+            let taken = self.take_in_place(run.clone());
+            if taken == 0 {
+                self.push(run.start);
             }
-            self.push(run.start);
-            run.start += 1;
+            run.start += taken.max(1);
         }
     }
 
-    /// Whether each number of the window is the one that is met next, and those of the window and `next` are consecutive.
-    fn is_followed_by(&self, next: u32) -> bool {
-        // The window has the last arrivals, whose numbers were consecutive.
-        let full = self.window.len() == self.threshold as usize && self.unmet.len() == self.window.len();
-        let first = self.window.front().copied();
-        full && self.discarded.is_empty()
-            && first == self.unmet.smallest()
-            && first.is_some_and(|first| {
-                u64::from(first) == self.index && first.checked_add(self.threshold) == Some(next)
-            })
-    }
-
-    /// Takes `run` where everything is in its place.
-    fn slide(&mut self, run: Range<u32>) {
-        let arrivals = run.len();
-        self.found.add(0, arrivals as u64);
-        self.index += arrivals as u64;
-        let new = run.end.saturating_sub(self.threshold).max(run.start)..run.end;
+    /// Takes the first of `run` at once, so many as there are arrivals at the begin of the window that are in their places:
+    /// each is the smallest number that no receive index has met. How many.
+    fn take_in_place(&mut self, run: Range<u32>) -> u32 {
+        let full = self.window.len() == self.threshold as usize && self.discarded.is_empty();
+        let follows = self.unmet.0.back().is_none_or(|largest| *largest < run.start);
+        if !full || !follows || self.window.front().is_none_or(|first| u64::from(*first) < self.index) {
+            return 0;
+        }
+        let in_place = if self.window == self.unmet.0 {
+            self.window.len()
+        } else {
+            let pairs = self.window.iter().zip(&self.unmet.0);
+            pairs.take_while(|(arrival, smallest)| arrival == smallest).count()
+        };
+        let taken = in_place.min(run.len());
+        let Some(last) = taken.checked_sub(1).and_then(|k| self.window.get(k)) else { return 0 };
+        self.index = u64::from(*last) + 1;
+        self.found.add(0, taken as u64);
+        let taken = taken as u32;
         for numbers in [&mut self.window, &mut self.unmet.0] {
-            numbers.drain(..new.len().min(numbers.len()));
-            numbers.extend(new.clone());
+            numbers.drain(..taken as usize);
+            numbers.extend(run.start..run.start + taken);
         }
+        taken
     }
 
     /// The next arrival; each number once.
@@ -223,8 +221,6 @@ impl StayBack {
         if u64::from(seq) < self.index {
             return;
         }
-        let follows = self.window.back().is_some_and(|last| last.checked_add(1) == Some(seq));
-        self.consecutive = if follows { self.consecutive.saturating_add(1) } else { 1 };
         self.window.push_back(seq);
         self.unmet.push(seq);
         if self.window.len() > self.threshold as usize {

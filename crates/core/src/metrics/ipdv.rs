@@ -49,6 +49,7 @@ use super::series::{Samples, Series};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, OrderStatistics, Precision};
+use std::ops::Range;
 
 /// IPDV of `series`, a stream of `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
@@ -209,22 +210,28 @@ impl StreamingIpdv {
         }
     }
 
-    /// The next accepted packets, with numbers that ascend and are above all before.
-    pub fn push_all(&mut self, seqs: &[u32], delays: &[i64]) {
-        let window = self.recent.len();
-        let mut steps = Vec::with_capacity(seqs.len());
-        let mut before = seqs.first().and_then(|first| {
-            let before = first.checked_sub(1)?;
-            self.recent[before as usize % window].filter(|recent| recent.0 == before)
-        });
-        for (&seq, &delay) in seqs.iter().zip(delays) {
-            if let Some((number, earlier)) = before
-                && number + 1 == seq
-            {
-                steps.push(delay.saturating_sub(earlier));
+    /// The delay of packet `seq`, if it is kept.
+    #[inline]
+    fn delay_of(&self, seq: u32) -> Option<i64> {
+        self.recent[seq as usize % WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
+    }
+
+    /// The next accepted packets, by runs of consecutive numbers.
+    pub fn push_all(&mut self, runs: &[Range<u32>], mut delays: &[i64]) {
+        let mut steps = Vec::with_capacity(delays.len() + runs.len());
+        for run in runs {
+            let (mine, later) = delays.split_at(run.len());
+            delays = later;
+            let (Some(first), Some(last)) = (mine.first(), mine.last()) else { continue };
+            // Packets of which both neighbours are in the run have no others.
+            let before = run.start.checked_sub(1).and_then(|before| self.delay_of(before));
+            let after = self.delay_of(run.end);
+            steps.extend(before.map(|before| first.saturating_sub(before)));
+            steps.extend(mine.iter().zip(&mine[1..]).map(|(a, b)| b.saturating_sub(*a)));
+            steps.extend(after.map(|after| after.saturating_sub(*last)));
+            for (seq, delay) in run.clone().zip(mine) {
+                self.recent[seq as usize % WINDOW] = Some((seq, *delay));
             }
-            before = Some((seq, delay));
-            self.recent[seq as usize % window] = before;
         }
         self.moments.add_all(&steps);
         self.magnitude += steps.iter().map(|step| u128::from(step.unsigned_abs())).sum::<u128>();
@@ -233,11 +240,9 @@ impl StreamingIpdv {
 
     /// The next accepted packet.
     pub fn push(&mut self, packet: &Packet) {
-        let window = self.recent.len();
-        let delay_of = |seq: u32| self.recent[seq as usize % window].filter(|r| r.0 == seq).map(|r| r.1);
-        let before = packet.seq.checked_sub(1).and_then(delay_of);
-        let after = packet.seq.checked_add(1).and_then(delay_of);
-        self.recent[packet.seq as usize % window] = Some((packet.seq, packet.delay));
+        let before = packet.seq.checked_sub(1).and_then(|before| self.delay_of(before));
+        let after = packet.seq.checked_add(1).and_then(|after| self.delay_of(after));
+        self.recent[packet.seq as usize % WINDOW] = Some((packet.seq, packet.delay));
         let steps =
             [before.map(|b| packet.delay.saturating_sub(b)), after.map(|a| a.saturating_sub(packet.delay))];
         for step in steps.into_iter().flatten() {

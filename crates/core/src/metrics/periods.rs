@@ -75,15 +75,12 @@ impl Extent {
         }
     }
 
-    /// The next accepted packets, with numbers that ascend and are above all before.
-    pub(crate) fn push_all(&mut self, packets: impl ExactSizeIterator<Item = Packet>) {
-        let mut ends = packets;
-        let n = ends.len();
-        let Some(first) = ends.next() else { return };
-        self.push(&first);
-        if let Some(last) = ends.last() {
-            self.push(&last);
-            self.n += n as u64 - 2;
+    /// The next accepted packets: so many with consecutive numbers, the first and the last of them.
+    pub(crate) fn push_run(&mut self, length: usize, first: &Packet, last: &Packet) {
+        self.push(first);
+        if length > 1 {
+            self.push(last);
+            self.n += length as u64 - 2;
         }
     }
 

@@ -96,6 +96,15 @@ impl Samples {
         self.delay.push(packet.delay);
     }
 
+    /// Takes out all of them, and keeps their room.
+    pub fn clear(&mut self) {
+        self.seq.clear();
+        self.sent.clear();
+        self.delay.clear();
+        self.queued.clear();
+        self.delayless.clear();
+    }
+
     /// The k-th arrival.
     #[inline]
     pub fn packet(&self, k: usize) -> Packet {

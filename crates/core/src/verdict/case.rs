@@ -161,7 +161,7 @@ impl<'a> Case<'a> {
         let full = |run: &Run| {
             let after = self.delays.series().place_of(run.start);
             [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
-                let queue = self.episodes.queues.iter().find(|q| (q.from..q.to).contains(&k));
+                let queue = self.episodes.queue_at(k);
                 queue.is_some_and(|q| self.delays.excess(k) as f64 >= 0.55 * q.height as f64)
                     || local.is_some_and(|height| self.late.of(k) as f64 >= 0.55 * height as f64)
             })

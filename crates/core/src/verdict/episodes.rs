@@ -110,6 +110,12 @@ impl Episodes {
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }
     }
+
+    /// The queue that the packet at `place` in send order waited in.
+    pub fn queue_at(&self, place: usize) -> Option<&Episode> {
+        let next = self.queues.partition_point(|q| q.to <= place);
+        self.queues.get(next).filter(|q| q.from <= place)
+    }
 }
 
 fn covers(hold: &Hold, episode: &Episode) -> bool {

@@ -37,7 +37,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     // What waits in a queue, or is sent at once after a stall, may be shuffled there.
     let busy = |k: usize| {
-        case.episodes.queues.iter().any(|q| (q.from..q.to).contains(&k))
+        case.episodes.queue_at(k).is_some()
             || case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k))
             || case.late.of(k) > 0
     };
