@@ -191,9 +191,10 @@ impl StayBack {
     /// Takes the first of `run` at once, so many as there are arrivals at the begin of the window that are in their places:
     /// each is the smallest number that no receive index has met. How many.
     fn take_in_place(&mut self, run: Range<u32>) -> u32 {
+        let Some(first) = self.window.front().copied() else { return 0 };
         let full = self.window.len() == self.threshold as usize && self.discarded.is_empty();
         let follows = self.unmet.0.back().is_none_or(|largest| *largest < run.start);
-        if !full || !follows || self.window.front().is_none_or(|first| u64::from(*first) < self.index) {
+        if !full || !follows || self.unmet.smallest() != Some(first) || u64::from(first) < self.index {
             return 0;
         }
         let in_place = if self.window == self.unmet.0 {

@@ -216,16 +216,13 @@ impl Shuffle {
             return None;
         }
         let mut shuffle = Shuffle::default();
-        let mut sorted = Vec::new();
+        let mut room = Vec::new();
         for Range { start, end } in found {
             let at = shuffle.order.len();
-            sorted.clear();
-            sorted.extend((start..end).map(|k| (seq[k], k as u32)));
-            sorted.sort_unstable();
-            shuffle.order.extend(sorted.iter().map(|(_, k)| k));
-            shuffle.ranks.resize(at + sorted.len(), 0);
-            for (place, (_, k)) in sorted.iter().enumerate() {
-                shuffle.ranks[at + *k as usize - start] = (start + place) as u32;
+            sort_by_number(seq, start..end, &mut shuffle.order, &mut room);
+            shuffle.ranks.resize(at + end - start, 0);
+            for (place, k) in (start..).zip(&shuffle.order[at..]) {
+                shuffle.ranks[at + *k as usize - start] = place as u32;
             }
             shuffle.stretches.push(Stretch { from: start as u32, to: end as u32, at: at as u32 });
         }
@@ -255,6 +252,27 @@ impl Shuffle {
             _ => k,
         }
     }
+}
+
+/// Adds to `order` the arrivals at `range` by their numbers `seq`, which are all different; in `room`.
+fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: &mut Vec<u32>) {
+    const NONE: u32 = u32::MAX;
+    let numbers = &seq[range.clone()];
+    let least = numbers.iter().copied().min().unwrap_or(0);
+    let span = numbers.iter().map(|number| number - least).max().map_or(0, |most| most as usize + 1);
+    if span > 4 * numbers.len() {
+        // Hardly any of the numbers between them are here.
+        let at = order.len();
+        order.extend(range.map(|k| k as u32));
+        order[at..].sort_unstable_by_key(|k| seq[*k as usize]);
+        return;
+    }
+    room.clear();
+    room.resize(span, NONE);
+    for (k, number) in range.zip(numbers) {
+        room[(number - least) as usize] = k as u32;
+    }
+    order.extend(room.iter().filter(|k| **k != NONE));
 }
 
 /// The longest parts of `numbers`, which are below 2³² − 1, each of which is the one before it plus 1.

@@ -98,17 +98,12 @@ fn seconds(line: &mut Vec<u8>, ns: i64) {
     if us < 0 {
         line.push(b'-');
     }
-    let us = us.unsigned_abs();
-    let mut digits = [b'0'; 20];
-    let (mut rest, mut at) = (us, digits.len());
-    while rest > 0 || at > digits.len() - 7 {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    line.extend_from_slice(&digits[at..14]);
+    let (whole, decimals) = (us.unsigned_abs() / 1_000_000, us.unsigned_abs() % 1_000_000);
+    let mut digits = itoa::Buffer::new();
+    line.extend_from_slice(digits.format(whole).as_bytes());
     line.push(b'.');
-    line.extend_from_slice(&digits[14..]);
+    // Behind another digit zeros at the begin stay.
+    line.extend_from_slice(&digits.format(1_000_000 + decimals as u32).as_bytes()[1..]);
 }
 
 /// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, kind, bytes, and how long the data
