@@ -80,18 +80,25 @@ fn run(packets: usize, dir: &Path) -> io::Result<()> {
             FOR_TSHARK as f64 / 2.0,
             measure(Command::new("tshark").arg("-r").arg(&small[0]).args(ack)),
         );
-        check(&jitlat, &r, &m)?;
+        check(&jitlat, [&r, &m], &dir.join("result.json"))?;
     }
     Ok(())
 }
 
-/// The round trips are those that were put in.
-fn check(jitlat: &Path, r: &Path, m: &Path) -> io::Result<()> {
-    let out = Command::new(jitlat).arg("spp").arg("-f").arg(r).arg("-F").arg(m).arg("--summary").output()?;
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let line = text.lines().find(|l| l.starts_with("RTT per pair")).unwrap_or("no pair");
-    let truth = (OUT + IN + JITTER) as f64 / 1e6;
-    println!("  {line}   (true mean {truth:.2} ms)");
+/// The round trips in `result`, which is written, are those that were put in.
+fn check(jitlat: &Path, captures: [&Path; 2], result: &Path) -> io::Result<()> {
+    let [r, m] = captures;
+    let command = &mut Command::new(jitlat);
+    command.arg("spp").arg("-f").arg(r).arg("-F").arg(m).args(["--summary", "--json"]).arg(result);
+    if !command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+        return Err(io::Error::other("jitlat spp failed"));
+    }
+    let result: serde_json::Value = serde_json::from_slice(&fs::read(result)?)?;
+    let (truth, mean) = ((OUT + IN + JITTER) as f64, &result["summary"]["rtt_ns"]["mean"]);
+    match mean.as_f64().filter(|mean| (mean / truth - 1.0).abs() < 1e-3) {
+        Some(mean) => println!("  mean round trip {:.3} ms, {:.3} were put in", mean / 1e6, truth / 1e6),
+        None => return Err(io::Error::other(format!("mean round trip {mean} ns, {truth} were put in"))),
+    }
     Ok(())
 }
 
