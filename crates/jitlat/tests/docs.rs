@@ -7,6 +7,8 @@
 
 #[path = "network/mod.rs"]
 mod network;
+#[path = "side_by_side/mod.rs"]
+mod side_by_side;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -14,10 +16,13 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Seconds that a block may take; then its output so far is compared.
 const LIMIT: &str = "120";
+/// Pages whose blocks run at a time: they wait more than they compute.
+const AT_A_TIME: usize = 4;
 /// How long the processes of a block may take to be gone.
 const GONE: Duration = Duration::from_secs(20);
 
@@ -26,16 +31,16 @@ fn shown_sessions_are_true() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let mut pages = vec![root.join("README.md")];
     pages.extend(fs::read_dir(root.join("docs/guide")).unwrap().map(|e| e.unwrap().path()));
-    pages.sort();
-    let address = network::own_address().to_string();
-    let mut blocks = 0;
-    for page in pages.iter().filter(|p| p.extension().is_some_and(|e| e == "md")) {
+    pages.retain(|page| page.extension().is_some_and(|e| e == "md"));
+    let blocks = AtomicUsize::new(0);
+    side_by_side::side_by_side(AT_A_TIME, &pages, |page| {
+        let address = network::own_address().to_string();
         for block in console_blocks(&fs::read_to_string(page).unwrap().replace("127.77.0.1", &address)) {
-            blocks += 1;
             run(page, &block, &root);
+            blocks.fetch_add(1, Ordering::Relaxed);
         }
-    }
-    assert!(blocks > 0, "no console block was found: is this test looking in the right place?");
+    });
+    assert!(blocks.into_inner() > 0, "no console block was found: is this test looking in the right place?");
 }
 
 /// The processes of one block, including a server in the background; killed when dropped.

@@ -6,6 +6,8 @@ mod browser;
 mod listening;
 #[path = "network/mod.rs"]
 mod network;
+#[path = "side_by_side/mod.rs"]
+mod side_by_side;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -113,8 +115,9 @@ fn every_page_works_for_everybody_in_every_light() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let pages = pages(folder.path());
-    for (name, page) in &pages {
+    let axe = browser::axe();
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    side_by_side::side_by_side(processors, &pages(folder.path()), |(name, page)| {
         // Nothing is fetched, and nothing but what the page itself contains is run.
         assert!(page.contains("default-src 'none'"), "{name}");
         assert!(page.contains("<section class=\"first\""), "{name} begins with an answer");
@@ -122,13 +125,11 @@ fn every_page_works_for_everybody_in_every_light() {
         let (first, all) = browser::printed(page).unwrap();
         assert_eq!(first, 1, "{name}: the answer is more than the first page on paper");
         assert!(*name != "both" || all <= 6, "{name}: {all} pages on paper");
-    }
-    let Some(axe) = browser::axe() else { return };
-    for (name, page) in &pages {
+        let Some(axe) = &axe else { return };
         // Large and light, small and dark: colours do not depend on the size, nor names on the light.
         for arguments in [browser::SHOWN[0].0, browser::SHOWN[3].0] {
-            let found = browser::accessibility(page, &axe, arguments);
+            let found = browser::accessibility(page, axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{name}, {arguments:?}");
         }
-    }
+    });
 }

@@ -4,6 +4,8 @@
 mod listening;
 #[path = "network/mod.rs"]
 mod network;
+#[path = "side_by_side/mod.rs"]
+mod side_by_side;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -93,17 +95,10 @@ fn every_row_shows_what_it_says() {
     }
     let host = network::own_address();
     let _server = Server::start(host);
-    let (waiting, failures) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let Some(row) = waiting.lock().unwrap().next() else { break };
-                    let failure = run(row, host, &root).err();
-                    failures.lock().unwrap().extend(failure);
-                }
-            });
-        }
+    let failures = Mutex::new(Vec::new());
+    side_by_side::side_by_side(AT_A_TIME, &rows, |row| {
+        let failure = run(row, host, &root).err();
+        failures.lock().unwrap().extend(failure);
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {} rows:\n{}", failures.len(), rows.len(), failures.join("\n"));
