@@ -43,7 +43,7 @@ const PAGES: usize = 4096;
 const STRETCHES: usize = 8192;
 
 /// Accepted packets whose figures are computed together, at least, where so many come at once.
-const TOGETHER: usize = 1024;
+const TOGETHER: usize = 256;
 
 /// Constant memory in all cases: about 7 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
