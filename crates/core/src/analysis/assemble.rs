@@ -1,5 +1,6 @@
 //! The one place where figures become a [`Summary`] or a [`Way`], whichever analysis they come from.
 
+use super::tally::Tally;
 use super::{Options, Samples};
 use crate::compare::Comparable;
 use crate::distribution::Wanted;
@@ -9,9 +10,9 @@ use crate::metrics::dejitter::{Dejitter, Receiver};
 use crate::metrics::delay::Unconditional;
 use crate::session::Session;
 use crate::summary::{
-    Counts, Display, Duplicates, FarEnd, Header, Inference, IntendedLatency, Interval, Ipdv, LocalQueue,
-    Loss, Noise, Periods, Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull,
-    Stalls, Stamps, Summary, Trend, Within, Y1541,
+    Counts, Display, Duplicates, Header, Inference, IntendedLatency, Interval, Ipdv, Loss, Noise, Periods,
+    Regression, Reordering, Rfc3550, ScheduleError, Segment, SessionInfo, SkewHull, Stalls, Summary, Trend,
+    Within, Y1541,
 };
 use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
 use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
@@ -75,9 +76,8 @@ pub(super) trait Findings {
     fn inference(&self) -> Inference;
     /// None without packets.
     fn dejitter(&self) -> Option<Dejitter>;
-    fn stamps(&self) -> Stamps;
-    fn local_queue(&self) -> Option<LocalQueue>;
-    fn far_end(&self) -> FarEnd;
+    /// What was counted of all rows.
+    fn tally(&self) -> &Tally;
     /// Of metrics without a field of their own.
     fn figures(&self) -> BTreeMap<String, Option<f64>>;
 
@@ -285,9 +285,9 @@ fn whole(
         dejitter: clocks.dejitter,
         objectives: clocks.objectives,
         clock: found.clock().clone(),
-        stamps: found.stamps(),
-        local_queue: found.local_queue(),
-        far_end: found.far_end(),
+        stamps: found.tally().stamps(found.session()),
+        local_queue: found.tally().local_queue(),
+        far_end: found.tally().far_end(),
         segments: found.segments(),
         intervals: found.intervals(),
         comparable: found.comparable(),
@@ -351,7 +351,7 @@ pub(super) fn way(
         objectives: clocks.objectives,
         figures: found.figures(),
         clock: if on.far_clock { found.clock().clone() } else { ClockEstimate::default() },
-        stamps: found.stamps(),
+        stamps: found.tally().stamps(found.session()),
         latency,
         pdv,
     }

@@ -1,6 +1,7 @@
 //! The exact analysis: every figure from the accepted packets, a few passes over three columns.
 
 use super::assemble::{self, Counted, Findings, Kind, Known};
+use super::tally::Tally;
 use super::{Gathered, Options, Samples, windows};
 use crate::compare::Comparable;
 use crate::distribution::{Distribution, Sample};
@@ -23,8 +24,8 @@ use crate::metrics::{self, METRICS, OnePass, bootstrap, confidence, gilbert_elli
 use crate::session::Session;
 use crate::spec::{Direction, Transport};
 use crate::summary::{
-    Duplicates, FarEnd, Inference, IntendedLatency, Interval, Ipdv, LocalQueue, Loss, Periods, Regression,
-    Reordering, Rfc3550, ScheduleError, Segment, SkewHull, Stalls, Stamps, Trend, Within,
+    Duplicates, Inference, IntendedLatency, Interval, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550,
+    ScheduleError, Segment, SkewHull, Stalls, Trend, Within,
 };
 use crate::time::WallTime;
 use crate::verdict::{self, Judgement, Material, Notes};
@@ -313,16 +314,8 @@ impl Findings for Exact<'_> {
         self.computed.dejitter.get_or_init(dejitter).clone()
     }
 
-    fn stamps(&self) -> Stamps {
-        self.gathered.tally.stamps(self.known.session)
-    }
-
-    fn local_queue(&self) -> Option<LocalQueue> {
-        self.gathered.tally.local_queue()
-    }
-
-    fn far_end(&self) -> FarEnd {
-        self.gathered.tally.far_end()
+    fn tally(&self) -> &Tally {
+        &self.gathered.tally
     }
 
     fn figures(&self) -> BTreeMap<String, Option<f64>> {

@@ -254,25 +254,28 @@ impl Shuffle {
     }
 }
 
-/// Adds to `order` the arrivals at `range` by their numbers `seq`, which are all different; in `room`.
+/// Adds to `order` the arrivals at `range` by their numbers `seq`; in `room`.
 fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: &mut Vec<u32>) {
     const NONE: u32 = u32::MAX;
-    let numbers = &seq[range.clone()];
+    let (numbers, at) = (&seq[range.clone()], order.len());
     let least = numbers.iter().copied().min().unwrap_or(0);
     let span = numbers.iter().map(|number| number - least).max().map_or(0, |most| most as usize + 1);
-    if span > 4 * numbers.len() {
-        // Hardly any of the numbers between them are here.
-        let at = order.len();
-        order.extend(range.map(|k| k as u32));
-        order[at..].sort_unstable_by_key(|k| seq[*k as usize]);
-        return;
+    // A place for each number between them, if few are missing.
+    if span <= 4 * numbers.len() {
+        room.clear();
+        room.resize(span, NONE);
+        for (k, number) in range.clone().zip(numbers) {
+            room[(number - least) as usize] = k as u32;
+        }
+        order.extend(room.iter().filter(|k| **k != NONE));
+        if order.len() - at == numbers.len() {
+            return;
+        }
+        // A number stands there twice, which is so in a state that somebody made up alone.
+        order.truncate(at);
     }
-    room.clear();
-    room.resize(span, NONE);
-    for (k, number) in range.zip(numbers) {
-        room[(number - least) as usize] = k as u32;
-    }
-    order.extend(room.iter().filter(|k| **k != NONE));
+    order.extend(range.map(|k| k as u32));
+    order[at..].sort_unstable_by_key(|k| (seq[*k as usize], *k));
 }
 
 /// The longest parts of `numbers`, which are below 2³² − 1, each of which is the one before it plus 1.
@@ -614,6 +617,16 @@ mod tests {
         assert_eq!(series.iter().map(|p| p.seq).collect::<Vec<_>>(), [2, 3, 5, 9, 700]);
         assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.place_of(s)), [0, 0, 2, 3, 4, 5]);
         assert_eq!((series.arrival(0), series.in_order()), (1, false));
+    }
+
+    #[test]
+    fn numbers_that_came_twice_are_all_there() {
+        let mut samples = Samples::default();
+        for (delay, seq) in (0..).zip([3, 1, 2, 2, 1, 9]) {
+            samples.push(Packet { seq, sent: 0, delay });
+        }
+        let packets: Vec<_> = Series::new(&samples).iter().map(|p| (p.seq, p.delay)).collect();
+        assert_eq!(packets, [(1, 1), (1, 4), (2, 2), (2, 3), (3, 0), (9, 5)]);
     }
 
     /// Arrivals of (sequence number, send time, delay), and the check of their series.

@@ -30,7 +30,7 @@ pub struct Hold {
 /// What differs from the rest of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
-    /// Queues, in ascending order.
+    /// Queues, in ascending order and apart from each other.
     pub queues: Vec<Episode>,
     /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,

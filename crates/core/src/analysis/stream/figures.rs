@@ -3,6 +3,7 @@
 use super::super::Options;
 use super::super::assemble::{Counted, Findings, Kind, Known};
 use super::super::stretches::Ended;
+use super::super::tally::Tally;
 use super::Stream;
 use crate::distribution::{Distribution, Quantiles};
 use crate::metrics::OnePass;
@@ -12,8 +13,8 @@ use crate::metrics::dejitter;
 use crate::session::Session;
 use crate::spec::Transport;
 use crate::summary::{
-    Dejitter, Duplicates, FarEnd, Inference, Ipdv, LocalQueue, Loss, Periods, Regression, Reordering,
-    Rfc3550, ScheduleError, SkewHull, Stamps,
+    Dejitter, Duplicates, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550, ScheduleError,
+    SkewHull,
 };
 use crate::verdict::{self, Judgement};
 use std::collections::BTreeMap;
@@ -134,16 +135,8 @@ impl Findings for Streamed<'_> {
         Some(dejitter::approximate(&self.stream.delays, min, counted.sent, reference, &receiver))
     }
 
-    fn stamps(&self) -> Stamps {
-        self.stream.tally.stamps(self.known.session)
-    }
-
-    fn local_queue(&self) -> Option<LocalQueue> {
-        self.stream.tally.local_queue()
-    }
-
-    fn far_end(&self) -> FarEnd {
-        self.stream.tally.far_end()
+    fn tally(&self) -> &Tally {
+        &self.stream.tally
     }
 
     fn figures(&self) -> BTreeMap<String, Option<f64>> {
