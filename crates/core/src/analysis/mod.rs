@@ -418,21 +418,14 @@ impl Gathered {
 
     fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut rest) = (Plain::new(), records);
-        let mut next = self.classifier.next();
         while let Some(first) = rest.first() {
-            let taken =
-                if self.delayless.is_empty() { plain.take(rest, next, self.classifier.packets()) } else { 0 };
+            let taken = self.take(&mut plain, rest);
+            let (rows, later) = rest.split_at(taken.max(1));
+            rest = later;
             if taken == 0 {
                 self.push(first);
-                rest = &rest[1..];
-                if first.seq >= next as i64 {
-                    next = self.classifier.next();
-                }
                 continue;
             }
-            let (rows, later) = rest.split_at(taken);
-            rest = later;
-            next = self.classifier.accept_all(plain.runs());
             self.tally.plain(rows, &plain);
             if plain.lags {
                 rows.iter().zip(plain.seq()).for_each(|(row, seq)| self.tally.accepted(row, *seq));
@@ -442,6 +435,21 @@ impl Gathered {
             }
             plain.append_to(&mut self.samples);
         }
+    }
+
+    /// Accepts the packets with which `records` begins, as many as there are clean and new ones, and hands them out in
+    /// `plain`; how many.
+    fn take(&mut self, plain: &mut Plain, records: &[PacketRecord]) -> usize {
+        if !self.delayless.is_empty() {
+            return 0;
+        }
+        let (next, packets) = (self.classifier.next(), self.classifier.packets());
+        let in_order = plain.take(records, next, packets);
+        if in_order > 0 {
+            self.classifier.accept_all(plain.runs());
+            return in_order;
+        }
+        plain.take_new(records, packets, |seq| self.classifier.accept(seq))
     }
 
     fn push_delayless(&mut self, record: &PacketRecord) {

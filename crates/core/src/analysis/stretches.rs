@@ -179,17 +179,20 @@ impl Stretches {
         }
     }
 
-    /// Clean packets with numbers above all before, and their rows.
+    /// Clean packets of which none came before, and their rows.
     pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
-        let ends = packets.seq().first().zip(packets.seq().last());
-        let Some((first, last)) = ends.and_then(|(a, b)| self.seam.place(*a).zip(self.seam.place(*b))) else {
+        let places = packets.ends().and_then(|[a, b]| self.seam.place(a).zip(self.seam.place(b)));
+        let within = |last: u32| last < self.length + self.slack() && packets.alike;
+        let ends = packets.ends().zip(places.filter(|(_, last)| within(*last)));
+        // All are shifted alike, unless numbers end there.
+        let shift = ends.and_then(|([a, b], (first, last))| {
+            let by = first.wrapping_sub(a);
+            (b.wrapping_add(by) == last).then_some(by)
+        });
+        let Some(by) = shift else {
             return packets.iter().zip(rows).for_each(|(p, row)| self.push(p.seq, Some(p), row));
         };
-        let by = first.wrapping_sub(packets.seq()[0]);
         let seqs: Vec<u32> = packets.seq().iter().map(|seq| seq.wrapping_add(by)).collect();
-        if last >= self.length + self.slack() || seqs.last() != Some(&last) || !packets.alike {
-            return packets.iter().zip(rows).for_each(|(p, row)| self.push(p.seq, Some(p), row));
-        }
         if self.origin.is_none() {
             self.origin = packets.iter().next().map(|packet| self.before(packet.seq, packet.sent));
         }

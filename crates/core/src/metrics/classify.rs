@@ -103,15 +103,21 @@ impl Classifier {
         self.accepted.max().map_or(0, |seq| u64::from(seq) + 1)
     }
 
-    /// Accepts rows of clean copies whose numbers ascend from [`Classifier::next`] on, by runs, and gives what that is then.
-    pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) -> u64 {
-        let mut next = None;
+    /// Accepts rows of clean copies whose numbers ascend from [`Classifier::next`] on, by runs.
+    pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) {
         for run in runs {
             self.received += run.len() as u64;
-            next = Some(run.end.into());
             self.accepted.insert_run(run);
         }
-        next.unwrap_or_else(|| self.next())
+    }
+
+    /// Accepts the next row, a clean copy of the valid number `seq`, if it is the first; otherwise it is still to be
+    /// [classified](Classifier::classify).
+    #[inline]
+    pub(crate) fn accept(&mut self, seq: u32) -> bool {
+        let new = self.accepted.insert(seq);
+        self.received += u64::from(new);
+        new
     }
 
     /// Counts a row as invalid.

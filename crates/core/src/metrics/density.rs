@@ -1,4 +1,4 @@
-//! Reorder density and reorder-buffer density (metrics §13; RFC 5236).
+//! Reorder density (metrics §13; RFC 5236).
 
 use super::one_pass::add_later_counts;
 use super::series::Series;
@@ -63,10 +63,6 @@ impl From<Vec<u32>> for Ascending {
 }
 
 impl Ascending {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -101,9 +97,11 @@ pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     let arrivals = series.numbers();
     for (stretch, _) in series.displaced() {
         in_place -= stretch.len() as u64;
-        for (index, k) in series.range(stretch.clone()).zip(stretch) {
-            found.add(i64::from(index.seq) - i64::from(arrivals[k]), 1);
-        }
+        let mut arrived = arrivals[stretch.clone()].iter();
+        series.range(stretch).for_each(|index| {
+            let number = arrived.next().copied().unwrap_or(index.seq);
+            found.add(i64::from(index.seq) - i64::from(number), 1);
+        });
     }
     found.add(0, in_place);
     found.finish()
@@ -262,112 +260,16 @@ impl StayBack {
     }
 }
 
-/// Reorder-buffer occupancy (RFC 5236 §7.2) after every arrival that is not too late, with one repair:
-/// after a forced advance past missing packets an arrival that was not consumed is stored (metrics §27).
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Occupancy {
-    threshold: usize,
-    expected: u64,
-    held: Ascending,
-    found: Vec<u64>,
-    /// Whether it is not known what was held.
-    unknown: bool,
-}
-
-impl Occupancy {
-    /// With threshold BT, expecting `first` first. Fed with ranks among the accepted instead of sequence
-    /// numbers (and `first` 0) it is loss-aware.
-    pub fn new(threshold: u32, first: u32) -> Occupancy {
-        let threshold = threshold as usize;
-        Occupancy {
-            threshold,
-            expected: first.into(),
-            held: Ascending::default(),
-            found: vec![0; threshold + 2],
-            unknown: false,
-        }
-    }
-
-    /// Adds the packets that `whole` has had since it was `lead`. Where that did not hold the same as this one, the
-    /// occupancy is no longer known.
-    pub(crate) fn add_later(&mut self, whole: Occupancy, lead: &Occupancy) {
-        let state = |o: &Occupancy| (o.expected, o.held.clone());
-        let unknown = self.unknown || whole.unknown || state(self) != state(lead);
-        let mut found = core::mem::take(&mut self.found);
-        for ((mine, whole), lead) in found.iter_mut().zip(&whole.found).zip(&lead.found) {
-            *mine += whole.saturating_sub(*lead);
-        }
-        *self = Occupancy { found, unknown, ..whole };
-    }
-
-    /// Whether it can be that of `n` packets with the threshold BT, as far as computing relies on it.
-    pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
-        let (most, threshold) = (1 << 33, threshold as usize);
-        let held = self.threshold == threshold && self.held.len() <= threshold && self.expected <= most;
-        let found = self.found.iter().map(|c| u128::from(*c)).sum::<u128>();
-        held && self.found.len() == threshold + 2 && found <= n.into()
-    }
-
-    /// The next arrivals, with consecutive numbers; each number once.
-    pub fn push_run(&mut self, mut run: Range<u32>) {
-        while !run.is_empty() {
-            if self.held.is_empty() && u64::from(run.start) == self.expected {
-                self.expected += run.len() as u64;
-                self.found[0] += run.len() as u64;
-                return;
-            }
-            self.push(run.start);
-            run.start += 1;
-        }
-    }
-
-    /// The next arrival; each number once.
-    #[inline]
-    pub fn push(&mut self, seq: u32) {
-        let number = u64::from(seq);
-        if number < self.expected {
-            return;
-        }
-        if number == self.expected {
-            self.expected += 1;
-        } else if self.held.len() < self.threshold {
-            self.held.push(seq);
-        } else {
-            // Full: what is missing is taken for lost, up to the smallest number there is.
-            let smallest = self.held.smallest().map_or(number, |held| u64::from(held).min(number));
-            self.expected = smallest;
-            self.held.push(seq);
-        }
-        while self.held.smallest().is_some_and(|held| u64::from(held) == self.expected) {
-            self.held.pop();
-            self.expected += 1;
-        }
-        self.found[self.held.len()] += 1;
-    }
-
-    /// Packets held now.
-    pub fn held(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Occupancy → arrivals; empty if it is not known.
-    pub fn histogram(&self) -> BTreeMap<u64, u64> {
-        if self.unknown {
-            return BTreeMap::new();
-        }
-        (0..).zip(self.found.iter().copied()).filter(|(_, count)| *count > 0).collect()
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::classify::Packet;
+    use super::super::occupancy::Occupancy;
     use super::super::seqset::SeqSet;
     use super::super::series::{Samples, runs};
     use super::*;
     use proptest::prelude::*;
 
-    fn unique(arrivals: &[u32]) -> Vec<u32> {
+    pub fn unique(arrivals: &[u32]) -> Vec<u32> {
         let mut accepted = SeqSet::default();
         arrivals.iter().copied().filter(|s| accepted.insert(*s)).collect()
     }
@@ -440,7 +342,7 @@ mod tests {
     }
 
     /// Long runs in order, with a loss or a packet overtaken between them.
-    fn long_stream() -> impl Strategy<Value = Vec<u32>> {
+    pub fn long_stream() -> impl Strategy<Value = Vec<u32>> {
         prop::collection::vec((1u32..90, 0u32..4, 1usize..6), 1..12).prop_map(|parts| {
             let (mut arrivals, mut next) = (Vec::new(), 0);
             for (length, lost, late) in parts {
@@ -495,18 +397,12 @@ mod tests {
         fn runs_are_taken_as_their_packets(s in long_stream(), threshold in 1u32..40) {
             let arrivals = unique(&s);
             let (mut by_run, mut one_by_one) = (StayBack::new(threshold, 0), StayBack::new(threshold, 0));
-            let (mut held_by_run, mut held) = (Occupancy::new(threshold, 0), Occupancy::new(threshold, 0));
             for run in runs(&arrivals) {
                 by_run.push_run(run.clone());
-                held_by_run.push_run(run.clone());
-                for seq in run {
-                    one_by_one.push(seq);
-                    held.push(seq);
-                }
+                run.for_each(|seq| one_by_one.push(seq));
                 prop_assert_eq!((&by_run.window, &by_run.unmet), (&one_by_one.window, &one_by_one.unmet));
-                prop_assert_eq!((by_run.index, held_by_run.expected), (one_by_one.index, held.expected));
+                prop_assert_eq!(by_run.index, one_by_one.index);
             }
-            prop_assert_eq!(held_by_run.histogram(), held.histogram());
             prop_assert_eq!(by_run.finish(), one_by_one.finish());
         }
     }
@@ -540,7 +436,7 @@ mod tests {
     }
 
     /// 400 numbers in order but for pairs that changed places, and some that were overtaken by two or three.
-    fn disturbed() -> Vec<u32> {
+    pub fn disturbed() -> Vec<u32> {
         let mut arrivals: Vec<u32> = (0..400).collect();
         for (from, to) in
             [(20, 22), (60, 62), (61, 65), (150, 152), (200, 204), (207, 209), (330, 334), (390, 392)]
@@ -558,48 +454,35 @@ mod tests {
             of.iter().for_each(|seq| s.push(*seq));
             s
         };
-        let occupancy = |of: &[u32]| {
-            let mut o = Occupancy::new(4, 0);
-            of.iter().for_each(|seq| o.push(*seq));
-            o
-        };
-        let (density, occupied) = (stay_back(&arrivals).finish(), occupancy(&arrivals).histogram());
-        assert_eq!((density.values().sum::<u64>(), occupied.values().sum::<u64>()), (400, 400));
+        let density = stay_back(&arrivals).finish();
+        assert_eq!(density.values().sum::<u64>(), 400);
         // Both saw those from `begin` to `end`.
         for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
             let (mut mine, lead) = (stay_back(&arrivals[..end]), stay_back(&arrivals[begin..end]));
             mine.add_later(stay_back(&arrivals[begin..]), &lead);
             assert_eq!(mine.finish(), density, "{begin} {end}");
-            let (mut mine, lead) = (occupancy(&arrivals[..end]), occupancy(&arrivals[begin..end]));
-            mine.add_later(occupancy(&arrivals[begin..]), &lead);
-            assert_eq!(mine.histogram(), occupied, "{begin} {end}");
         }
     }
 
     #[test]
     fn nothing_is_known_where_something_else_was_expected() {
         let of = |seqs: &[u32]| {
-            let (mut s, mut o) = (StayBack::new(2, 0), Occupancy::new(2, 0));
-            seqs.iter().for_each(|seq| {
-                s.push(*seq);
-                o.push(*seq);
-            });
-            (s, o)
+            let mut s = StayBack::new(2, 0);
+            seqs.iter().for_each(|seq| s.push(*seq));
+            s
         };
         let empty = |mine: &[u32], lead: &[u32], unknown: [bool; 2]| {
-            let ((mut s, mut o), (lead_s, lead_o)) = (of(mine), of(lead));
-            let (mut later_s, mut later_o) = (lead_s.clone(), lead_o.clone());
-            (s.unknown, o.unknown) = (unknown[0], unknown[0]);
-            (later_s.unknown, later_o.unknown) = (unknown[1], unknown[1]);
-            s.add_later(later_s, &lead_s);
-            o.add_later(later_o, &lead_o);
-            (s.finish().is_empty(), o.histogram().is_empty())
+            let (mut mine, lead) = (of(mine), of(lead));
+            let mut later = lead.clone();
+            (mine.unknown, later.unknown) = (unknown[0], unknown[1]);
+            mine.add_later(later, &lead);
+            mine.finish().is_empty()
         };
-        assert_eq!(empty(&[0, 1, 2, 3, 4], &[3, 4], [false; 2]), (true, true), "0 is waited for");
-        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2]), (false, false));
-        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2]), (true, true));
-        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false]), (true, true));
-        assert_eq!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true]), (true, true));
+        assert!(empty(&[0, 1, 2, 3, 4], &[3, 4], [false; 2]), "0 is waited for");
+        assert!(!empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2]));
+        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2]));
+        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false]));
+        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true]));
     }
 
     #[test]
@@ -616,18 +499,12 @@ mod tests {
 
     #[test]
     fn a_state_has_nothing_beyond_its_packets() {
-        let mut valid = (StayBack::new(2, 0), Occupancy::new(2, 0));
-        (0..9).for_each(|seq| {
-            valid.0.push(seq);
-            valid.1.push(seq);
-        });
+        let mut valid = StayBack::new(2, 0);
+        (0..9).for_each(|seq| valid.push(seq));
         // Two are still in the window.
-        assert!(valid.0.is_possible(7, 2) && !valid.0.is_possible(6, 2) && !valid.0.is_possible(7, 3));
-        assert!(valid.1.is_possible(9, 2) && !valid.1.is_possible(8, 2) && !valid.1.is_possible(9, 3));
-        let three = Occupancy::new(3, 0);
-        assert!(three.is_possible(0, 3) && !three.is_possible(0, 2));
+        assert!(valid.is_possible(7, 2) && !valid.is_possible(6, 2) && !valid.is_possible(7, 3));
         let stays = |change: fn(&mut StayBack)| {
-            let mut changed = valid.0.clone();
+            let mut changed = valid.clone();
             change(&mut changed);
             changed.is_possible(9, 2)
         };
@@ -636,15 +513,6 @@ mod tests {
         assert!(stays(|s| s.found.far = BTreeMap::from([(600, 2)])));
         assert!(!stays(|s| s.found.far = BTreeMap::from([(600, 3)])));
         assert!(!stays(|s| s.found.near.push(0)) && !stays(|s| _ = s.found.near.pop()));
-        let holds = |change: fn(&mut Occupancy)| {
-            let mut changed = valid.1.clone();
-            change(&mut changed);
-            changed.is_possible(9, 2)
-        };
-        assert!(holds(|o| o.expected = 1 << 33) && !holds(|o| o.expected = (1 << 33) + 1));
-        assert!(holds(|o| o.held.0.extend([20, 21])));
-        assert!(!holds(|o| o.held.0.extend([20, 21, 22])));
-        assert!(!holds(|o| o.found.push(0)) && !holds(|o| _ = o.found.pop()));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub mod loss;
 pub mod mapdv2;
 pub mod moments;
 pub mod objectives;
+pub mod occupancy;
+mod occurrences;
 pub mod one_pass;
 pub mod periods;
 pub mod regression;

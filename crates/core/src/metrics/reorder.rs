@@ -65,8 +65,10 @@ pub struct Density {
 }
 
 use super::classify::Packet;
-use super::density::{Occupancy, StayBack, THRESHOLD, complete_density};
-use super::one_pass::{OnePass, add_later_counts};
+use super::density::{StayBack, THRESHOLD, complete_density};
+use super::occupancy::Occupancy;
+use super::occurrences::Occurrences;
+use super::one_pass::OnePass;
 use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
@@ -87,8 +89,8 @@ pub struct Overtaking {
     /// Arrivals with no smaller one after them: the preceding smaller arrival of any packet is on top.
     ascent: Vec<Stretch>,
     reordered: u64,
-    extents: BTreeMap<u64, u64>,
-    n_values: BTreeMap<u64, u64>,
+    extents: Occurrences,
+    n_values: Occurrences,
     max_late: Option<i64>,
     free_run: u64,
     free_runs: u64,
@@ -169,13 +171,12 @@ impl Overtaking {
         let places = self.forgotten <= begins(&self.ascent)
             && self.positions.is_sorted()
             && self.positions.last().is_none_or(|last| *last <= begins(&self.maxima));
-        let packets = |by: &BTreeMap<u64, u64>| by.values().map(|count| u128::from(*count)).sum::<u128>();
         let overtaken = u128::from(self.reordered);
         let counts = self.reordered <= n
             && self.free_run <= n
             && self.free_runs <= n
-            && packets(&self.extents) <= overtaken
-            && packets(&self.n_values) <= overtaken;
+            && self.extents.total() <= overtaken
+            && self.n_values.total() <= overtaken;
         let end = self.expected.is_none_or(|next| next <= 1 << 32);
         (self.arrivals, self.limit) == (n, limit)
             && kept
@@ -222,8 +223,8 @@ impl Overtaking {
         self.arrivals += later;
         self.expected = self.expected.max(whole.expected);
         self.max_late = self.max_late.max(whole.max_late);
-        add_later_counts(&mut self.extents, &whole.extents, &lead.extents);
-        add_later_counts(&mut self.n_values, &whole.n_values, &lead.n_values);
+        self.extents.add_later(&whole.extents, &lead.extents);
+        self.n_values.add_later(&whole.n_values, &lead.n_values);
 
         // The run that the packets before and the first of these form together.
         let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);
@@ -314,7 +315,7 @@ impl Overtaking {
         let first_larger = first_from(&self.maxima, seq);
         if let Some(overtaker) = self.maxima.get_mut(first_larger) {
             overtaker.overtook = true;
-            *self.extents.entry(index - overtaker.index).or_default() += 1;
+            self.extents.add(index - overtaker.index);
             let late = arrived.saturating_sub(overtaker.arrived);
             self.max_late = Some(self.max_late.map_or(late, |m| m.max(late)));
         }
@@ -322,7 +323,7 @@ impl Overtaking {
             self.ascent.pop();
         }
         let after_smaller = self.ascent.last().map_or(self.forgotten, |s| s.index + s.len);
-        *self.n_values.entry(index - after_smaller).or_default() += 1;
+        self.n_values.add(index - after_smaller);
         extend(&mut self.ascent, seq, index, 1, arrived);
         self.forget();
     }
@@ -345,8 +346,8 @@ impl OnePass for Overtaking {
             observable: true,
             reordered: self.reordered,
             ratio: (self.arrivals > 0).then(|| self.reordered as f64 / self.arrivals as f64),
-            extent_hist: self.extents.clone(),
-            n_reordered: at_least(&self.n_values),
+            extent_hist: self.extents.to_map(),
+            n_reordered: at_least(&self.n_values.to_map()),
             max_late_time_ns: self.max_late,
             free_runs: self.free_runs,
             in_order: self.arrivals - self.reordered,
@@ -399,15 +400,35 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
 
 /// The occupancy of arrivals numbered without the lost ones: none of those that are in their places.
 fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
-    let mut occupancy = Occupancy::new(THRESHOLD, 0);
-    let mut next = 0;
+    unbounded_occupancy(series).unwrap_or_else(|| {
+        let mut occupancy = Occupancy::new(THRESHOLD, 0);
+        let mut next = 0;
+        for (stretch, places) in series.displaced() {
+            occupancy.push_run(next..stretch.start as u32);
+            places.iter().for_each(|place| occupancy.push(*place));
+            next = stretch.end as u32;
+        }
+        occupancy.push_run(next..series.len() as u32);
+        occupancy.histogram()
+    })
+}
+
+/// The same of a buffer without bounds, which holds all arrivals but those sent before the first that is still missing;
+/// `None` if it ever holds more than the bounded one.
+fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
+    let mut found = [0; THRESHOLD as usize + 1];
+    let mut in_place = series.len();
     for (stretch, places) in series.displaced() {
-        occupancy.push_run(next..stretch.start as u32);
-        places.iter().for_each(|place| occupancy.push(*place));
-        next = stretch.end as u32;
+        in_place -= stretch.len();
+        // From the last arrival on: the first missing after each is the first of those that come later.
+        let mut missing = stretch.end;
+        for (arrived, place) in (stretch.start + 1..stretch.end + 1).zip(places).rev() {
+            *found.get_mut(arrived.checked_sub(missing)?)? += 1;
+            missing = missing.min(*place as usize);
+        }
     }
-    occupancy.push_run(next..series.len() as u32);
-    occupancy.histogram()
+    found[0] += in_place as u64;
+    Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
 /// The most arrivals that came before a packet though sent after it. O(n log n).
@@ -418,7 +439,9 @@ fn largest_inversion(series: &Series<'_>) -> Option<u64> {
         let mut highest = None;
         for (index, place) in (0u64..).zip(places) {
             let place = *place as usize - stretch.start;
-            if highest > Some(place) {
+            // So many at most came before it though sent after it.
+            let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(place) as u64);
+            if ahead > most.unwrap_or(0) {
                 // Those before it in arrival order, less those before it in both.
                 most = most.max(Some(index - arrived.below(place)));
             }

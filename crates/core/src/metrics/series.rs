@@ -245,6 +245,12 @@ impl Shuffle {
         &self.stretches[near + ended..]
     }
 
+    /// Which arrivals a stretch is, by place in send order.
+    #[inline]
+    fn order_of(&self, stretch: &Stretch) -> &[u32] {
+        &self.order[stretch.at as usize..][..(stretch.to - stretch.from) as usize]
+    }
+
     #[inline]
     fn arrival(&self, k: usize) -> usize {
         match self.from(k).first() {
@@ -267,12 +273,11 @@ fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: 
         for (k, number) in range.clone().zip(numbers) {
             room[(number - least) as usize] = k as u32;
         }
-        order.extend(room.iter().filter(|k| **k != NONE));
-        if order.len() - at == numbers.len() {
-            return;
+        room.retain(|k| *k != NONE);
+        if room.len() == numbers.len() {
+            return order.extend_from_slice(room);
         }
         // A number stands there twice, which is so in a state that somebody made up alone.
-        order.truncate(at);
     }
     order.extend(range.map(|k| k as u32));
     order[at..].sort_unstable_by_key(|k| (seq[*k as usize], *k));
@@ -398,7 +403,7 @@ impl<'a> Series<'a> {
         if let Some(shuffle) = &self.shuffle {
             let begun = |k: usize| shuffle.from(k).first().filter(|s| (s.from as usize) < k);
             let order = |s: &Stretch, places: Range<usize>| {
-                &shuffle.order[s.at as usize + places.start - s.from as usize..][..places.len()]
+                &shuffle.order_of(s)[places.start - s.from as usize..][..places.len()]
             };
             if let Some(s) = begun(inner.start) {
                 let end = inner.end.min(s.to as usize);
@@ -434,15 +439,15 @@ impl<'a> Series<'a> {
             let (Some(first), Some(end)) = (part.first(), part.last()) else { return true };
             std::mem::replace(&mut last, *end) <= *first && part.is_sorted()
         };
-        let (stretches, order) = match &self.shuffle {
-            Some(shuffle) => (&shuffle.stretches[..], &shuffle.order[..]),
-            None => Default::default(),
-        };
-        stretches.iter().all(|s| {
-            let in_place = std::mem::replace(&mut at, s.to as usize)..s.from as usize;
-            let displaced = &order[s.at as usize..][..(s.to - s.from) as usize];
-            follows(&sent[in_place]) && displaced.iter().all(|k| follows(&sent[*k as usize..=*k as usize]))
-        }) && follows(&sent[at..])
+        self.shuffle
+            .iter()
+            .flat_map(|shuffle| shuffle.stretches.iter().map(|s| (s, shuffle.order_of(s))))
+            .all(|(s, displaced)| {
+                let in_place = std::mem::replace(&mut at, s.to as usize)..s.from as usize;
+                follows(&sent[in_place])
+                    && displaced.iter().all(|k| follows(&sent[*k as usize..=*k as usize]))
+            })
+            && follows(&sent[at..])
     }
 
     /// Whether send times never decrease with sequence numbers: no clock stepped back.
@@ -472,7 +477,7 @@ impl<'a> Series<'a> {
 
     /// A part of them in send order.
     pub fn range(&self, range: Range<usize>) -> SendOrder<'_> {
-        SendOrder { series: self, range }
+        SendOrder::new(self, range)
     }
 
     /// The first place whose sequence number is at least `seq`.
@@ -490,12 +495,33 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Packets in send order. [`Iterator::fold`], and what is made of it (`for_each`, `sum`, `min`), is much faster than
-/// one packet at a time.
+/// Packets in send order. [`Iterator::fold`], and what is made of it (`for_each`, `sum`, `min`), is faster than one packet
+/// at a time.
 #[derive(Clone, Debug)]
 pub struct SendOrder<'a> {
     series: &'a Series<'a>,
     range: Range<usize>,
+    /// Up to this place the next packets are all in their places, or all in the same stretch.
+    known_to: usize,
+    /// Which arrival each packet of that stretch was, and the place of the first of them.
+    displaced: Option<(&'a [u32], usize)>,
+}
+
+impl<'a> SendOrder<'a> {
+    fn new(series: &'a Series<'a>, range: Range<usize>) -> SendOrder<'a> {
+        let known_to = if series.in_order() { usize::MAX } else { range.start };
+        SendOrder { series, range, known_to, displaced: None }
+    }
+
+    /// Looks in which stretch the packet at `k` is.
+    fn look(&mut self, k: usize) {
+        let Some(shuffle) = &self.series.shuffle else { return };
+        (self.known_to, self.displaced) = match shuffle.from(k).first() {
+            Some(s) if s.from as usize <= k => (s.to as usize, Some((shuffle.order_of(s), s.from as usize))),
+            Some(next) => (next.from as usize, None),
+            None => (usize::MAX, None),
+        };
+    }
 }
 
 impl Iterator for SendOrder<'_> {
@@ -503,12 +529,18 @@ impl Iterator for SendOrder<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Packet> {
-        self.range.next().map(|k| self.series.get(k))
+        let k = self.range.next()?;
+        if k >= self.known_to {
+            self.look(k);
+        }
+        let arrival = self.displaced.map_or(k, |(order, from)| order[k - from] as usize);
+        Some(self.series.samples.packet(arrival))
     }
 
     #[inline]
     fn nth(&mut self, n: usize) -> Option<Packet> {
-        self.range.nth(n).map(|k| self.series.get(k))
+        self.range.start = self.range.start.saturating_add(n).min(self.range.end);
+        self.next()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -521,13 +553,19 @@ impl Iterator for SendOrder<'_> {
         let Range { start: mut at, end } = self.range;
         let mut sum = start;
         let stretches = shuffle.as_ref().map_or(&[][..], |shuffle| shuffle.from(at));
+        // Columns of one length for the compiler, too.
+        let n = samples.len();
+        let (seq, sent, delay) = (&samples.seq[..n], &samples.sent[..n], &samples.delay[..n]);
         for s in stretches.iter().take_while(|s| (s.from as usize) < end) {
             let from = at.max(s.from as usize);
             sum = samples.part(at..from).fold(sum, &mut next);
             at = end.min(s.to as usize);
-            let order = shuffle.as_ref().map_or(&[][..], |shuffle| &shuffle.order);
-            let places = s.at as usize + from - s.from as usize..s.at as usize + at - s.from as usize;
-            sum = order[places].iter().fold(sum, |sum, k| next(sum, samples.packet(*k as usize)));
+            let order = shuffle.as_ref().map_or(&[][..], |shuffle| shuffle.order_of(s));
+            let places = from - s.from as usize..at - s.from as usize;
+            sum = order[places].iter().fold(sum, |sum, k| {
+                let k = *k as usize;
+                next(sum, Packet { seq: seq[k], sent: sent[k], delay: delay[k] })
+            });
         }
         samples.part(at..end.max(at)).fold(sum, next)
     }

@@ -15,7 +15,6 @@ use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::seqset::{Run, absent, without};
 use crate::spec::Transport;
-use std::borrow::Cow;
 
 /// Everything the rules use.
 pub struct Case<'a> {
@@ -227,17 +226,20 @@ impl<'a> Case<'a> {
         LONG_HOLD.max(3 * self.material.period().unwrap_or(0))
     }
 
-    /// How long packets waited, in order: beyond the smallest delay of their route, with what their own host added; or
-    /// beyond any origin.
-    pub fn waits(&self) -> Cow<'a, Sample> {
+    /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
+    /// origin.
+    pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
             let sorted = || Sample::new(self.material.series.arrivals().map(|p| p.delay));
-            return self.material.sample.map_or_else(|| Cow::Owned(sorted()), Cow::Borrowed);
+            return match self.material.sample {
+                Some(sample) => Waits::exact(sample),
+                None => Waits::exact(&sorted()),
+            };
         }
         let mut waits = Vec::with_capacity(self.delays.len());
         self.each_wait_but(&held, |_, wait| waits.push(wait));
-        Cow::Owned(Sample::new(waits.iter().copied()))
+        Waits::of(&waits)
     }
 
     /// Hands out the same in send order: place, ns.
@@ -280,7 +282,7 @@ impl<'a> Case<'a> {
             .min()
             .and_then(|min| smallest_one_way(min, clock, self.material.round_trip, was_set));
         Experience {
-            waits: Waits::exact(&self.waits()),
+            waits: self.waits(),
             sent,
             lost,
             burst_ratio: self.scattered.pattern().burst_ratio,

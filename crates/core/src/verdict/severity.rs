@@ -1,9 +1,7 @@
 //! What impairments do to those who use the path: every threshold of severity, with its source.
 
 use super::answer::Severity;
-use crate::distribution::log_histogram::Quantiles;
-use crate::distribution::percentile::Percent;
-use crate::distribution::sample::Sample;
+use crate::distribution::{OrderStatistics, Percent, Quantiles, Sample, extremes};
 use crate::metrics::emodel::{self, DelayModel};
 use crate::metrics::stat::wilson95;
 use std::borrow::Cow;
@@ -79,6 +77,18 @@ impl Waits {
     pub fn exact(sample: &Sample) -> Waits {
         let Some(min) = sample.min() else { return Waits::default() };
         Waits::new(&Quantiles::Exact(Cow::Borrowed(sample)), min, sample.len() as u64)
+    }
+
+    /// Of delays in any order.
+    pub fn of(delays: &[i64]) -> Waits {
+        let Some(bounds) = extremes(delays.iter().copied()) else { return Waits::default() };
+        let order = OrderStatistics::new(delays.iter().copied(), delays.len(), bounds, &SHARES.map(Percent));
+        let at_most = |x: i64| delays.iter().filter(|delay| **delay <= x).count();
+        let point = |p: u32| {
+            let x = order.edf(Percent(p))?;
+            Some((x.saturating_sub(bounds[0]), 1.0 - at_most(x) as f64 / delays.len() as f64))
+        };
+        Waits { points: SHARES.into_iter().filter_map(point).collect() }
     }
 }
 
@@ -195,6 +205,7 @@ mod tests {
             burst_ratio: 1.0,
             base_ns: Some(20e6),
         };
+        assert_eq!(Waits::of(&waits).points, of(&waits, 0).waits.points);
         let best = of(&waits, 0).best().unwrap();
         assert_eq!((best.buffer_ns, best.severity), (30 * ms, Severity::Good));
         assert_eq!(of(&waits, 600).best().unwrap().severity, Severity::Poor);

@@ -15,11 +15,12 @@ use super::tally::Tally;
 use super::{Gathered, NotMergeable, Samples};
 use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::classify::{Class, Classifier, Packet};
-use crate::metrics::density::{Occupancy, StayBack, THRESHOLD};
+use crate::metrics::density::{StayBack, THRESHOLD};
 use crate::metrics::entry::Running;
 use crate::metrics::ipdv::StreamingIpdv;
 use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::moments::{CoMoments, Moments};
+use crate::metrics::occupancy::Occupancy;
 use crate::metrics::one_pass::add_later_counts;
 use crate::metrics::periods::Extent;
 use crate::metrics::reorder::Overtaking;
@@ -230,34 +231,27 @@ impl Stream {
     /// See [`super::Analyzer::push_all`].
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut accepted, mut rest) = (Plain::new(), Samples::default(), records);
-        let mut next = self.classifier.next().max(self.forgotten);
         while let Some(first) = rest.first() {
             if self.head.rows() < HEAD {
                 // Figures that are to be taken apart there must be of the head's rows when it is full.
                 self.push(first);
                 rest = &rest[1..];
-                next = self.classifier.next().max(self.forgotten);
                 continue;
             }
-            let taken = plain.take(rest, next, self.classifier.packets());
-            if taken == 0 {
-                rest = &rest[1..];
-                self.take(first).into_iter().for_each(|packet| accepted.push(packet));
-                if first.seq >= next as i64 {
-                    next = self.classifier.next().max(self.forgotten);
+            let taken = self.take_plain(&mut plain, rest);
+            let (rows, later) = rest.split_at(taken.max(1));
+            rest = later;
+            match plain.ends() {
+                None => self.take(first).into_iter().for_each(|packet| accepted.push(packet)),
+                Some([lowest, _]) => {
+                    self.tally.plain(rows, &plain);
+                    self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
+                    self.forget();
+                    if let Some(stretches) = &mut self.stretches {
+                        stretches.push_all(&plain, rows);
+                    }
+                    plain.append_to(&mut accepted);
                 }
-            } else {
-                let (rows, later) = rest.split_at(taken);
-                rest = later;
-                self.tally.plain(rows, &plain);
-                let lowest = plain.seq()[0];
-                self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
-                next = self.classifier.accept_all(plain.runs());
-                self.forget();
-                if let Some(stretches) = &mut self.stretches {
-                    stretches.push_all(&plain, rows);
-                }
-                plain.append_to(&mut accepted);
             }
             if accepted.len() >= TOGETHER {
                 self.accept_all(&accepted);
@@ -265,6 +259,22 @@ impl Stream {
             }
         }
         self.accept_all(&accepted);
+    }
+
+    /// Takes the packets with which `records` begins, as many as there are clean and new ones, but adds none of them to the
+    /// figures: hands them out in `plain`; how many.
+    fn take_plain(&mut self, plain: &mut Plain, records: &[PacketRecord]) -> usize {
+        let Stream { classifier, forgotten, .. } = self;
+        let (next, packets) = (classifier.next().max(*forgotten), classifier.packets());
+        let in_order = plain.take(records, next, packets);
+        if in_order > 0 {
+            classifier.accept_all(plain.runs());
+            return in_order;
+        }
+        plain.take_new(records, packets, |seq| {
+            // Up to a number for which others are to be forgotten.
+            classifier.accepted.pages() <= PAGES && u64::from(seq) >= *forgotten && classifier.accept(seq)
+        })
     }
 
     /// Adds the next accepted packets to all figures: what [`Stream::accept`] adds of each of them.

@@ -25,24 +25,28 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     // Where: packets that arrived after a later one. A changed route or clock overtakes once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
+    // What waits in a queue, or is sent at once after a stall, may be shuffled there.
+    let mut queues = case.episodes.queues.iter().peekable();
+    let mut in_queue = |k: usize| {
+        while queues.next_if(|queue| queue.to <= k).is_some() {}
+        queues.peek().is_some_and(|queue| queue.from <= k)
+    };
+    let at_stall = |k: usize| case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k));
     let mut late: Vec<usize> = Vec::new();
-    for (_, places) in case.delays.series().displaced() {
+    let mut overtaken = Vec::new();
+    for (stretch, places) in case.delays.series().displaced() {
+        overtaken.clear();
+        overtaken.resize(places.len(), false);
         let mut highest = 0;
         for place in places {
-            if highest > *place {
-                late.push(*place as usize);
-            }
+            overtaken[*place as usize - stretch.start] = highest > *place;
             highest = highest.max(*place);
         }
+        let overtaken = stretch.zip(&overtaken).filter(|(_, overtaken)| **overtaken).map(|(k, _)| k);
+        late.extend(
+            overtaken.filter(|&k| !in_queue(k) && !near_step(k) && !at_stall(k) && case.late.of(k) == 0),
+        );
     }
-    // What waits in a queue, or is sent at once after a stall, may be shuffled there.
-    let busy = |k: usize| {
-        case.episodes.queue_at(k).is_some()
-            || case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k))
-            || case.late.of(k) > 0
-    };
-    late.retain(|k| !near_step(*k) && !busy(*k));
-    late.sort_unstable();
     let count = late.len() as u64;
     let share = count as f64 / n as f64;
     let Some([low, _]) = wilson95(count, n) else { return Vec::new() };
