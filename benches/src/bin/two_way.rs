@@ -12,7 +12,7 @@ use jitlat_net::stamp::Stamps;
 use jitlat_net::twoway;
 use jitlat_net::twoway::client::Link;
 use jitlat_net::twoway::socket::{Carrier, Marking};
-use jitlat_proto::policy::{Policy, Quota};
+use jitlat_proto::policy::{Policy, Quota, STAMP};
 use jitlat_proto::stamp::{Sender, sender::StampOptions};
 use jitlat_proto::twoway::{Plan, Protocol};
 use nix::sys::socket::{
@@ -145,9 +145,12 @@ fn bare(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
 }
 
 /// Our reflector, with limits for each client that nobody reaches: they are counted all the same, as those of any server are.
+/// All sessions are this one client's, and there is room for them: by default each further one would end another.
 fn jitlat(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     let client = Quota { packets: Some(u32::MAX), bytes: Some(1 << 40), ..Quota::default() };
-    let mut reflectors = Reflectors::new(Policy { client, ..Policy::default() });
+    let mut policy = Policy { client, ..Policy::default() };
+    policy.services.entry(STAMP).or_default().client.sessions = Some(SESSIONS.into());
+    let mut reflectors = Reflectors::new(policy);
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
     load(at, rate, seconds, sessions, "stamp")

@@ -24,11 +24,18 @@ fn rounded(n: i128, d: i128) -> i128 {
     (n + d / 2).div_euclid(d)
 }
 
+/// `t` in units of 2⁻³² s since 1970, rounded to nearest.
+fn units_of(t: WallTime) -> i128 {
+    let (seconds, nanos) = (t.0.div_euclid(SECOND), t.0.rem_euclid(SECOND) as u64);
+    // Below a second 64 bits are enough.
+    let fraction = ((nanos << 32) + SECOND as u64 / 2) / SECOND as u64;
+    (i128::from(seconds) << 32) + i128::from(fraction)
+}
+
 impl From<WallTime> for NtpTime {
     /// The nearest representable value: converting back gives the same nanosecond.
     fn from(t: WallTime) -> NtpTime {
-        let units = rounded(i128::from(t.0) << 32, SECOND.into()) + (EPOCH << 32);
-        NtpTime(units as u64)
+        NtpTime((units_of(t) + (EPOCH << 32)) as u64)
     }
 }
 
@@ -37,7 +44,7 @@ impl NtpTime {
     pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
         // Counted from the whole second below, so that rounding does not depend on `near`.
-        let base = rounded(i128::from(near.0) << 32, SECOND.into()) + i128::from(difference);
+        let base = units_of(near) + i128::from(difference);
         WallTime(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
@@ -209,6 +216,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_nanosecond_survives(t in any::<i64>(), drift in -(1i64 << 60)..1i64 << 60) {
+            prop_assert_eq!(units_of(WallTime(t)), rounded(i128::from(t) << 32, SECOND.into()));
             let t = WallTime(t / 4);
             prop_assert_eq!(NtpTime::from(t).to_nanos(t + Span(drift)), t);
             prop_assert_eq!(PtpTime::from(t).to_nanos(t + Span(drift)), Some(t));

@@ -161,7 +161,10 @@ impl Rate {
 
     /// How long `units` last at this rate, ns.
     fn span(&self, units: u64) -> i64 {
-        (i128::from(self.gap) * i128::from(units) / 1000).min(i64::MAX.into()) as i64
+        match i64::try_from(units).ok().and_then(|units| self.gap.checked_mul(units)) {
+            Some(picoseconds) => picoseconds / 1000,
+            None => (i128::from(self.gap) * i128::from(units) / 1000).min(i64::MAX.into()) as i64,
+        }
     }
 }
 

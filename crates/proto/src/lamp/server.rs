@@ -8,7 +8,7 @@ use crate::lamp::packet::{FollowUp, HEADER_LEN, Header, Kind};
 use crate::lamp::proof::{self, Prover};
 use crate::lamp::tally::Tally;
 use crate::machine::Tick;
-use crate::shares::{Rank, ShareTable};
+use crate::shares::{Rank, SessionName, ShareTable};
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use jitlat_core::passive::Prefix;
@@ -234,8 +234,6 @@ enum Phase {
     },
 }
 
-type Name = (SocketAddr, u16);
-
 /// Whether only servers send this: if it were answered, two servers would answer each other for ever.
 fn is_answer(kind: Kind, word: FollowUp) -> bool {
     match kind {
@@ -252,9 +250,9 @@ fn is_answer(kind: Kind, word: FollowUp) -> bool {
 pub struct Server<R = ()> {
     rules: ServerRules,
     prover: Prover,
-    sessions: ShareTable<Name, Session<R>>,
+    sessions: ShareTable<SessionName, Session<R>>,
     /// Every session, under the time at which it is to be checked.
-    agenda: BTreeSet<(SteadyTime, Name)>,
+    agenda: BTreeSet<(SteadyTime, SessionName)>,
     begun: Option<Begun>,
 }
 
@@ -276,9 +274,9 @@ impl<R: Copy> Server<R> {
     }
 
     /// Bytes that a session takes at most: with its count of packets and its place in the agenda.
-    pub const BYTES_PER_SESSION: usize = ShareTable::<Name, Session<R>>::bytes_per_entry()
+    pub const BYTES_PER_SESSION: usize = ShareTable::<SessionName, Session<R>>::bytes_per_entry()
         + size_of::<Tally>()
-        + 2 * size_of::<(SteadyTime, Name)>();
+        + 2 * size_of::<(SteadyTime, SessionName)>();
 
     /// Sessions at the moment.
     pub fn sessions(&self) -> usize {
@@ -310,7 +308,7 @@ impl<R: Copy> Server<R> {
             return Err(Silence::Source);
         }
         let header = Header::parse(datagram).ok_or(Silence::Foreign)?;
-        let name = (arrival.from, header.id);
+        let name = SessionName { client: arrival.from, id: header.id };
         if header.kind == Kind::Init {
             return self.open(name, &header, datagram.len(), route, now, out);
         }
@@ -388,7 +386,7 @@ impl<R: Copy> Server<R> {
 
     fn open(
         &mut self,
-        name: Name,
+        name: SessionName,
         header: &Header,
         length: usize,
         route: R,
@@ -401,14 +399,14 @@ impl<R: Copy> Server<R> {
             _ => return Err(Silence::Foreign),
         };
         let proof = proof::of(header);
-        let proven = proof.is_some_and(|p| self.prover.is_valid(p, name.0, name.1, now.steady));
+        let proven = proof.is_some_and(|p| self.prover.is_valid(p, name.client, name.id, now.steady));
         if proof.is_some() && !proven {
             // Nothing is kept of a client that has yet to prove that it is there.
-            let proof = self.prover.proof(name.0, name.1, now.steady);
-            out.extend(proof::ack(name.1, proof).to_bytes());
+            let proof = self.prover.proof(name.client, name.id, now.steady);
+            out.extend(proof::ack(name.id, proof).to_bytes());
             return Ok(Reaction::Answer);
         }
-        let proven = proven || self.trusts(name.0);
+        let proven = proven || self.trusts(name.client);
         let known = self.sessions.get_mut(&name);
         let known = known.map(|s| (s.credit == Credit::Proven, s.unidirectional.is_some() == unidirectional));
         match known {
@@ -427,7 +425,7 @@ impl<R: Copy> Server<R> {
         if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
             return Ok(Reaction::Taken);
         }
-        out.extend(Header::new(Kind::Ack, name.1, 0, 0).to_bytes());
+        out.extend(Header::new(Kind::Ack, name.id, 0, 0).to_bytes());
         Ok(Reaction::Answer)
     }
 
@@ -437,10 +435,10 @@ impl<R: Copy> Server<R> {
     }
 
     /// Adds a session, which another may have to leave room for.
-    fn insert(&mut self, name: Name, mut session: Session<R>) -> Result<(), Silence> {
+    fn insert(&mut self, name: SessionName, mut session: Session<R>) -> Result<(), Silence> {
         session.look = session.next_look(self.rules.idle).min(session.seen + SHORTEST_IDLE);
         let look = session.look;
-        let (client, rank) = (ClientAddress::of(name.0.ip()), session.credit.rank());
+        let (client, rank) = (ClientAddress::of(name.client.ip()), session.credit.rank());
         let replaced = self.sessions.insert(name, client, rank, session).map_err(|_| Silence::Limited)?;
         if let Some((name, replaced)) = replaced {
             self.agenda.remove(&(replaced.look, name));
@@ -450,7 +448,7 @@ impl<R: Copy> Server<R> {
     }
 
     /// Updates the time at which session `name` is to be checked, if that is sooner now.
-    fn look_sooner(&mut self, name: Name) {
+    fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);
         if look < session.look {
@@ -474,11 +472,11 @@ impl<R: Copy> Server<R> {
                 self.sessions.remove(&name);
                 continue;
             }
-            let reported = session.report(name.1, self.rules.receive_stamps, now, out);
+            let reported = session.report(name.id, self.rules.receive_stamps, now, out);
             session.look = session.next_look(self.rules.idle).min(now.steady + SHORTEST_IDLE);
             self.agenda.insert((session.look, name));
             if reported {
-                return Some((name.0, session.route));
+                return Some((name.client, session.route));
             }
         }
         None

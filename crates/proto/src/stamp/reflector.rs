@@ -3,7 +3,7 @@
 
 use crate::access::{ClientAddress, answerable};
 use crate::machine::Tick;
-use crate::shares::{Rank, ShareTable};
+use crate::shares::{Rank, SessionName, ShareTable};
 use crate::stamp::auth::Key;
 use crate::stamp::packet::{Answer, Layout, Request, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
@@ -154,7 +154,7 @@ impl Reflector {
         let is_truncated = len < layout.least_answer();
         let is_stamp = is_stamp(layout, request);
         let ssid = if is_stamp { asked.ssid } else { 0 };
-        let name = (arrival.from, ssid);
+        let name = SessionName { client: arrival.from, id: ssid };
         let sent = asked.error.decode(asked.sent, arrival.at);
         let session = session(&self.rules, &mut self.sessions, name, (asked.seq, sent), now.steady);
         let first = session.as_ref().is_some_and(|s| s.received == 0);
@@ -204,7 +204,9 @@ impl Reflector {
     /// Answer `seq` to `from` left at `at`; the follow-up extension of the next answer reports it. Ignored if another
     /// answer of the session was made meanwhile.
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
-        if let Some(session) = self.sessions.get_mut(&(from, ssid)).filter(|s| s.last_answer == seq) {
+        if let Some(session) =
+            self.sessions.get_mut(&SessionName { client: from, id: ssid }).filter(|s| s.last_answer == seq)
+        {
             session.last_sent = Some(at.0);
         }
     }
@@ -212,7 +214,7 @@ impl Reflector {
     /// Answer `seq` to `from` could not be sent: numbers count answers sent (RFC 8762 §4.2), so the next one gets the
     /// same number, unless a later one has been sent meanwhile.
     pub fn not_sent(&mut self, from: SocketAddr, ssid: u16, seq: u32) {
-        let session = self.sessions.get_mut(&(from, ssid));
+        let session = self.sessions.get_mut(&SessionName { client: from, id: ssid });
         if let Some(session) = session.filter(|s| s.answers == seq.wrapping_add(1)) {
             session.answers = seq;
         }
@@ -323,16 +325,13 @@ impl Rules {
 }
 
 /// The sessions with a count.
-type Sessions = ShareTable<Name, Session>;
-
-/// A session's client and identifier.
-type Name = (SocketAddr, u16);
+type Sessions = ShareTable<SessionName, Session>;
 
 /// The state of session `name`; `None` if stateless.
 fn session<'a>(
     rules: &Rules,
     sessions: &'a mut Sessions,
-    name: Name,
+    name: SessionName,
     (seq, sent): (u32, Option<WallTime>),
     now: SteadyTime,
 ) -> Option<&'a mut Session> {
@@ -342,7 +341,7 @@ fn session<'a>(
     let at = match sessions.touch(&name) {
         Some(at) => at,
         None => {
-            let client = ClientAddress::of(name.0.ip());
+            let client = ClientAddress::of(name.client.ip());
             // Without a proof of the address, all are of one rank: there is always room.
             sessions.insert(name, client, Rank::Unproven, Session::default()).ok()?;
             sessions.touch(&name)?
