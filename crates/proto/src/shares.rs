@@ -2,8 +2,9 @@
 
 use crate::access::ClientAddress;
 use core::net::{IpAddr, SocketAddr};
+use hashbrown::HashTable;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 /// A session's client, and the number by which the client tells its sessions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,12 +62,17 @@ struct Links {
 #[derive(Clone, Debug)]
 struct Entry<K, V> {
     key: K,
+    /// `None`: free.
+    value: Option<V>,
+}
+
+/// The places of an entry in the orders.
+#[derive(Clone, Copy, Debug)]
+struct Node {
     /// Place of its client's share.
     share: u32,
     rank: Rank,
     links: [Links; 2],
-    /// `None`: free.
-    value: Option<V>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,8 +90,12 @@ struct Share {
 pub(crate) struct ShareTable<K, V> {
     total: usize,
     per_client: usize,
-    index: HashMap<K, u32>,
+    /// Where entries are, by their keys: only that, so that the index of thousands of them stays in the processor's cache.
+    index: HashTable<u32>,
+    hasher: RandomState,
     entries: Vec<Entry<K, V>>,
+    /// Of each entry.
+    nodes: Vec<Node>,
     free: Vec<u32>,
     orders: [Order; 2],
     shares: Vec<Share>,
@@ -99,8 +109,10 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         ShareTable {
             total: total.min(NONE as usize),
             per_client,
-            index: HashMap::new(),
+            index: HashTable::new(),
+            hasher: RandomState::new(),
             entries: Vec::new(),
+            nodes: Vec::new(),
             free: Vec::new(),
             orders: [EMPTY; 2],
             shares: Vec::new(),
@@ -111,18 +123,25 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     /// Bytes that an entry takes at most, with its key, its place in the orders and a client of its own.
     pub(crate) const fn bytes_per_entry() -> usize {
-        let index = size_of::<(K, u32)>() + size_of::<(ClientAddress, u32)>();
+        let index = size_of::<u32>() + size_of::<(ClientAddress, u32)>();
+        let entry = size_of::<Entry<K, V>>() + size_of::<Node>() + size_of::<Share>();
         // Tables grow by doubling, and the maps keep an eighth free.
-        2 * (size_of::<Entry<K, V>>() + size_of::<Share>() + 2 * size_of::<u32>() + index + 2)
+        2 * (entry + 2 * size_of::<u32>() + index + 2)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
+    /// Where the entry with this key is.
+    fn place(&self, key: &K) -> Option<u32> {
+        self.index.find(self.hasher.hash_one(key), |at| self.entries[*at as usize].key == *key).copied()
+    }
+
     /// The entry, whose place in the order does not change.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.index.get(key).and_then(|at| self.entries[*at as usize].value.as_mut())
+        let at = self.place(key)?;
+        self.at(at)
     }
 
     /// The entry, which is now the one seen last.
@@ -133,8 +152,8 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     /// Makes the entry the one seen last, and returns its place, which it keeps until it is removed.
     pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
-        let at = *self.index.get(key)?;
-        let rank = self.entries[at as usize].rank;
+        let at = self.place(key)?;
+        let rank = self.nodes[at as usize].rank;
         // What was the last of all was the last of its client, too.
         if self.orders[rank as usize].newest != at {
             self.unlink(at);
@@ -159,7 +178,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         rank: Rank,
         value: V,
     ) -> Result<Option<(K, V)>, Full> {
-        let replaced = match self.index.get(&key) {
+        let replaced = match self.place(&key) {
             Some(_) => Some(key),
             None if self.share(client).map_or(0, |s| s.entries) >= self.per_client => {
                 let orders = self.share(client).map_or([EMPTY; 2], |s| s.orders);
@@ -171,19 +190,22 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         let replaced = replaced.and_then(|key| Some((key, self.remove(&key)?)));
         let share = self.share_for(client);
         self.shares[share as usize].entries += 1;
-        let links = [Links { older: NONE, newer: NONE }; 2];
-        let entry = Entry { key, share, rank, links, value: Some(value) };
+        let node = Node { share, rank, links: [Links { older: NONE, newer: NONE }; 2] };
+        let entry = Entry { key, value: Some(value) };
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = entry;
+                self.nodes[at as usize] = node;
                 at
             }
             None => {
                 self.entries.push(entry);
+                self.nodes.push(node);
                 self.entries.len() as u32 - 1
             }
         };
-        self.index.insert(key, at);
+        let ShareTable { index, hasher, entries, .. } = self;
+        index.insert_unique(hasher.hash_one(key), at, |at| hasher.hash_one(entries[*at as usize].key));
         self.link(at);
         Ok(replaced)
     }
@@ -211,9 +233,11 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        let at = self.index.remove(key)?;
+        let ShareTable { index, hasher, entries, .. } = self;
+        let found = index.find_entry(hasher.hash_one(key), |at| entries[*at as usize].key == *key);
+        let (at, _) = found.ok()?.remove();
         self.unlink(at);
-        let place = self.entries[at as usize].share;
+        let place = self.nodes[at as usize].share;
         let share = &mut self.shares[place as usize];
         share.entries -= 1;
         if share.entries == 0 {
@@ -231,38 +255,36 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     }
 
     fn link(&mut self, at: u32) {
-        let Entry { share, rank, .. } = self.entries[at as usize];
-        let of_client = &mut self.shares[share as usize].orders[rank as usize];
-        Self::append(&mut self.entries, &mut self.orders[rank as usize], Among::All, at);
-        Self::append(&mut self.entries, of_client, Among::Clients, at);
+        let Node { share, rank, .. } = self.nodes[at as usize];
+        append(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
+        append(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { share, rank, .. } = self.entries[at as usize];
-        let of_client = &mut self.shares[share as usize].orders[rank as usize];
-        Self::take_out(&mut self.entries, &mut self.orders[rank as usize], Among::All, at);
-        Self::take_out(&mut self.entries, of_client, Among::Clients, at);
+        let Node { share, rank, .. } = self.nodes[at as usize];
+        take_out(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
+        take_out(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
     }
+}
 
-    fn append(entries: &mut [Entry<K, V>], order: &mut Order, among: Among, at: u32) {
-        entries[at as usize].links[among as usize] = Links { older: order.newest, newer: NONE };
-        match order.newest {
-            NONE => order.oldest = at,
-            newest => entries[newest as usize].links[among as usize].newer = at,
-        }
-        order.newest = at;
+fn append(nodes: &mut [Node], order: &mut Order, among: Among, at: u32) {
+    nodes[at as usize].links[among as usize] = Links { older: order.newest, newer: NONE };
+    match order.newest {
+        NONE => order.oldest = at,
+        newest => nodes[newest as usize].links[among as usize].newer = at,
     }
+    order.newest = at;
+}
 
-    fn take_out(entries: &mut [Entry<K, V>], order: &mut Order, among: Among, at: u32) {
-        let Links { older, newer } = entries[at as usize].links[among as usize];
-        match older {
-            NONE => order.oldest = newer,
-            older => entries[older as usize].links[among as usize].newer = newer,
-        }
-        match newer {
-            NONE => order.newest = older,
-            newer => entries[newer as usize].links[among as usize].older = older,
-        }
+fn take_out(nodes: &mut [Node], order: &mut Order, among: Among, at: u32) {
+    let Links { older, newer } = nodes[at as usize].links[among as usize];
+    match older {
+        NONE => order.oldest = newer,
+        older => nodes[older as usize].links[among as usize].newer = newer,
+    }
+    match newer {
+        NONE => order.newest = older,
+        newer => nodes[newer as usize].links[among as usize].older = older,
     }
 }
 
