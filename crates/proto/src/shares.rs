@@ -78,7 +78,7 @@ struct Node {
 #[derive(Clone, Debug)]
 struct Share {
     client: ClientAddress,
-    /// None: free.
+    /// How many; 0: free.
     entries: usize,
     orders: [Order; 2],
 }
@@ -94,7 +94,7 @@ pub(crate) struct ShareTable<K, V> {
     index: HashTable<u32>,
     hasher: RandomState,
     entries: Vec<Entry<K, V>>,
-    /// Of each entry.
+    /// Of each entry, its places in the orders.
     nodes: Vec<Node>,
     free: Vec<u32>,
     orders: [Order; 2],
