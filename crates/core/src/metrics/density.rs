@@ -464,6 +464,16 @@ pub(super) mod tests {
         }
     }
 
+    /// Arrivals up to a place, those of them that the part to be added began with, whether either is unknown, and whether
+    /// both together are: 0 is waited for, all the same, another number waited for.
+    pub const JOINED: [(&[u32], &[u32], [bool; 2], bool); 5] = [
+        (&[0, 1, 2, 3, 4], &[3, 4], [false; 2], true),
+        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2], false),
+        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2], true),
+        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false], true),
+        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true], true),
+    ];
+
     #[test]
     fn nothing_is_known_where_something_else_was_expected() {
         let of = |seqs: &[u32]| {
@@ -478,11 +488,9 @@ pub(super) mod tests {
             mine.add_later(later, &lead);
             mine.finish().is_empty()
         };
-        assert!(empty(&[0, 1, 2, 3, 4], &[3, 4], [false; 2]), "0 is waited for");
-        assert!(!empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true]));
+        for (mine, lead, unknown, is_empty) in JOINED {
+            assert_eq!(empty(mine, lead, unknown), is_empty, "{mine:?} {lead:?} {unknown:?}");
+        }
     }
 
     #[test]

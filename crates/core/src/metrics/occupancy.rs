@@ -238,7 +238,7 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::density::tests::{disturbed, long_stream, unique};
+    use super::super::density::tests::{JOINED, disturbed, long_stream, unique};
     use super::super::series::runs;
     use super::*;
     use proptest::prelude::*;
@@ -328,11 +328,9 @@ mod tests {
             mine.add_later(later, &lead);
             mine.histogram().is_empty()
         };
-        assert!(empty(&[0, 1, 2, 3, 4], &[3, 4], [false; 2]), "0 is waited for");
-        assert!(!empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false]));
-        assert!(empty(&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true]));
+        for (mine, lead, unknown, is_empty) in JOINED {
+            assert_eq!(empty(mine, lead, unknown), is_empty, "{mine:?} {lead:?} {unknown:?}");
+        }
     }
 
     #[test]
