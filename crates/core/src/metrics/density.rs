@@ -464,14 +464,28 @@ pub(super) mod tests {
         }
     }
 
-    /// Arrivals up to a place, those of them that the part to be added began with, whether either is unknown, and whether
-    /// both together are: 0 is waited for, all the same, another number waited for.
-    pub const JOINED: [(&[u32], &[u32], [bool; 2], bool); 5] = [
-        (&[0, 1, 2, 3, 4], &[3, 4], [false; 2], true),
-        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false; 2], false),
-        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 6, 7], [false; 2], true),
-        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [true, false], true),
-        (&[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4, 5, 6], [false, true], true),
+    /// Two parts of a stream that are joined.
+    pub struct Joined {
+        pub mine: &'static [u32],
+        /// Of the later part, what it shares with the first.
+        pub lead: &'static [u32],
+        /// Whether what either found is unknown.
+        pub unknown: [bool; 2],
+        /// Whether what both found is.
+        pub is_unknown: bool,
+    }
+
+    const fn joined(lead: &'static [u32], unknown: [bool; 2], is_unknown: bool) -> Joined {
+        Joined { mine: &[0, 1, 2, 3, 4, 5, 6], lead, unknown, is_unknown }
+    }
+
+    pub const JOINED: [Joined; 5] = [
+        // 0 is waited for.
+        Joined { mine: &[0, 1, 2, 3, 4], ..joined(&[3, 4], [false; 2], true) },
+        joined(&[2, 3, 4, 5, 6], [false; 2], false),
+        joined(&[2, 3, 4, 6, 7], [false; 2], true),
+        joined(&[2, 3, 4, 5, 6], [true, false], true),
+        joined(&[2, 3, 4, 5, 6], [false, true], true),
     ];
 
     #[test]
@@ -488,8 +502,8 @@ pub(super) mod tests {
             mine.add_later(later, &lead);
             mine.finish().is_empty()
         };
-        for (mine, lead, unknown, is_empty) in JOINED {
-            assert_eq!(empty(mine, lead, unknown), is_empty, "{mine:?} {lead:?} {unknown:?}");
+        for Joined { mine, lead, unknown, is_unknown } in JOINED {
+            assert_eq!(empty(mine, lead, unknown), is_unknown, "{mine:?} {lead:?} {unknown:?}");
         }
     }
 

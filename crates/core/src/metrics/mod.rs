@@ -39,6 +39,7 @@ pub mod schedule_error;
 pub mod segments;
 pub mod seqset;
 pub mod series;
+mod shuffle;
 pub mod sizes;
 pub mod skew;
 pub mod stalls;

@@ -238,7 +238,7 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::density::tests::{JOINED, disturbed, long_stream, unique};
+    use super::super::density::tests::{JOINED, Joined, disturbed, long_stream, unique};
     use super::super::series::runs;
     use super::*;
     use proptest::prelude::*;
@@ -328,8 +328,8 @@ mod tests {
             mine.add_later(later, &lead);
             mine.histogram().is_empty()
         };
-        for (mine, lead, unknown, is_empty) in JOINED {
-            assert_eq!(empty(mine, lead, unknown), is_empty, "{mine:?} {lead:?} {unknown:?}");
+        for Joined { mine, lead, unknown, is_unknown } in JOINED {
+            assert_eq!(empty(mine, lead, unknown), is_unknown, "{mine:?} {lead:?} {unknown:?}");
         }
     }
 
