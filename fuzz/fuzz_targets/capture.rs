@@ -1,22 +1,22 @@
 #![no_main]
-// Aims at: crates/core/src/passive crates/net/src/capture
+// Aims at: crates/passive/src crates/net/src/capture
 // Longest input: 8192
 
 //! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 
-use jitlat_core::passive::flows::Grouping;
-use jitlat_core::passive::pipeline::{
+use jitlat_core::{PacketRecord, Span, WallTime};
+use jitlat_net::capture::Capture;
+use jitlat_passive::flows::Grouping;
+use jitlat_passive::pipeline::{
     CaptureHead, MatchObservers, NamingRule, PacketNamer, PreviewSample, SharedFlowNumbers, SightingSource,
     join,
 };
-use jitlat_core::passive::tcp::{TcpAnalyzer, explain_delays};
-use jitlat_core::passive::verdict::explain_no_match;
-use jitlat_core::passive::{
+use jitlat_passive::tcp::{TcpAnalyzer, explain_delays};
+use jitlat_passive::verdict::explain_no_match;
+use jitlat_passive::{
     Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting,
     StreamSink, Streams, Way, survey,
 };
-use jitlat_core::{PacketRecord, Span, WallTime};
-use jitlat_net::capture::Capture;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 

@@ -1,13 +1,13 @@
 #![no_main]
-// Aims at: crates/core/src/passive/pipeline crates/core/src/passive/matcher.rs crates/core/src/passive/matcher
+// Aims at: crates/passive/src/pipeline crates/passive/src/matcher.rs crates/passive/src/matcher
 
 //! Deliveries of two live points in any order, of any times: learnt from and merged, without a panic, with bounded
 //! memory, and nothing matched that was not seen.
 
 use arbitrary::Arbitrary;
-use jitlat_core::passive::pipeline::{Delivered, Delivery, FrameBatch, Learner, Merger};
-use jitlat_core::passive::{Estimator, Frame, LinkType, Matcher, Point, Sighting, Way};
 use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_passive::pipeline::{Delivered, Delivery, FrameBatch, Learner, Merger};
+use jitlat_passive::{Estimator, Frame, LinkType, Matcher, Point, Sighting, Way};
 
 #[derive(Arbitrary, Debug)]
 enum Step {

@@ -1,8 +1,8 @@
 #![no_main]
 // Aims at: crates/proto/src/owamp
 
-use jitlat_core::impair::{Choice, Config, Duplication, Reordering};
 use jitlat_core::{Direction, Span};
+use jitlat_impair::{Choice, Config, Duplication, Reordering};
 use jitlat_proto::amp::Mode;
 use jitlat_proto::owamp::Slot;
 use jitlat_proto::sim::owamp::{Host, Trouble, World};

@@ -1,11 +1,11 @@
 #![no_main]
-// Aims at: crates/core/src/passive/part.rs crates/core/src/passive/tcp/part.rs crates/core/src/passive/estimate.rs
+// Aims at: crates/passive/src/part.rs crates/passive/src/tcp/part.rs crates/passive/src/estimate.rs
 // Longest input: 16384
 
-use jitlat_core::passive::tcp::{ConnectionsPart, answer};
-use jitlat_core::passive::{Estimator, PartState};
 use jitlat_core::{Span, WallTime};
 use jitlat_fuzz::Heap;
+use jitlat_passive::tcp::{ConnectionsPart, answer};
+use jitlat_passive::{Estimator, PartState};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Most bytes in use at a time.
@@ -45,7 +45,8 @@ fn pairs(part: PartState) {
 }
 
 fn connections(part: ConnectionsPart) {
-    let again = ConnectionsPart::load(&part.save().expect("what was read can be written")).expect("and read again");
+    let again =
+        ConnectionsPart::load(&part.save().expect("what was read can be written")).expect("and read again");
     let read = again.connections.len();
     assert_eq!(read, part.connections.len());
     let _ = ConnectionsPart::join(vec![part.clone(), again]);

@@ -4,14 +4,14 @@
 //! argument, random choices come from a seed.
 //!
 //! * [`time`] – [`WallTime`], [`SteadyTime`] and [`Span`]; stamps and their sources
-//! * [`passive`] – what two captures of the same traffic show of the path between them
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
 //! * [`spec`] – [`TestSpec`]: the parameters of a test stream, always valid
 //! * [`schedule`] – when each packet is to be sent
 //! * [`gaps`] – random times between packets
+//! * [`prefix`] – [`Prefix`](prefix::Prefix): an IP address, or those that begin with the same bits
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
-//! * [`impair`] – [`Impairment`]: what a path does to packets, for simulation and emulation
+//! * [`link`] – [`Link`](link::Link): the time that a packet occupies an access link
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
@@ -62,16 +62,16 @@ pub mod figure;
 pub mod figures;
 pub mod gaps;
 pub mod helpers;
-pub mod impair;
+pub mod link;
 pub mod live;
 pub mod metrics;
 pub mod msgpack;
 pub mod noise;
 pub mod ntp;
 pub mod observer;
-pub mod passive;
 pub mod path;
 pub mod pool;
+pub mod prefix;
 pub mod priority;
 pub mod quantity;
 pub mod record;
@@ -89,7 +89,6 @@ pub mod verdict;
 
 pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};
-pub use impair::Impairment;
 pub use noise::NoiseFloor;
 pub use observer::{Event, Observer};
 pub use priority::AccessCategory;

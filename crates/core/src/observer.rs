@@ -1,8 +1,6 @@
 //! [`Observer`]: receives the events of a measurement. Logs, summaries, progress lines, live views and archives all
 //! observe the same stream of [`Event`]s.
 
-use crate::passive::tcp::DirectedEvent;
-use crate::passive::{Estimate, Plan, Record};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::so_far::ReceivedSoFar;
@@ -14,9 +12,6 @@ use core::net::SocketAddr;
 ///
 /// An instrument omits events it does not have: a round-trip test collects nothing from its far host. A measurement
 /// that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
-///
-/// Captured traffic is two streams, OUT and IN, between two capture points: `Listening` (live points only),
-/// `Planned`, then `Pairs`, `Matched` and the streams' `Started` and `Records` as they come, and `Finished`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -83,16 +78,6 @@ pub enum Event<'a> {
     },
     /// Everything is known of every stream. No event follows.
     Finished(&'a [Session]),
-    /// Capturing has started; the names of the reference and the monitor point.
-    Listening([&'a str; 2]),
-    /// What two capture points have in common is known: whose packets are followed, and how they are named.
-    Planned(&'a Plan),
-    /// Round trips of captured traffic, as soon as they are known.
-    Pairs(&'a [Estimate]),
-    /// Captured packets that were recognised at both points, in the order of their arrival, without duplicates.
-    Matched(&'a [Record]),
-    /// Events of captured TCP segments, in their order.
-    Tcp(&'a [DirectedEvent]),
 }
 
 /// The progress of a stream.

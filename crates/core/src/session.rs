@@ -10,6 +10,9 @@ use crate::twoway::TwoWay;
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
+/// The value of the `instrument` tag of a session that comes from captured traffic.
+pub const PASSIVE: &str = "passive";
+
 /// Facts about one host that show how reliable its stamps are. `None`: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,9 +1,9 @@
 //! Round trips, losses and delays out of two captures of the same traffic:
 //! `cargo run -p jitlat-instruments --example passive reference.pcap monitor.pcap`.
 
-use jitlat_core::passive::PassiveSummary;
 use jitlat_instruments::passive::{CaptureSource, Passive, PassiveError};
 use jitlat_instruments::{Stop, Unobserved};
+use jitlat_passive::PassiveSummary;
 use std::path::PathBuf;
 
 /// The summary of two captures; the capture nearer to the reference end comes first.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::one_way::OneWay;
 use crate::stop::Stop;
 use jitlat_core::Direction;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::{Forward, Numbering, Relay, RelayConfig};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};

@@ -6,6 +6,7 @@ mod example;
 
 use jitlat_instruments::passive::{CaptureSource, Passive};
 use jitlat_instruments::{Event, Stop};
+use jitlat_passive::CaptureEvent;
 use std::path::{Path, PathBuf};
 
 fn captures(name: &str) -> [PathBuf; 2] {
@@ -27,14 +28,16 @@ fn events_come_in_order_until_a_stop() {
     let passive = Passive { records: true, matched: true, ..Passive::default() };
     let follow = |stop: &Stop| {
         let (mut order, mut pairs, mut records) = (Vec::new(), 0, [0; 2]);
-        let mut observer = |event: &Event<'_>| {
+        let mut observer = |event: &CaptureEvent<'_>| {
             let name = match event {
-                Event::Planned(_) => "planned",
-                Event::Started(_) => "started",
-                Event::Concluding(_) => "concluding",
-                Event::Finished(_) => "finished",
-                Event::Pairs(found) => return pairs += found.len() as u64,
-                Event::Records { stream, records: found, .. } => return records[*stream] += found.len(),
+                CaptureEvent::Planned(_) => "planned",
+                CaptureEvent::Stream(Event::Started(_)) => "started",
+                CaptureEvent::Stream(Event::Concluding(_)) => "concluding",
+                CaptureEvent::Stream(Event::Finished(_)) => "finished",
+                CaptureEvent::Pairs(found) => return pairs += found.len() as u64,
+                CaptureEvent::Stream(Event::Records { stream, records: found, .. }) => {
+                    return records[*stream] += found.len();
+                }
                 _ => return,
             };
             order.push(name);

@@ -7,7 +7,7 @@ use crate::output::screen::Origin;
 use crate::{console, interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_instruments::demo::TestBed;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use crate::options::{key, read_key_file};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::ping::protocols::{irtt, stamp};
 use jitlat_instruments::serve::Policy;

@@ -1,10 +1,11 @@
 //! Captures that are still being written, and pairs of captures that nobody has seen, cut at random.
 
-use jitlat_core::impair::{Choice, Clock, Config, Duplication, Gilbert, Jitter, Reordering};
-use jitlat_core::passive::{Frame, LinkType};
 use jitlat_core::time::SECOND;
-use jitlat_core::{Impairment, Span, SteadyTime, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_impair::Impairment;
+use jitlat_impair::{Choice, Clock, Config, Duplication, Gilbert, Jitter, Reordering};
 use jitlat_net::capture::PcapWriter;
+use jitlat_passive::{Frame, LinkType};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsStr;

@@ -128,8 +128,7 @@ pub fn analysing(session: &Session) -> String {
         let date = printable(date.as_deref().unwrap_or("date unknown"));
         return format!("Analysing {}\n# {date}\n", asking(session));
     }
-    let passive =
-        session.tags.iter().any(|(k, v)| k == "instrument" && v == jitlat_core::passive::streams::PASSIVE);
+    let passive = session.tags.iter().any(|(k, v)| k == "instrument" && v == jitlat_core::session::PASSIVE);
     format!(
         "Analysing {} {} pkts from {} to {}\n# {}\n",
         session.packets(),

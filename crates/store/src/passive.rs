@@ -15,17 +15,19 @@ pub use lines::{PairColumns, PairLines, write_tcp_event};
 pub use pings::{PingsError, read_pings};
 pub use sizes::{SizeDocument, write_sizes};
 
-use jitlat_core::passive::link::fit_sizes;
-use jitlat_core::passive::pipeline::CaptureFacts;
-use jitlat_core::passive::tcp::{self, BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
-use jitlat_core::passive::verdict::describe_identity;
-use jitlat_core::passive::{
-    Fit, FlowFigures, Link, LinkQuestion, OnePointResult, PassiveResult, PassiveSummary, PingFigures,
-    PingSource, Prefix, SpreadFigures, StreamTraffic, WireCounts,
-};
+use jitlat_core::link::{Fit, Link};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
 use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, WallTime};
+use jitlat_passive::fit_sizes;
+use jitlat_passive::pipeline::CaptureFacts;
+use jitlat_passive::tcp::{self, BetweenPoints, Connection, DelayCauses, TcpResult, explain_delays};
+use jitlat_passive::verdict::describe_identity;
+use jitlat_passive::{
+    FlowFigures, LinkQuestion, OnePointResult, PassiveResult, PassiveSummary, PingFigures, PingSource,
+    SpreadFigures, StreamTraffic, WireCounts,
+};
 use serde::Serialize;
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 
 use super::{Factor, Grid, Outcome};
 use crate::figures::{Selector, Unit, selectors};
+use crate::link;
 use crate::metrics::sizes::{SizeFit, size_fit};
 use crate::metrics::stat::{t_outside, t_quantile};
-use crate::passive::link;
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};

@@ -98,7 +98,7 @@ pub struct Cause {
 
 impl Cause {
     /// Found once, at no particular time, without a size and a sentence.
-    pub(crate) fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
+    pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
         Cause {
             id,
             fault: id.fault(),

@@ -1,10 +1,10 @@
 //! [`PassiveError`]: why captured traffic could not be analysed.
 
 use super::points::LivePoint;
-use jitlat_core::passive::{NoPlan, PartError};
 use jitlat_net::capture::CaptureError;
 use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
+use jitlat_passive::{NoPlan, PartError};
 
 /// Why captured traffic could not be analysed, or not to its end.
 #[derive(Debug, thiserror::Error)]

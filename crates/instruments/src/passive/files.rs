@@ -5,15 +5,16 @@ use super::outcome::{Followed, PassiveOutcome, forward};
 use super::reader::{CaptureReader, NamedCapture};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
-use jitlat_core::passive::pipeline::{
+use jitlat_core::Span;
+use jitlat_net::capture::{Capture, STDIN};
+use jitlat_passive::pipeline::{
     CaptureFacts, CaptureHead, NamingRule, PreviewSample, SharedFlowNumbers, join, join_like_caia,
 };
-use jitlat_core::passive::verdict::explain_no_match;
-use jitlat_core::passive::{
+use jitlat_passive::verdict::explain_no_match;
+use jitlat_passive::{
     CaiaMatcher, Fields, IdentityRule, Matcher, NoPlan, PacketPreview, Plan, Point, Sides, survey,
 };
-use jitlat_core::{Event, Observer, Span};
-use jitlat_net::capture::{Capture, STDIN};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
 use std::fmt;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -79,7 +80,7 @@ impl Passive {
         &self,
         points: [CaptureSource; 2],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<PassiveOutcome, PassiveError> {
         match self.try_captures(points, stop, observer)? {
             Ok(outcome) => Ok(outcome),
@@ -92,7 +93,7 @@ impl Passive {
         &self,
         points: [CaptureSource; 2],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<Result<PassiveOutcome, Unmatched>, PassiveError> {
         let again = points.each_ref().map(CaptureSource::again);
         let first = match (&self.first_pass, self.part) {
@@ -119,7 +120,7 @@ impl Passive {
             |first| first.echoes_apart,
         );
         drop(heads);
-        observer.event(&Event::Planned(&plan));
+        observer.capture_event(&CaptureEvent::Planned(&plan));
         let identity = IdentityRule { fields: self.fields(&plan), available };
         let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
         let part = self.part.zip(first.as_ref()).map(|(part, first)| part.of(first, window));

@@ -2,12 +2,12 @@
 
 use super::error::PassiveError;
 use super::points::{PointEnd, Points};
-use jitlat_core::passive::pipeline::{Delivered, Delivery, FrameBatch};
-use jitlat_core::passive::{Plan, Point};
 use jitlat_core::time::SteadyTime;
 use jitlat_core::{Span, WallTime};
 use jitlat_net::capture::Followed;
 use jitlat_net::clock;
+use jitlat_passive::pipeline::{Delivered, Delivery, FrameBatch};
+use jitlat_passive::{Plan, Point};
 use jitlat_proto::digest::Rule;
 use std::path::Path;
 use std::thread::sleep;

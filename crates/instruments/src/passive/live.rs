@@ -8,14 +8,16 @@ use super::outcome::{Followed, PassiveOutcome, forward};
 use super::points::{LivePoint, LivePoints, PointEnd, Points};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
-use jitlat_core::passive::identity::salted;
-use jitlat_core::passive::pipeline::{
-    Delivered, Delivery, Learner, Merger, NamingRule, NotLearnt, PacketNamer, SharedFlowNumbers,
-};
-use jitlat_core::passive::{IdentityRule, Matcher, Plan, Point, Prefix, Sides};
-use jitlat_core::{Event, Observer, Span};
+use jitlat_core::Span;
+use jitlat_core::prefix::Prefix;
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::clock;
+use jitlat_passive::identity::salted;
+use jitlat_passive::pipeline::{
+    Delivered, Delivery, Learner, Merger, NamingRule, NotLearnt, PacketNamer, SharedFlowNumbers,
+};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
+use jitlat_passive::{IdentityRule, Matcher, Plan, Point, Sides};
 use jitlat_proto::digest::Rule;
 use jitlat_proto::jitlat::Key;
 
@@ -55,7 +57,7 @@ impl Passive {
         points: [LivePoint; 2],
         settings: &LiveSettings,
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<PassiveOutcome, PassiveError> {
         if matches!(self.matching, Matching::Caia { .. }) {
             return Err(PassiveError::CaiaLive);
@@ -89,9 +91,9 @@ impl Passive {
         names: &[String; 2],
         settings: &LiveSettings,
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<PassiveOutcome, PassiveError> {
-        observer.event(&Event::Listening(names.each_ref().map(String::as_str)));
+        observer.capture_event(&CaptureEvent::Listening(names.each_ref().map(String::as_str)));
         let began = clock::steady();
         let over = |pairs: u64| {
             stop.is_requested()
@@ -113,7 +115,7 @@ impl Passive {
                 return Err(not_learnt(learner.not_learnt(), names, &points.close().0));
             }
         };
-        observer.event(&Event::Planned(&plan));
+        observer.capture_event(&CaptureEvent::Planned(&plan));
         let echoes_apart = learner.holds_more_than_echoes();
         let offset = self.offset.unwrap_or(if manner.same_clock { Span::ZERO } else { plan.offset });
         let window = self.window.unwrap_or(manner.window);

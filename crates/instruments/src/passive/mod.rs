@@ -6,12 +6,12 @@
 //! the traffic.
 //!
 //! ```no_run
-//! use jitlat_instruments::passive::{CaptureSource, Passive};
-//! use jitlat_instruments::{Event, Stop};
+//! use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive};
+//! use jitlat_instruments::Stop;
 //!
 //! let points = ["reference.pcap", "monitor.pcap"].map(|path| CaptureSource::Files(vec![path.into()]));
-//! let mut print = |event: &Event<'_>| {
-//!     if let Event::Pairs(pairs) = event {
+//! let mut print = |event: &CaptureEvent<'_>| {
+//!     if let CaptureEvent::Pairs(pairs) = event {
 //!         pairs.iter().for_each(|p| println!("{} ns", p.pair.rtt().0));
 //!     }
 //! };
@@ -38,6 +38,7 @@ mod tcp;
 
 pub use error::PassiveError;
 pub use files::CaptureSource;
+pub use jitlat_passive::{CaptureEvent, CaptureObserver};
 pub use live::LiveSettings;
 pub use one_point::one_point;
 pub use outcome::PassiveOutcome;

@@ -2,8 +2,8 @@
 
 use super::error::PassiveError;
 use crate::stop::Stop;
-use jitlat_core::passive::{OnePoint, OnePointResult};
 use jitlat_net::capture::Capture;
+use jitlat_passive::{OnePoint, OnePointResult};
 use std::path::PathBuf;
 
 /// Finds the round trips of TCP and QUIC flows in captures of one point, read one after the other.

@@ -3,11 +3,12 @@
 use super::error::PassiveError;
 use super::records::WayRecords;
 use super::settings::{Matching, Passive};
-use jitlat_core::passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
-use jitlat_core::passive::{
+use jitlat_core::{Session, Span};
+use jitlat_passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
+use jitlat_passive::{CaptureEvent, CaptureObserver, of_streams};
+use jitlat_passive::{
     CapturePart, Estimator, Flows, IdentityRule, MatchCounts, PartState, PassiveResult, Plan, Streams, Way,
 };
-use jitlat_core::{Event, Observer, Session, Span};
 
 /// The result of a passive measurement.
 #[derive(Debug)]
@@ -34,19 +35,19 @@ pub(super) struct Followed {
 }
 
 /// Sends what was found since the last call to `observer`.
-pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn Observer) {
+pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn CaptureObserver) {
     if !observers.estimator.pairs().is_empty() {
-        observer.event(&Event::Pairs(observers.estimator.pairs()));
+        observer.capture_event(&CaptureEvent::Pairs(observers.estimator.pairs()));
         observers.estimator.take_pairs();
     }
     if let Some(matched) = &mut observers.matched
         && !matched.is_empty()
     {
-        observer.event(&Event::Matched(matched));
+        observer.capture_event(&CaptureEvent::Matched(matched));
         matched.clear();
     }
     if let Some(streams) = &mut observers.streams {
-        streams.sink_mut().forward(observer);
+        streams.sink_mut().forward(&mut of_streams(observer));
     }
 }
 
@@ -69,14 +70,14 @@ impl Passive {
         &self,
         followed: Followed,
         mut observers: MatchObservers<WayRecords>,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> PassiveOutcome {
         forward(&mut observers, observer);
         let Followed { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
         let sessions = observers.streams.take().map_or_else(Vec::new, |streams| {
             let sessions = Way::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));
-            streams.into_sink().finish(&sessions, observer);
+            streams.into_sink().finish(&sessions, &mut of_streams(observer));
             sessions.into()
         });
         let part = observers.part.take().map(|(part, records)| PartState {

@@ -5,10 +5,11 @@ use super::live::{AVAILABLE, ENDING, Following, LiveSettings, WINDOW};
 use super::points::{LivePoint, LivePoints, PointEnd, Points};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
-use jitlat_core::passive::pipeline::{Delivered, Delivery, Learner, Merger};
-use jitlat_core::passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Prefix, Way};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
 use jitlat_net::clock;
+use jitlat_passive::pipeline::{Delivered, Delivery, Learner, Merger};
+use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Way};
 use std::collections::BTreeMap;
 
 /// A clock that was set by more than this makes a capture begin anew.

@@ -1,14 +1,15 @@
 //! [`LivePoints`]: two live capture points. Each has a thread that delivers captured packets and never blocks for long.
 
 use super::error::PassiveError;
-use jitlat_core::passive::flows::UNKNOWN_FLOW;
-use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::pipeline::{CaptureFacts, Delivered, Delivery, FrameBatch};
-use jitlat_core::passive::{Plan, Point, Prefix, Sighting};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Span, WallTime};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
 use jitlat_net::clock;
 use jitlat_net::digest::{DigestCollector, is_own};
+use jitlat_passive::flows::UNKNOWN_FLOW;
+use jitlat_passive::packet::decode;
+use jitlat_passive::pipeline::{CaptureFacts, Delivered, Delivery, FrameBatch};
+use jitlat_passive::{Plan, Point, Sighting};
 use jitlat_proto::digest::{self, CollectorEvent, Digest, Entries, Listen, Rule};
 use jitlat_proto::jitlat::Key;
 use std::fmt;

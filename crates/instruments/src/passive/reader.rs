@@ -2,9 +2,9 @@
 
 use super::error::PassiveError;
 use jitlat_core::WallTime;
-use jitlat_core::passive::Sighting;
-use jitlat_core::passive::pipeline::{CaptureFacts, CaptureHead, NamingRule, PacketNamer, SightingSource};
 use jitlat_net::capture::Capture;
+use jitlat_passive::Sighting;
+use jitlat_passive::pipeline::{CaptureFacts, CaptureHead, NamingRule, PacketNamer, SightingSource};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -190,7 +190,7 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::passive::{IdentityRule, Sides};
+    use jitlat_passive::{IdentityRule, Sides};
     use std::io::{self, Cursor, Read};
 
     /// A reader that panics.

@@ -1,9 +1,9 @@
 //! [`WayRecords`]: collects the records of both ways for the observer, in bounded memory.
 
-use jitlat_core::passive::streams::session;
-use jitlat_core::passive::{Sides, StreamSink, Way};
 use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
+use jitlat_passive::streams::session;
+use jitlat_passive::{Sides, StreamSink, Way};
 
 /// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
 const HELD: usize = 1 << 20;

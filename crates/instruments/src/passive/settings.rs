@@ -1,9 +1,9 @@
 //! [`Passive`]: the settings of passive measurements.
 
-use jitlat_core::passive::flows::Grouping;
-use jitlat_core::passive::pipeline::PacketFilter;
-use jitlat_core::passive::{CapturePart, Fields, FirstPass, Plan, Sides};
 use jitlat_core::{Span, WallTime};
+use jitlat_passive::flows::Grouping;
+use jitlat_passive::pipeline::PacketFilter;
+use jitlat_passive::{CapturePart, Fields, FirstPass, Plan, Sides};
 
 /// The fields of the CAIA tool's default mask.
 const CAIA_MASK: u32 = 63;

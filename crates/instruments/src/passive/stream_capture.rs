@@ -4,16 +4,17 @@
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
 use jitlat_core::metrics::classify::Packet;
-use jitlat_core::passive::packet::{TCP, UDP};
-use jitlat_core::passive::tcp::{
-    CaptureSide, Connection, DelayCauses, Framing, ObservedRecord, TcpAnalyzer, TcpPoint, TcpResult,
-};
-use jitlat_core::passive::{Frame, LinkType, Packet as CapturedPacket, Prefix, StreamTraffic, WireCounts};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::{Direction, HEADER_LEN, Transport};
 use jitlat_core::{Session, Span, WallTime};
 use jitlat_net::capture::PcapWriter;
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings, find_interface};
 use jitlat_net::client::{Family, TestRequest};
+use jitlat_passive::packet::{TCP, UDP};
+use jitlat_passive::tcp::{
+    CaptureSide, Connection, DelayCauses, Framing, ObservedRecord, TcpAnalyzer, TcpPoint, TcpResult,
+};
+use jitlat_passive::{Frame, LinkType, Packet as CapturedPacket, StreamTraffic, WireCounts};
 use jitlat_proto::jitlat::Dialect;
 use std::cmp::Reverse;
 use std::io::{self, Write};

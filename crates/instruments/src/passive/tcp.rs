@@ -4,17 +4,20 @@ use super::error::PassiveError;
 use super::files::CaptureSource;
 use super::settings::Passive;
 use crate::stop::Stop;
-use jitlat_core::passive::flows::Grouping;
-use jitlat_core::passive::pipeline::PacketFilter;
-use jitlat_core::passive::tcp::{
+use jitlat_core::Span;
+use jitlat_core::observer::Unobserved;
+use jitlat_core::prefix::Prefix;
+use jitlat_core::time::SteadyTime;
+use jitlat_net::capture::{Capture, Followed};
+use jitlat_net::clock;
+use jitlat_passive::flows::Grouping;
+use jitlat_passive::pipeline::PacketFilter;
+use jitlat_passive::tcp::{
     Connection, ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair,
     PointRead, TcpAnalyzer, TcpResult, put_together,
 };
-use jitlat_core::passive::{Frame, Packet, PassiveResult, Prefix, SpreadFigures};
-use jitlat_core::time::SteadyTime;
-use jitlat_core::{Event, Observer, Span};
-use jitlat_net::capture::{Capture, Followed};
-use jitlat_net::clock;
+use jitlat_passive::{CaptureEvent, CaptureObserver};
+use jitlat_passive::{Frame, Packet, PassiveResult, SpreadFigures};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,13 +46,13 @@ pub struct TcpCaptures {
     pub follow: bool,
     /// End following after this time; `None`: no limit.
     pub duration: Option<Span>,
-    /// Whether to send pairs and single packets matched between two points: [`Event::Pairs`], [`Event::Matched`].
+    /// Whether to send pairs and single packets matched between two points: [`CaptureEvent::Pairs`], [`CaptureEvent::Matched`].
     pub matched: bool,
 }
 
 impl TcpCaptures {
     /// Analyses captures. Two that contain the same traffic are two points, the nearer to the client first; all others
-    /// are read one after the other as one point's. `observer` receives the [`Event::Tcp`] of the (first) point.
+    /// are read one after the other as one point's. `observer` receives the [`CaptureEvent::Tcp`] of the (first) point.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read, or contains no TCP; a part may have none.
@@ -57,7 +60,7 @@ impl TcpCaptures {
         &self,
         captures: &[PathBuf],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<TcpResult, PassiveError> {
         let found = self.find(captures, stop, observer)?;
         match self.share {
@@ -74,7 +77,7 @@ impl TcpCaptures {
         &self,
         captures: &[PathBuf],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<ConnectionsPart, PassiveError> {
         let between = match captures {
             [a, b] if !self.one_point && !self.follow => self.join([a, b], stop, observer)?,
@@ -89,7 +92,7 @@ impl TcpCaptures {
         found.connections = first.connections;
         found.events = first.events;
         if let Some(joined) = between {
-            let second = self.read(&captures[1..], stop, &mut |_: &Event<'_>| ())?;
+            let second = self.read(&captures[1..], stop, &mut Unobserved)?;
             let ways = [&joined.summary.out, &joined.summary.back];
             let is_zero = |d: SpreadFigures| d.min == 0 && d.max == 0;
             let pair = PointPair {
@@ -118,11 +121,11 @@ impl TcpCaptures {
     /// [`PassiveError`] if they are not those of one whole, or if it has no TCP segment.
     pub fn of_parts(
         parts: Vec<ConnectionsPart>,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<TcpResult, PassiveError> {
         let whole = ConnectionsPart::join(parts)?;
         for event in &whole.events {
-            observer.event(&Event::Tcp(&[event.directed()]));
+            observer.capture_event(&CaptureEvent::Tcp(&[event.directed()]));
         }
         TcpCaptures::default().conclude(whole)
     }
@@ -182,7 +185,7 @@ impl TcpCaptures {
         &self,
         captures: [&PathBuf; 2],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<Option<PassiveResult>, PassiveError> {
         let points = captures.map(|path| CaptureSource::Files(vec![path.clone()]));
         if points.iter().any(|p| p.again().is_none()) {
@@ -232,7 +235,7 @@ impl TcpCaptures {
         &self,
         captures: &[PathBuf],
         stop: &Stop,
-        observer: &mut dyn Observer,
+        observer: &mut dyn CaptureObserver,
     ) -> Result<PointFound, PassiveError> {
         let mut analyzer = TcpAnalyzer::default();
         let names: Vec<String> = captures.iter().map(|p| p.display().to_string()).collect();
@@ -259,7 +262,7 @@ impl TcpCaptures {
             events.extend(analyzer.push(f.at, &p));
             begins.resize(analyzer.begun(), read.packets);
             if !events.is_empty() {
-                observer.event(&Event::Tcp(&events));
+                observer.capture_event(&CaptureEvent::Tcp(&events));
                 if self.share.is_some() {
                     kept.extend(events.iter().map(|event| FoundEvent::new(read.packets, event)));
                 }

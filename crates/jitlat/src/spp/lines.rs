@@ -1,6 +1,6 @@
 //! [`Lines`]: prints a line for each pair as soon as it is known.
 
-use jitlat_core::observer::{Event, Observer};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_store::passive::{PairColumns, PairLines};
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 
@@ -46,9 +46,9 @@ impl Lines {
     }
 }
 
-impl Observer for Lines {
-    fn event(&mut self, event: &Event<'_>) {
-        let Event::Pairs(pairs) = event else { return };
+impl CaptureObserver for Lines {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
+        let CaptureEvent::Pairs(pairs) = event else { return };
         if let Some(out) = &mut self.out {
             let written = pairs.iter().try_for_each(|pair| self.lines.write(out, pair));
             self.end_if_failed(written);

@@ -18,9 +18,8 @@ use crate::exit::Status;
 use crate::output::Part;
 use crate::{console, interrupt};
 use anyhow::{anyhow, bail};
-use jitlat_core::observer::{Event, Observer};
-use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{LinkQuestion, Plan};
+use jitlat_passive::verdict::list_prefixes;
+use jitlat_passive::{CaptureEvent, CaptureObserver, LinkQuestion, Plan, StreamObserver};
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
 use jitlat_report::text::screen::Course;
@@ -54,17 +53,17 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     let live = args.live.is_asked_for();
     let silent = args.is_silent();
     let mut lines = Lines::new(args.columns(), !silent, live);
-    let mut ways = match passive.records {
+    let mut ways = StreamObserver(match passive.records {
         true => {
             let rows = args.report.outputs.needing(Part::ROWS).map(|(_, path)| path);
             Some(WayRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
         }
         false => None,
-    };
+    });
     let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
     let mut progress = Progress { quiet: args.quiet || !live };
     let mut course = Course::default();
-    let observer: &mut [&mut dyn Observer; 5] =
+    let observer: &mut [&mut dyn CaptureObserver; 5] =
         &mut [&mut lines, &mut ways, &mut trace, &mut course, &mut progress];
     let stop = interrupt::stop()?;
     let outcome = match live {
@@ -86,7 +85,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
         true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
     }
-    let recorded = ways.map(WayRecorder::finish).unwrap_or_default();
+    let recorded = ways.0.map(WayRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {
         failures.push(anyhow::anyhow!("not every log was archived"));
@@ -99,14 +98,14 @@ struct Progress {
     quiet: bool,
 }
 
-impl Observer for Progress {
-    fn event(&mut self, event: &Event<'_>) {
+impl CaptureObserver for Progress {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         match event {
             _ if self.quiet => {}
-            Event::Listening([reference, monitor]) => {
+            CaptureEvent::Listening([reference, monitor]) => {
                 info!("listening to {reference} (reference) and {monitor} (monitor)");
             }
-            Event::Planned(Plan { common, sides: [near, far], .. }) => info!(
+            CaptureEvent::Planned(Plan { common, sides: [near, far], .. }) => info!(
                 "{common} packets in common, between {} and {}",
                 list_prefixes(&near.reference),
                 list_prefixes(&far.monitor)

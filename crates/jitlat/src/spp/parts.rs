@@ -9,11 +9,11 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
-use jitlat_core::observer::{Event, Observer};
-use jitlat_core::passive::{Estimator, FirstPass, PartState};
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
+use jitlat_passive::{Estimator, FirstPass, PartState};
 use jitlat_report::text::screen::Course;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,9 +145,9 @@ pub fn join(args: &SppArgs) -> Result<Status> {
     let mut lines = Lines::new(args.columns(), !args.is_silent(), false);
     let mut course = Course::default();
     let result = whole.result(Estimator::new(args.every, args.max_spt), |estimator| {
-        let pairs = Event::Pairs(estimator.pairs());
-        lines.event(&pairs);
-        course.event(&pairs);
+        let pairs = CaptureEvent::Pairs(estimator.pairs());
+        lines.capture_event(&pairs);
+        course.capture_event(&pairs);
         estimator.take_pairs();
     });
     let failures = lines.finish().into_iter().collect();

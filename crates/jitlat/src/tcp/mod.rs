@@ -9,13 +9,13 @@ use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use jitlat_core::observer::{Event, Observer};
-use jitlat_core::passive::Prefix;
-use jitlat_core::passive::tcp::{TcpResult, answer};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity;
 use jitlat_core::time::Span;
 use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::{STDIN, in_folders};
+use jitlat_passive::tcp::{TcpResult, answer};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::html::Section;
 use jitlat_report::text::screen::Screen;
@@ -102,7 +102,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
     };
     let mut trace = draws.then(|| PassiveTrace::new(Span::seconds(1), FigureRange::default()));
     let mut lines = args.events.then(|| EventLines::new(stop.clone(), args.follow));
-    let observer: &mut [&mut dyn Observer; 2] = &mut [&mut trace, &mut lines];
+    let observer: &mut [&mut dyn CaptureObserver; 2] = &mut [&mut trace, &mut lines];
     let files = if args.follow { args.captures.clone() } else { in_folders(&args.captures)? };
     let mut failures: Vec<anyhow::Error> = Vec::new();
     let result = match args.parts.state {
@@ -246,9 +246,9 @@ impl EventLines {
     }
 }
 
-impl Observer for EventLines {
-    fn event(&mut self, event: &Event<'_>) {
-        let (Event::Tcp(events), None) = (event, &self.failure) else { return };
+impl CaptureObserver for EventLines {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
+        let (CaptureEvent::Tcp(events), None) = (event, &self.failure) else { return };
         let mut written = events.iter().try_for_each(|e| write_tcp_event(&mut self.out, e));
         if self.live {
             written = written.and_then(|()| self.out.flush());

@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::{Context, Result};
 use clap::Args;
-use jitlat_core::passive::tcp::{ConnectionShare, ConnectionsPart};
+use jitlat_passive::tcp::{ConnectionShare, ConnectionsPart};
 use std::fs;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::{Lab, Numbering};
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};

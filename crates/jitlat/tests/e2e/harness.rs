@@ -1,7 +1,7 @@
 //! Runs the real binary: a server that ends with its test, a client that is waited for with a limit, and the JSON
 //! report.
 
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::{Lab, Numbering, lab::Namespace};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

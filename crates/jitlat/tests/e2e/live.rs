@@ -1,7 +1,7 @@
 //! Live passive measurement: interfaces of this host, digests of another, and a test that captures itself.
 
 use crate::harness::*;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
 use std::fs;

@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::Numbering;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

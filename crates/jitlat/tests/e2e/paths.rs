@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::{self, Lab};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_net::emulator::{Lab, Numbering};
 use std::net::IpAddr;

@@ -15,15 +15,15 @@ mod pcapng;
 mod write;
 
 use buffer::Buffer;
-use jitlat_core::passive::LinkType;
 use jitlat_core::time::WallTime;
+use jitlat_passive::LinkType;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use follow::Followed;
 pub use input::STDIN;
-pub use jitlat_core::passive::Frame;
+pub use jitlat_passive::Frame;
 pub use write::PcapWriter;
 
 /// The longest frame accepted as valid, in bytes; libpcap's own limit is 256 KiB.

@@ -2,8 +2,8 @@
 
 use super::buffer::Buffer;
 use super::{MAX_FRAME, Step};
-use jitlat_core::passive::LinkType;
 use jitlat_core::time::{SECOND, WallTime};
+use jitlat_passive::LinkType;
 use std::io;
 
 pub(super) struct Pcap {

@@ -4,8 +4,8 @@
 use super::buffer::Buffer;
 use super::pcap::cut;
 use super::{MAX_FRAME, Step};
-use jitlat_core::passive::LinkType;
 use jitlat_core::time::{SECOND, WallTime};
+use jitlat_passive::LinkType;
 use std::io::{self, ErrorKind};
 
 const SECTION: u32 = 0x0a0d_0d0a;

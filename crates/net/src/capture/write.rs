@@ -1,8 +1,8 @@
 //! Writing frames in the pcap format with nanoseconds, in this host's byte order.
 
 use super::Frame;
-use jitlat_core::passive::LinkType;
 use jitlat_core::time::SECOND;
+use jitlat_passive::LinkType;
 use std::io::{self, Write};
 
 /// Writes a pcap file of one link type.

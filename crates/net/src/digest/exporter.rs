@@ -7,11 +7,12 @@ use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSetti
 use crate::clock;
 use crate::clock::tick;
 use crate::sockets;
-use jitlat_core::passive::echo::is_echo;
-use jitlat_core::passive::identity::salted;
-use jitlat_core::passive::packet::decode;
-use jitlat_core::passive::{Packet, PacketPreview, Prefix};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::time::WallTime;
+use jitlat_passive::echo::is_echo;
+use jitlat_passive::identity::salted;
+use jitlat_passive::packet::decode;
+use jitlat_passive::{Packet, PacketPreview};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{Digest, Exporter, ExporterEvent, ExporterInput, Refusal, Rule, Totals};

@@ -7,9 +7,9 @@ mod exporter;
 pub use collector::{CollectorError, DigestCollector};
 pub use exporter::{DigestExporter, ExporterError};
 
-use jitlat_core::passive::Packet;
-use jitlat_core::passive::packet::TCP;
 use jitlat_core::spec::CONTROL_PORT;
+use jitlat_passive::Packet;
+use jitlat_passive::packet::TCP;
 use std::io;
 
 /// Whether a packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such packets are

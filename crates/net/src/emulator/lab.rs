@@ -5,7 +5,7 @@
 
 use super::Numbering;
 use super::tun::{self, Tun, TunConfig, TunEnd, TunError};
-use jitlat_core::impair::Scenario;
+use jitlat_impair::Scenario;
 use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

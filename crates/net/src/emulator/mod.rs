@@ -1,4 +1,4 @@
-//! Impaired paths on one machine, driven by the model of [`jitlat_core::impair`].
+//! Impaired paths on one machine, driven by the model of [`jitlat_impair`].
 //!
 //! * [`relay`] – a user-space relay between loopback sockets: needs no privilege, serves `jitlat demo`
 //! * [`tun`] – a TUN device in each of two network namespaces: whole IP packets, needs root
@@ -18,8 +18,8 @@ pub use line::DeliveryLateness;
 pub use relay::{Forward, Relay, RelayConfig, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
-use jitlat_core::impair::{Deliveries, Impairment, Tally};
 use jitlat_core::time::SteadyTime;
+use jitlat_impair::{Deliveries, Impairment, Tally};
 
 /// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

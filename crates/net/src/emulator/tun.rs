@@ -7,8 +7,8 @@
 use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering, ip};
 use crate::sys;
-use jitlat_core::impair::{Deliveries, Impairment, Scenario};
 use jitlat_core::time::SteadyTime;
+use jitlat_impair::{Deliveries, Impairment, Scenario};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sched::{CloneFlags, setns};

@@ -6,7 +6,7 @@ use super::{Opened, Reflector, Shared, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::Span;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_proto::irtt::{self, Key, Reaction, Rules, Server};
 use jitlat_proto::policy::{self, Keys, Service, Table};
 use std::io;

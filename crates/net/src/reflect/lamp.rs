@@ -6,7 +6,7 @@ use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::random;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Source, WallTime};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::policy::{self, Service, Table};

@@ -14,7 +14,7 @@ use crate::stamp::Stamps;
 use crate::sys::{BATCH, Inbox};
 use crate::twoway::raw;
 use crate::twoway::socket;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Dscp, Source};
 use jitlat_proto::lamp::{self, FollowUp, Header, Reaction, ServerRules};
 use jitlat_proto::policy::{self, Service};

@@ -32,7 +32,7 @@ pub use twamp::TwampServer;
 use crate::clock::{self, ClockError};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
 use jitlat_proto::accounts::Accounts;

@@ -5,7 +5,7 @@ use super::{ClockError, Opened, Reflector, Shared, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::Source;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_proto::policy::{self, Service, Table};
 use jitlat_proto::stamp::{self, Rules};
 use std::fmt;

@@ -30,7 +30,7 @@ pub enum CollectorEvent {
     Listening {
         /// The interface.
         interface: String,
-        /// See [`jitlat_core::passive::identity::salted`].
+        /// See [`jitlat_passive::identity::salted`].
         salt: u64,
     },
     /// Packets, or the information that there were none.

@@ -7,8 +7,8 @@ use crate::channel::{Channel, Hello};
 use crate::jitlat::auth::{Keys, Transcript};
 use crate::machine::{Machine, Tick};
 use jitlat_core::SteadyTime;
-use jitlat_core::passive::PacketPreview;
 use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_passive::PacketPreview;
 use std::collections::VecDeque;
 
 /// Most digests that wait to be sent; further ones are dropped, and counted.

@@ -4,8 +4,8 @@ use crate::jitlat::auth::{Key, Keys};
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::SteadyTime;
-use jitlat_core::passive::{Fields, IdentityRule, PacketPreview, Sides, Way};
 use jitlat_core::time::{SECOND, WallTime};
+use jitlat_passive::{Fields, IdentityRule, PacketPreview, Sides, Way};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {

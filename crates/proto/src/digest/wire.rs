@@ -5,8 +5,9 @@ pub use crate::channel::WireError;
 use crate::channel::{Hello, put_text, text};
 use crate::wire::Reader;
 use core::net::{IpAddr, Ipv6Addr};
-use jitlat_core::passive::{Fields, Identity, IdentityRule, PacketPreview, Prefix, Sides, Way};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::time::WallTime;
+use jitlat_passive::{Fields, Identity, IdentityRule, PacketPreview, Sides, Way};
 
 /// What a conversation begins with.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";

@@ -9,7 +9,7 @@ use crate::machine::Tick;
 use crate::twoway::reflect::{Arrival, Silence};
 use crate::twoway::{ConversationState, Directions, Protocol, Received, RequestTable};
 use crate::wire::unhex;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::twoway::LostOn;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::Ipv4Addr;

@@ -13,7 +13,7 @@ use crate::policy::Keys;
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
 use hmac::{Hmac, KeyInit, Mac};
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Span, SteadyTime, units};
 use sha2::Sha256;
 use std::collections::{HashMap, VecDeque};

@@ -11,7 +11,7 @@ use crate::machine::Tick;
 use crate::shares::{Rank, SessionName, ShareTable};
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::SocketAddr;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::time::Source;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::BTreeSet;

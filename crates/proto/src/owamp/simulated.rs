@@ -6,9 +6,9 @@ use super::{DataRecord, Finished, Slot};
 use crate::amp::{Mode, Reason};
 use crate::sim::HostClock;
 use crate::sim::owamp::{Host, Outcome, Trouble, World};
-use jitlat_core::impair::{Choice, Config, Duplication, Jitter, Reordering};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span};
+use jitlat_impair::{Choice, Config, Duplication, Jitter, Reordering};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

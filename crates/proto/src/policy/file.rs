@@ -18,7 +18,7 @@
 
 use super::{Networks, Policy, Quota, Service, TCP};
 use crate::accounts::ClientLimits;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_core::time::{SECOND, Span};
 use serde::Deserialize;

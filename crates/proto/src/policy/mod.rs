@@ -33,7 +33,7 @@ pub use quota::{Quota, Scope};
 use crate::accounts::ClientLimits;
 use core::net::IpAddr;
 use jitlat_core::Span;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use std::collections::BTreeMap;
 
 /// The name of a service, as in `--only` and in policy files.

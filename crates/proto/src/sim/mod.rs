@@ -23,10 +23,10 @@ use crate::jitlat::{
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
 use engine::{Engine, Packet};
-use jitlat_core::impair::{Config, Impairment, Tally};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec};
+use jitlat_impair::{Config, Impairment, Tally};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -16,8 +16,8 @@ use crate::twoway::Arrival;
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
 use ends::{End, Work, abandon, finish, stop_sending};
-use jitlat_core::impair::Impairment;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
+use jitlat_impair::Impairment;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 

@@ -4,10 +4,10 @@
 use super::*;
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::distribution::percentile::Percent;
-use jitlat_core::impair::Scenario;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::units::eng4;
+use jitlat_impair::Scenario;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

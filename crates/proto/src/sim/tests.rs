@@ -2,8 +2,8 @@
 
 use super::*;
 use jitlat_core::clock::SyncState;
-use jitlat_core::impair::{Choice, Gilbert, Jitter};
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_impair::{Choice, Gilbert, Jitter};
 use proptest::prelude::*;
 
 const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];

@@ -12,7 +12,7 @@ use crate::stamp::tlv::{
 use crate::twoway::reflect::{Arrival, Silence};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Source, Span, SteadyTime, WallTime};
 
 /// How a reflector behaves.

@@ -5,7 +5,7 @@ use super::stretches::{Least, Most, Stretches};
 use super::trace::{Cloud, SINGLE_POINTS};
 use super::{Axis, Figure, Mark, Series, Tone, Unit, group_thousands, value_label};
 use jitlat_core::WallTime;
-use jitlat_core::passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEvent};
+use jitlat_passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEvent};
 
 /// Expected length of the capture, in ns.
 const EXPECTED: i64 = 600_000_000_000;

@@ -57,7 +57,7 @@ pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
 
 /// Whether the figures come from captured traffic instead of a test.
 pub(super) fn is_passive(s: &Summary) -> bool {
-    s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::passive::streams::PASSIVE)
+    s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::session::PASSIVE)
 }
 
 /// A warning as a sentence: with a capital letter and a proper µ.

@@ -4,10 +4,10 @@ use super::Section;
 use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, say_measured};
 use crate::text::describe_band;
 use crate::text::screen::Screen;
-use jitlat_core::passive::tcp::{DirectionFigures, TcpResult, explain_delays};
-use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
 use jitlat_core::units;
+use jitlat_passive::tcp::{DirectionFigures, TcpResult, explain_delays};
+use jitlat_passive::verdict::list_prefixes;
+use jitlat_passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
 
 /// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
 pub fn passive_section(

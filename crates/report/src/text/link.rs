@@ -1,9 +1,11 @@
 //! What an access link explains of the round trips, and which link the results of a sweep suggest.
 
-use jitlat_core::passive::link::{Fit, Layer, fit_sizes, milliseconds};
-use jitlat_core::passive::{Link, LinkQuestion, ModelFigures, SizeFigures};
+use jitlat_core::link::Link;
+use jitlat_core::link::{Fit, Layer, milliseconds};
 use jitlat_core::time::Span;
 use jitlat_core::units;
+use jitlat_passive::fit_sizes;
+use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use std::fmt::Write as _;
 
 /// Most sizes shown.

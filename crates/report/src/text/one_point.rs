@@ -1,7 +1,7 @@
 //! Round trips from one capture point.
 
-use jitlat_core::passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use jitlat_core::units;
+use jitlat_passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use std::fmt::Write as _;
 
 /// The round trips of the `top` flows with most packets; 0: all.

@@ -1,14 +1,14 @@
 //! Passive round trips: figures of two captures.
 
 use crate::text;
-use jitlat_core::passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
-use jitlat_core::passive::verdict::{describe_identity, list_prefixes};
-use jitlat_core::passive::{
+use jitlat_core::summary::Summary;
+use jitlat_core::units;
+use jitlat_passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
+use jitlat_passive::verdict::{describe_identity, list_prefixes};
+use jitlat_passive::{
     FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, SpreadFigures,
     WayFigures,
 };
-use jitlat_core::summary::Summary;
-use jitlat_core::units;
 use std::fmt::Write as _;
 
 /// What is printed in addition to the result itself.

@@ -1,9 +1,9 @@
 //! A test's own stream as captured at this host.
 
-use jitlat_core::passive::StreamTraffic;
-use jitlat_core::passive::tcp::{DelayCause, DelayCauses};
 use jitlat_core::spec::Direction;
 use jitlat_core::units::eng4;
+use jitlat_passive::StreamTraffic;
+use jitlat_passive::tcp::{DelayCause, DelayCauses};
 use std::fmt::Write as _;
 use std::path::Path;
 

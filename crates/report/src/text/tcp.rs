@@ -1,10 +1,10 @@
 //! TCP connections in captures.
 
-use jitlat_core::passive::SpreadFigures;
-use jitlat_core::passive::tcp::{
+use jitlat_core::units;
+use jitlat_passive::SpreadFigures;
+use jitlat_passive::tcp::{
     BetweenPoints, Connection, DirectionBetween, DirectionFigures, TcpResult, explain_delays,
 };
-use jitlat_core::units;
 use std::fmt::Write as _;
 
 /// The analysis of the `top` connections with most bytes; 0: all.

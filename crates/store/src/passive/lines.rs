@@ -1,7 +1,7 @@
 //! Lines about captured traffic: one per pair, or one per event.
 
-use jitlat_core::passive::tcp::{DirectedEvent, EventKind};
-use jitlat_core::passive::{Estimate, Pair};
+use jitlat_passive::tcp::{DirectedEvent, EventKind};
+use jitlat_passive::{Estimate, Pair};
 use std::io::{self, Write};
 
 /// The columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six

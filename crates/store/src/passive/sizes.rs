@@ -1,6 +1,6 @@
 //! Round trips by packet size, with what a link takes for them: the whole of the seed's Table II.
 
-use jitlat_core::passive::{LinkQuestion, ModelFigures, SizeFigures};
+use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use serde::Serialize;
 use std::io::{self, Write};
 

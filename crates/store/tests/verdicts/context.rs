@@ -1,9 +1,9 @@
 //! [`Context`]: the normal conditions of a test: specification, hosts and path.
 
-use jitlat_core::impair::{Answering, Clock, Config, Host, Jitter, Trial};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::time::Source;
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
+use jitlat_impair::{Answering, Clock, Config, Host, Jitter, Trial};
 use jitlat_store::log::Version;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

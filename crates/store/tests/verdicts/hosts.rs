@@ -3,9 +3,9 @@
 use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::paths::{by_delay, tolerance, variant};
 use super::variant::{Damage, Truth, Variant};
-use jitlat_core::impair::{Choice, Competition, Load, Outage, Pause, Point, Rate, Shift};
 use jitlat_core::time::Source;
 use jitlat_core::{Direction, Span};
+use jitlat_impair::{Choice, Competition, Load, Outage, Pause, Point, Rate, Shift};
 use jitlat_store::log::Version;
 
 fn seconds(s: f64) -> Span {

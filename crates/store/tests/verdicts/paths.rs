@@ -3,10 +3,10 @@
 use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
 use super::hosts::clean_context;
 use super::variant::{Damage, Truth, Variant};
-use jitlat_core::impair::{
+use jitlat_core::{Schedule, Span, TestSpec, Transport};
+use jitlat_impair::{
     Choice, Competition, Duplication, Gilbert, Jitter, Load, Outage, Point, Police, Rate, Reordering, TooLong,
 };
-use jitlat_core::{Schedule, Span, TestSpec, Transport};
 use jitlat_store::log::Version;
 use std::f64::consts::TAU;
 
@@ -545,7 +545,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
 }
 
 /// The way of `v` that has a fault.
-fn way(v: &mut Variant) -> &mut jitlat_core::impair::Config {
+fn way(v: &mut Variant) -> &mut jitlat_impair::Config {
     let down = &v.trial.down;
     let wrong = !down.outages.is_empty() || !down.competition.is_empty() || down.loss != Choice::Never;
     let downwards = v.trial.spec.direction() == jitlat_core::Direction::Down;

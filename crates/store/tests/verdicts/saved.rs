@@ -2,13 +2,13 @@
 //! `testdata/verdicts/README.md` says where each comes from.
 
 use super::context::MS;
-use jitlat_core::impair::{
-    Choice, Clock, Competition, Config, Duplication, Gilbert, Jitter, Load, Pause, Point, Police, Rate,
-    Reordering, Shift, TooLong, Trial,
-};
 use jitlat_core::time::Source;
 use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, Options, Schedule, Span, TestSpec, Transport};
+use jitlat_impair::{
+    Choice, Clock, Competition, Config, Duplication, Gilbert, Jitter, Load, Pause, Point, Police, Rate,
+    Reordering, Shift, TooLong, Trial,
+};
 use jitlat_store::log::{LogWriter, Version};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};

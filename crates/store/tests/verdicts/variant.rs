@@ -1,8 +1,8 @@
 //! [`Variant`]: a simulated test, and the verdict that a network engineer would give.
 
 use jitlat_core::Span;
-use jitlat_core::impair::{Outcome, Trial};
 use jitlat_core::summary::ClockEstimate;
+use jitlat_impair::{Outcome, Trial};
 use jitlat_store::log::{LogWriter, Version};
 
 /// A test to be simulated and saved, with its true faults.

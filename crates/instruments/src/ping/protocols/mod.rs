@@ -10,7 +10,7 @@ pub mod twamp;
 
 use super::protocol::Protocol;
 use crate::arguments::Argument;
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 
 /// The two-way protocols.
 pub const PROTOCOLS: &[&Protocol] = &[

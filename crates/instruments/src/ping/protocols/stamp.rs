@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::ping::protocol::{Client, Protocol, ProtocolServer, Sizes};
 use crate::ping::test::{PingResult, Test};
 use jitlat_core::ntp::{ErrorEstimate, Format};
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::{TestSpec, Transport, units};
 use jitlat_net::clock;

@@ -3,8 +3,8 @@
 use super::{Outcome, Setup};
 use crate::archive;
 use anyhow::{Context, Result};
-use jitlat_core::passive::streams::PASSIVE;
 use jitlat_core::session::Ending as LogEnding;
+use jitlat_core::session::PASSIVE;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_monitor::agenda::{Ending, Failure};
 use jitlat_net::pace;

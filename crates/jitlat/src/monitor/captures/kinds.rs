@@ -5,11 +5,11 @@ use crate::exit::explain;
 use crate::monitor::given::{OptionSet, ids};
 use crate::spp::SppArgs;
 use clap::FromArgMatches;
-use jitlat_core::passive::pipeline::PacketFilter;
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{CaptureEnd, LivePoint, PassiveError, PeriodEvent, SegmentCapture};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{AskedCapture, Value, Wrong};
+use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::Key;
 
 /// What a capture found, or why it could not begin, in words.

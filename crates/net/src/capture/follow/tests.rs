@@ -1,7 +1,7 @@
 use super::*;
 use crate::capture::PcapWriter;
-use jitlat_core::passive::LinkType;
 use jitlat_core::time::SECOND;
+use jitlat_passive::LinkType;
 use std::io::Write;
 use std::thread::sleep;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 //!
 //! Packets inside a tag or tunnel that the kernel left in place pass as well; the reader filters them later.
 
-use jitlat_core::passive::Prefix;
+use jitlat_core::prefix::Prefix;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use socket2::SockFilter;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::clock;
-use jitlat_core::passive::packet::decode;
+use jitlat_passive::packet::decode;
 use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
 

@@ -10,7 +10,7 @@ mod udp;
 
 use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering};
-use jitlat_core::impair::{Impairment, Scenario};
+use jitlat_impair::{Impairment, Scenario};
 use nix::poll::{PollFd, PollFlags};
 use std::io;
 use std::net::SocketAddr;

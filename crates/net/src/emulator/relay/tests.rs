@@ -1,6 +1,6 @@
 use super::*;
-use jitlat_core::impair::{Choice, Config, Duplication};
 use jitlat_core::time::Span;
+use jitlat_impair::{Choice, Config, Duplication};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};

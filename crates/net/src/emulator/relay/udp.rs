@@ -3,8 +3,8 @@
 use super::{Forward, Interest, Token};
 use crate::emulator::Numbering;
 use crate::emulator::line::{self, DelayLine};
-use jitlat_core::impair::{Impairment, Tally};
 use jitlat_core::time::SteadyTime;
+use jitlat_impair::{Impairment, Tally};
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};

@@ -1,8 +1,8 @@
 use super::*;
 use crate::emulator::Lab;
 use jitlat_core::Dscp;
-use jitlat_core::impair::{Choice, Config};
 use jitlat_core::time::Span;
+use jitlat_impair::{Choice, Config};
 use std::io::stderr;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};

@@ -4,7 +4,8 @@ use crate::amp::connection::Failure;
 use crate::amp::{Mode, Reason, Users};
 use crate::owamp::{Rules, SessionData, Slot, Unusable};
 use crate::sim::HostClock;
-use jitlat_core::{Direction, Span, WallTime, impair};
+use jitlat_core::{Direction, Span, WallTime};
+use jitlat_impair as impair;
 use std::collections::BTreeMap;
 
 /// A fault, and when it happens.

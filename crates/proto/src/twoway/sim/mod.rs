@@ -8,9 +8,9 @@ use crate::twoway::pinger::{Outcome, Reception};
 use crate::twoway::reflect::Arrival;
 use crate::twoway::{Pinger, Plan, Protocol, Transmit};
 use crate::{irtt, lamp, stamp};
-use jitlat_core::impair::Impairment;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Source, Span, Stamp, SteadyTime, WallTime};
+use jitlat_impair::Impairment;
 use std::collections::BTreeMap;
 
 pub(super) mod parties;

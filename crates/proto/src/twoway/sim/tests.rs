@@ -6,13 +6,13 @@ use super::*;
 use crate::irtt;
 use crate::twoway::Directions;
 use jitlat_core::analysis::{Analyzer, Options, analyze};
-use jitlat_core::impair::{Choice, Config, Duplication, Jitter, Reordering};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{LostOn, NotAnswers, TwoWay};
 use jitlat_core::{Session, TestSpec};
+use jitlat_impair::{Choice, Config, Duplication, Jitter, Reordering};
 use lamp::FollowUp;
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@ use super::run::PassiveRun;
 use crate::figure::axis::{Axis, Unit};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
 use crate::figure::series::{drawn, extent};
-use jitlat_core::passive::SizeFigures;
+use jitlat_passive::SizeFigures;
 
 /// Sizes whose means are joined by a line.
 const JOINED: usize = 64;

@@ -4,7 +4,7 @@ use super::parts::{blank, n};
 use super::run::PassiveRun;
 use crate::figure::axis::{Axis, Unit};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
-use jitlat_core::passive::pipeline::LengthCounts;
+use jitlat_passive::pipeline::LengthCounts;
 
 /// The shares of packets that are no longer, at each point; None where all are of one size.
 pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {

@@ -48,8 +48,8 @@ pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
 mod tests {
     use super::*;
     use crate::figure::parts::Mark;
-    use jitlat_core::passive::{Level, Pair, PingSource, Record, Way};
     use jitlat_core::time::{Span, WallTime};
+    use jitlat_passive::{Level, Pair, PingSource, Record, Way};
 
     /// A pair in the middle of which it is `at`, of two packets of so many bytes.
     fn pair(at: i64, rtt: i64, length: u32) -> Pair {

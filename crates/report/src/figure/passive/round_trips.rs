@@ -6,7 +6,7 @@ use super::trace::PassiveTrace;
 use crate::figure::axis::{Axis, Unit};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
 use crate::figure::series::drawn;
-use jitlat_core::passive::Level;
+use jitlat_passive::Level;
 
 /// Bands drawn as lines.
 const LINES: usize = 40;

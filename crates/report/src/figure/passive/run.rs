@@ -2,10 +2,11 @@
 
 use super::range::Period;
 use super::trace::PassiveTrace;
-use jitlat_core::passive::pipeline::LengthCounts;
-use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{Level, Link, LinkQuestion, PassiveResult, SizeFigures};
+use jitlat_core::link::Link;
 use jitlat_core::units::utc_date;
+use jitlat_passive::pipeline::LengthCounts;
+use jitlat_passive::verdict::list_prefixes;
+use jitlat_passive::{Level, LinkQuestion, PassiveResult, SizeFigures};
 
 /// One passive measurement, as the builders need it.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use crate::figure::axis::{Axis, Unit};
 use crate::figure::measured::{measured_of_several, say_measured};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
 use crate::figure::series::drawn;
-use jitlat_core::passive::SizeFigures;
+use jitlat_passive::SizeFigures;
 
 /// The figures that show `runs`, by name, as several curves; none of fewer than two with pairs.
 pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {

@@ -4,7 +4,7 @@ use super::parts::{blank, n};
 use super::run::PassiveRun;
 use crate::figure::axis::{Axis, Unit};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
-use jitlat_core::passive::SizeFigures;
+use jitlat_passive::SizeFigures;
 
 /// Curves at most: those of the sizes with most pairs.
 const CURVES: usize = 8;

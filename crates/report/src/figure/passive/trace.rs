@@ -6,9 +6,9 @@ use crate::figure::grid::Grid;
 use crate::figure::series::extent;
 use crate::figure::stretches::{Most, Stretches, Sum};
 use crate::figure::trace::Cloud;
-use jitlat_core::observer::{Event, Observer};
-use jitlat_core::passive::{Level, Levels, Pair, PingSource, Resampler, Way};
 use jitlat_core::time::Span;
+use jitlat_passive::{CaptureEvent, CaptureObserver};
+use jitlat_passive::{Level, Levels, Pair, PingSource, Resampler, Way};
 
 /// Cells of a distribution.
 const TALLY: usize = 1 << 16;
@@ -142,11 +142,11 @@ impl PassiveTrace {
 }
 
 /// Receives pairs and matched packets.
-impl Observer for PassiveTrace {
-    fn event(&mut self, event: &Event<'_>) {
+impl CaptureObserver for PassiveTrace {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         match event {
-            Event::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(&e.pair)),
-            Event::Matched(list) => {
+            CaptureEvent::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(&e.pair)),
+            CaptureEvent::Matched(list) => {
                 list.iter().for_each(|r| self.packet(r.way, r.reference.0, r.delay().0));
             }
             _ => {}

@@ -5,7 +5,7 @@ use super::run::PassiveRun;
 use crate::figure::axis::{Axis, Unit};
 use crate::figure::parts::{Figure, Mark, Series, Tone};
 use crate::figure::stretches::Stretches;
-use jitlat_core::passive::Way;
+use jitlat_passive::Way;
 
 /// What each way adds to its least delay.
 pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {

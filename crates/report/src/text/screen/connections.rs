@@ -4,8 +4,8 @@ use super::rows::{Cells, Table, percent};
 use super::{Screen, content};
 use crate::text::count;
 use crate::text::page::mark;
-use jitlat_core::passive::tcp::{TcpResult, TcpWay, answer, ways};
 use jitlat_core::units::{duration, eng3};
+use jitlat_passive::tcp::{TcpResult, TcpWay, answer, ways};
 
 /// Most columns of the name of a way: two addresses and ports.
 const NAME: usize = 35;

@@ -2,7 +2,7 @@
 
 use crate::text::plots::Canvas;
 use jitlat_core::analysis::Samples;
-use jitlat_core::observer::{Event, Observer};
+use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Most slots.
 const SLOTS: usize = 1024;
@@ -48,9 +48,9 @@ impl Default for Course {
 }
 
 /// The course of the round trips of captured pairs.
-impl Observer for Course {
-    fn event(&mut self, event: &Event<'_>) {
-        if let Event::Pairs(pairs) = event {
+impl CaptureObserver for Course {
+    fn capture_event(&mut self, event: &CaptureEvent<'_>) {
+        if let CaptureEvent::Pairs(pairs) = event {
             pairs.iter().for_each(|e| self.add(e.pair.middle().0, e.pair.rtt().0));
         }
     }

@@ -4,10 +4,10 @@ use super::rows::{Table, describe_buffer, describe_loss, row_of};
 use super::{Course, Screen, content, trust};
 use crate::text::count;
 use jitlat_core::metrics::stat::wilson95;
-use jitlat_core::passive::verdict::list_prefixes;
-use jitlat_core::passive::{PassiveResult, WayFigures};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
+use jitlat_passive::verdict::list_prefixes;
+use jitlat_passive::{PassiveResult, WayFigures};
 
 impl Screen {
     /// The content for two captures: `ways` are the judged figures of OUT and IN if the packets were kept, `round_trips`

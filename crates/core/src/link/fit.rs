@@ -1,0 +1,144 @@
+//! [`Fit`]: which link the results of a sweep over packet sizes suggest.
+
+use super::encapsulation::{CELL, Encapsulation};
+use crate::metrics::bands::fit_line;
+use serde::Serialize;
+
+/// What a sweep over packet sizes shows of the link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Fit {
+    /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
+    /// known from the encapsulation.
+    pub fixed_ns: f64,
+    /// Round trip per cell for steps, per byte for a line, in ns.
+    pub slope_ns: f64,
+    /// For steps: bytes per step (48 is ATM), and overhead modulo that; `None` for a line.
+    pub steps: Option<(u64, u64)>,
+    /// Whether the steps were not found but assumed to be ATM cells, as the sizes are too few or too far apart to show
+    /// any, and cells explain them far better than a straight line does.
+    pub cells_assumed: bool,
+    /// Whether the sizes are too few or too far apart to show steps.
+    pub coarse: bool,
+    /// Root mean square of the residuals, in ns.
+    pub residual_ns: f64,
+    /// Encapsulations of ATM with that overhead, if the steps are cells.
+    pub encapsulations: Vec<String>,
+    /// 1/(1/up + 1/down): the rate of both ways in series, in bits a second.
+    pub series_rate: f64,
+}
+
+/// A straight line that would leave so much more unexplained than steps less often than this is none.
+const CERTAIN: f64 = 1e-3;
+
+/// A sum of squares below this is rounding, in ns².
+const ROUNDING: f64 = 1e-9;
+
+/// How many times less must be left unexplained by ATM cells than by a straight line, as a sum of squares, for them to be
+/// assumed.
+const FAR_BETTER: f64 = 25.0;
+
+/// Fits (IP length, least round trip in ns) points: a staircase where it is significantly better than a
+/// straight line (F test, p < 10⁻³, at least three steps); of sizes too few or too far apart for that ATM cells, where they
+/// leave far less unexplained; else the line. `tunnel` is the known overhead of
+/// a tunnel. `None` of fewer than four sizes.
+pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
+    let n = points.len();
+    if n < 4 {
+        return None;
+    }
+    let line = regress(points.iter().map(|p| (p.0 as f64, p.1)))?;
+    let mut best: Option<(u64, u64, [f64; 3])> = None;
+    for step in 32..=64u64 {
+        for h in 0..step {
+            let Some(r) = regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))) else {
+                continue;
+            };
+            let better = best.is_none_or(|(s, _, b)| {
+                let tie = (r[2] - b[2]).abs() <= 1e-9 * b[2].max(1.0);
+                if tie { step.abs_diff(48) < s.abs_diff(48) } else { r[2] < b[2] }
+            });
+            if better {
+                best = Some((step, h, r));
+            }
+        }
+    }
+    let (step, h, stairs) = best?;
+    let (least, most) = (points.iter().map(|p| p.0).min()?, points.iter().map(|p| p.0).max()?);
+    let spanned = (most + h).div_ceil(step) - (least + h).div_ceil(step);
+    let mut lengths: Vec<u64> = points.iter().map(|p| p.0).collect();
+    lengths.sort_unstable();
+    let mut gaps: Vec<u64> = lengths.windows(2).map(|w| w[1] - w[0]).collect();
+    gaps.sort_unstable();
+    let coarse = n < 8 || gaps[gaps.len() / 2] > CELL.0 / 2;
+    let found = spanned >= 3 && chance(line[2], stairs[2], n) < CERTAIN;
+    let assumed = (!found && coarse).then(|| cells(points, tunnel)).flatten();
+    let assumed = assumed.filter(|(_, stairs)| stairs[2].max(ROUNDING) * FAR_BETTER < line[2]);
+    let (step, h, stairs) = match assumed {
+        Some((h, stairs)) => (CELL.0, h, stairs),
+        None if found => (step, h, stairs),
+        None => {
+            return Some(Fit {
+                fixed_ns: line[0],
+                slope_ns: line[1],
+                steps: None,
+                cells_assumed: false,
+                coarse,
+                residual_ns: (line[2] / n as f64).sqrt(),
+                encapsulations: Vec::new(),
+                series_rate: 8e9 / line[1],
+            });
+        }
+    };
+    // Sizes that were not swept leave the edge of a step uncertain: any overhead that puts the steps between the same
+    // sizes fits.
+    let shift =
+        |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
+    let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
+    let matches = |e: &Encapsulation| same(e.overhead() + tunnel);
+    let encapsulations = if step == CELL.0 {
+        Encapsulation::of_atm().filter(matches).map(|e| e.to_string()).collect()
+    } else {
+        Vec::new()
+    };
+    let bits = if step == CELL.0 { CELL.1 * 8 } else { step * 8 };
+    Some(Fit {
+        fixed_ns: stairs[0],
+        slope_ns: stairs[1],
+        steps: Some((step, h)),
+        cells_assumed: assumed.is_some(),
+        coarse,
+        residual_ns: (stairs[2] / n as f64).sqrt(),
+        encapsulations,
+        series_rate: bits as f64 * 1e9 / stairs[1],
+    })
+}
+
+/// The overhead modulo a cell, of those that encapsulations of ATM have, under which cells explain most, and how well;
+/// None where all sizes lie within three cells.
+fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
+    let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL.0);
+    let fits = overheads.filter_map(|h| {
+        let cells = |p: &(u64, f64)| (p.0 + h).div_ceil(CELL.0);
+        let spanned = points.iter().map(cells).max()? - points.iter().map(cells).min()?;
+        let fit = regress(points.iter().map(|p| (cells(p) as f64, p.1)))?;
+        (spanned >= 3).then_some((h, fit))
+    });
+    fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
+}
+
+/// How often points on a straight line leave so much more unexplained by it than by steps, as sums of squares of `n` sizes:
+/// the tail of F(2, ν) for two further parameters, which is closed; 1 or more where steps explain nothing more.
+fn chance(line: f64, stairs: f64, n: usize) -> f64 {
+    // (1 + 2F/ν)^(−ν/2) of F = (line − stairs)/2 : stairs/ν.
+    (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)
+}
+
+/// Least squares: intercept, slope, sum of squared errors.
+fn regress(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<[f64; 3]> {
+    let (slope, intercept) = fit_line(points.clone())?;
+    Some([intercept, slope, points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()])
+}
+
+#[cfg(test)]
+mod tests;

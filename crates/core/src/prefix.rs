@@ -1,0 +1,155 @@
+//! [`Prefix`]: an IP address, or all addresses that begin with the same bits.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+use core::str::FromStr;
+use serde::{Deserialize, Serialize};
+
+/// An address or a prefix, of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Prefix {
+    network: u128,
+    mask: u128,
+}
+
+impl Prefix {
+    /// The prefix of `length` bits (at most 32 or 128) around an address.
+    pub fn new(a: IpAddr, length: u8) -> Option<Prefix> {
+        let host = if a.is_ipv4() { 32u8 } else { 128 }.checked_sub(length)?;
+        let mask = u128::MAX.checked_shl(host.into()).unwrap_or(0);
+        Some(Prefix { network: bits(a) & mask, mask })
+    }
+
+    /// One address alone, as IPv6.
+    #[inline]
+    pub fn host(address: u128) -> Prefix {
+        Prefix { network: address, mask: u128::MAX }
+    }
+
+    /// The bits that its addresses share, as IPv6.
+    pub fn network(&self) -> u128 {
+        self.network
+    }
+
+    /// How many bits its addresses share, of those of IPv6.
+    pub fn length(&self) -> u8 {
+        self.mask.leading_ones() as u8
+    }
+
+    /// The address, if it contains just one.
+    pub fn address(&self) -> Option<IpAddr> {
+        let a = Ipv6Addr::from_bits(self.network);
+        (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
+    }
+
+    /// The first address it contains, and how many of its bits all of them share.
+    pub fn parts(&self) -> (IpAddr, u8) {
+        let length = self.mask.leading_ones() as u8;
+        let first = Ipv6Addr::from_bits(self.network);
+        match first.to_ipv4_mapped() {
+            // Its network has those 96 bits, and so has its mask.
+            Some(v4) => (v4.into(), length.saturating_sub(96)),
+            None => (first.into(), length),
+        }
+    }
+
+    /// Whether it contains the address.
+    #[inline]
+    pub fn contains(&self, a: IpAddr) -> bool {
+        self.holds(bits(a))
+    }
+
+    /// Whether it contains the address `a`, as IPv6.
+    #[inline]
+    pub fn holds(&self, a: u128) -> bool {
+        a & self.mask == self.network
+    }
+}
+
+impl From<IpAddr> for Prefix {
+    fn from(a: IpAddr) -> Prefix {
+        Prefix { network: bits(a), mask: u128::MAX }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Prefix, ()> {
+        let Some((address, length)) = s.split_once('/') else {
+            return s.parse().map(|a: IpAddr| a.into()).map_err(|_| ());
+        };
+        let (address, length) = (address.parse().map_err(|_| ())?, length.parse().map_err(|_| ())?);
+        Prefix::new(address, length).ok_or(())
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> String {
+        prefix.to_string()
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Prefix, String> {
+        text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (IpAddr::V4(a), 32) => write!(f, "{a}"),
+            (IpAddr::V6(a), 128) => write!(f, "{a}"),
+            (a, length) => write!(f, "{a}/{length}"),
+        }
+    }
+}
+
+/// Bits of an address as IPv6.
+pub fn bits(a: IpAddr) -> u128 {
+    match a {
+        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes() {
+        let host: IpAddr = "10.0.0.1".parse().unwrap();
+        let p: Prefix = "10.1.0.0/16".parse().unwrap();
+        assert!(p.contains("10.1.255.3".parse().unwrap()) && !p.contains("10.2.0.0".parse().unwrap()));
+        assert_eq!(p.to_string(), "10.1.0.0/16");
+        let p: Prefix = "fd00::/8".parse().unwrap();
+        assert!(p.contains("fd12::1".parse().unwrap()) && !p.contains("fe80::1".parse().unwrap()));
+        assert_eq!(
+            (p.to_string().as_str(), Prefix::from(host).to_string().as_str()),
+            ("fd00::/8", "10.0.0.1")
+        );
+        for bad in ["", "10.0.0.0/33", "x/8", "10.0.0.1/"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+        assert!("0.0.0.0/0".parse::<Prefix>().unwrap().contains(host));
+    }
+
+    #[test]
+    fn a_prefix_knows_its_length_and_a_single_address() {
+        let of = |text: &str| {
+            let p: Prefix = text.parse().unwrap();
+            (p.length(), p.address().map(|a| a.to_string()), p.to_string())
+        };
+        assert_eq!(of("10.1.2.3"), (128, Some("10.1.2.3".into()), "10.1.2.3".into()));
+        assert_eq!(of("10.1.2.3/24"), (120, None, "10.1.2.0/24".into()));
+        assert_eq!(of("fd00::1"), (128, Some("fd00::1".into()), "fd00::1".into()));
+        assert_eq!(of("fd00::1/7"), (7, None, "fc00::/7".into()));
+        // IPv4 addresses among all others.
+        assert_eq!(of("::ffff:0:0/90").2, "::ffc0:0:0/90");
+    }
+}

@@ -1,0 +1,209 @@
+//! [`Bottleneck`]: a transmitter of fixed rate behind a drop-tail queue, and the traffic that shares it.
+
+use super::chance::unit;
+use jitlat_core::link::Encapsulation;
+use jitlat_core::time::{SECOND, Span, SteadyTime};
+use rand_chacha::ChaCha8Rng;
+
+/// A transmitter of fixed rate behind a drop-tail queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Bits a second, > 0.
+    pub bits: u64,
+    /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that finds the
+    /// transmitter idle always passes.
+    pub queue: u64,
+}
+
+/// A bottleneck that sends ATM cells in slots of a clock that never stops, as ADSL does: a packet is padded to whole cells,
+/// each sent as 53 bytes, the first in the next slot that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cells {
+    /// What is put around an IP packet; ATM.
+    pub encapsulation: Encapsulation,
+    /// Bytes added to each IP packet before that, by a tunnel.
+    pub tunnel: u64,
+}
+
+/// Bits of a cell on the line.
+const CELL_BITS: i128 = 53 * 8;
+/// Bytes that it carries.
+const CELL_LOAD: i128 = 48;
+
+/// The clock of a line's cells, and the slots that are taken.
+#[derive(Clone, Debug)]
+struct CellClock {
+    /// Bytes put around an IP packet before it is cut into cells.
+    overhead: i128,
+    /// When slot 0 began.
+    phase: SteadyTime,
+    /// The first slot that no packet has taken.
+    free: i128,
+}
+
+impl CellClock {
+    /// A clock of no particular phase.
+    fn new(cells: Cells, rate: Rate, rng: &mut ChaCha8Rng) -> CellClock {
+        let slot = CELL_BITS as f64 * SECOND as f64 / rate.bits.max(1) as f64;
+        CellClock {
+            overhead: i128::from(cells.encapsulation.overhead()) + i128::from(cells.tunnel),
+            phase: SteadyTime((unit(rng) * slot) as i64),
+            free: i128::MIN,
+        }
+    }
+
+    /// Takes the slots of a packet that may begin at `begin`; when the last of them is over.
+    fn send(&mut self, begin: SteadyTime, bytes: usize, bits: i128) -> SteadyTime {
+        let slot = CELL_BITS * i128::from(SECOND);
+        let since = i128::from((begin - self.phase).0) * bits;
+        let next = since.div_euclid(slot) + i128::from(since.rem_euclid(slot) > 0);
+        let cells = (bytes as i128 + self.overhead + CELL_LOAD - 1) / CELL_LOAD;
+        self.free = self.free.max(next) + cells;
+        let over = (self.free * slot).div_euclid(bits);
+        self.phase + Span(i64::try_from(over).unwrap_or(i64::MAX))
+    }
+}
+
+/// Cross traffic through the same bottleneck, in packets of [`OTHERS_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Competition {
+    /// When it begins, from the first test packet.
+    pub from: Span,
+    /// For how long.
+    pub length: Span,
+    /// The spacing of its packets.
+    pub load: Load,
+}
+
+/// The spacing of the packets of cross traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Constant spacing, at this many bits a second.
+    Constant(u64),
+    /// With exponential gaps, at this many bits a second on average.
+    Poisson(u64),
+    /// A TCP connection with unlimited data: slow start, then one packet more each round trip and half as many after a
+    /// loss.
+    Greedy {
+        /// Its round trip without queueing.
+        rtt: Span,
+    },
+}
+
+/// Bytes of a packet of [`Competition`], IP header included.
+pub const OTHERS_BYTES: usize = 1500;
+/// The smallest gap between two packets of a competitor, because they arrive over a link as well.
+const LEAST_GAP: Span = Span::micros(10);
+
+/// A running bottleneck.
+#[derive(Clone, Debug)]
+pub(super) struct Bottleneck {
+    rate: Rate,
+    cells: Option<CellClock>,
+    /// When the transmitter has sent all that it accepted.
+    busy_until: Option<SteadyTime>,
+    others: Vec<Competitor>,
+    rng: ChaCha8Rng,
+}
+
+#[derive(Clone, Debug)]
+struct Competitor {
+    law: Competition,
+    /// Its next packet; `None` before the test begins.
+    next: Option<SteadyTime>,
+    end: SteadyTime,
+    /// For [`Load::Greedy`]: window and slow-start threshold in packets, and until when a further loss counts as the
+    /// same.
+    window: f64,
+    threshold: f64,
+    recovering: SteadyTime,
+}
+
+impl Bottleneck {
+    pub fn new(
+        rate: Rate,
+        cells: Option<Cells>,
+        competition: &[Competition],
+        mut rng: ChaCha8Rng,
+    ) -> Bottleneck {
+        let others = competition.iter().map(|law| Competitor {
+            law: *law,
+            next: None,
+            end: SteadyTime(i64::MAX),
+            window: 10.0,
+            threshold: f64::INFINITY,
+            recovering: SteadyTime(i64::MIN),
+        });
+        let cells = cells.map(|cells| CellClock::new(cells, rate, &mut rng));
+        Bottleneck { rate, cells, busy_until: None, others: others.collect(), rng }
+    }
+
+    /// Sets when the first test packet came, which the competitors' times refer to.
+    pub fn start(&mut self, first: SteadyTime) {
+        for other in &mut self.others {
+            other.next = Some(first + other.law.from);
+            other.end = first + other.law.from + other.law.length;
+        }
+    }
+
+    /// When the last bit of a packet that comes at `now` is sent; `None` if the queue is full.
+    pub fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
+        while let Some(k) = self.next_before(now) {
+            self.competitor(k);
+        }
+        self.accept(now, bytes)
+    }
+
+    /// Which competitor's packet comes first, if before `now`.
+    fn next_before(&self, now: SteadyTime) -> Option<usize> {
+        let due = self.others.iter().enumerate().filter_map(|(k, o)| Some((o.next?, k)));
+        due.min().filter(|(at, _)| *at < now).map(|(_, k)| k)
+    }
+
+    fn competitor(&mut self, k: usize) {
+        let Some(now) = self.others[k].next else { return };
+        let sent = self.accept(now, OTHERS_BYTES);
+        let spacing = |bits: u64| (OTHERS_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
+        let other = &mut self.others[k];
+        let gap = match other.law.load {
+            Load::Constant(bits) => spacing(bits),
+            Load::Poisson(bits) => -unit(&mut self.rng).ln() * spacing(bits),
+            Load::Greedy { rtt } => {
+                let waited = sent.map_or(Span::ZERO, |at| at - now);
+                match sent {
+                    Some(_) if other.window < other.threshold => other.window += 1.0,
+                    Some(_) => other.window += 1.0 / other.window,
+                    None if now >= other.recovering => {
+                        other.threshold = (other.window / 2.0).max(2.0);
+                        other.window = other.threshold;
+                        other.recovering = now + rtt;
+                    }
+                    None => {}
+                }
+                (rtt + waited).0 as f64 / other.window
+            }
+        };
+        let next = now + Span(gap as i64).max(LEAST_GAP);
+        other.next = (next < other.end).then_some(next);
+    }
+
+    fn accept(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
+        let bits = i128::from(self.rate.bits.max(1));
+        let begin = self.busy_until.map_or(now, |b| b.max(now));
+        if begin > now {
+            let waiting = i128::from((begin - now).0) * bits / (8 * i128::from(SECOND));
+            if waiting + bytes as i128 > i128::from(self.rate.queue) {
+                return None;
+            }
+        }
+        if let Some(clock) = &mut self.cells {
+            let end = clock.send(begin, bytes, bits);
+            self.busy_until = Some(end);
+            return Some(end);
+        }
+        let takes = (bytes as i128 * 8 * i128::from(SECOND) + bits - 1) / bits;
+        let end = begin + Span(i64::try_from(takes).unwrap_or(i64::MAX));
+        self.busy_until = Some(end);
+        Some(end)
+    }
+}

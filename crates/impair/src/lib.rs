@@ -1,0 +1,434 @@
+//! [`Impairment`]: what a network path does to packets, as a pure and seeded model.
+//!
+//! One model is used by the simulated network in virtual time, the user-space relay of `jitlat demo` and the TUN
+//! emulator between two network namespaces, so that a surprising result can be reproduced in a simulation. The same
+//! configuration, seed and packets always give the same deliveries.
+//!
+//! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail queue, shared
+//! with others), loss, duplication, and the line (fixed delay, delay added over time, jitter, reordering). A packet
+//! lost on the line has used the bottleneck's capacity, as on a real path.
+//!
+//! * [`Scenario`] – both directions of a path as text
+//! * [`Config`] – one direction; [`Impairment`] – a running instance of it, [`Deliveries`] what it makes of a packet
+//! * [`Trial`] – puts two imperfect [`Host`]s at the ends of such a path and produces the records of a whole test
+//!
+//! The crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
+//! protocol machines over it, `jitlat-net` relays packets through it.
+//!
+//! ```
+//! use jitlat_core::SteadyTime;
+//! use jitlat_impair::{Impairment, Scenario};
+//!
+//! let path: Scenario = "[up]\ndelay = 20ms\nloss = at 1".parse()?;
+//! let mut up = Impairment::new(path.up, path.seed);
+//! let sent = SteadyTime(0);
+//! assert_eq!(up.pass(sent, 108)[0].0, 20_000_000);
+//! assert!(up.pass(sent, 108).is_empty(), "the second packet is lost");
+//! # Ok::<(), jitlat_impair::ScenarioError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bottleneck;
+mod chance;
+mod choice;
+mod host;
+mod jitter;
+mod police;
+mod scenario;
+mod trial;
+
+pub use bottleneck::{Cells, Competition, Load, OTHERS_BYTES, Rate};
+pub use choice::{Choice, Gilbert};
+pub use host::{Clock, Host, Pause, Shift};
+pub use jitter::{Jitter, MAX_JITTER};
+pub use police::Police;
+pub use scenario::{Scenario, ScenarioError};
+pub use trial::{Answering, Outcome, Trial};
+
+use bottleneck::Bottleneck;
+use choice::Chooser;
+use jitlat_core::spec::Dscp;
+use jitlat_core::time::{Span, SteadyTime};
+use police::Policer;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::collections::BTreeMap;
+
+/// Most copies of a duplicated packet.
+pub const MAX_COPIES: u8 = 7;
+
+/// One direction of a path. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Fixed delay of every packet.
+    pub delay: Span,
+    /// Random delay added to it.
+    pub jitter: Jitter,
+    /// Whether jitter keeps the order of packets: none is delivered before an earlier one. Packets chosen by
+    /// [`Config::reordering`] are still delayed, and do not delay others.
+    pub in_order: bool,
+    /// Which test packets are lost.
+    pub loss: Choice,
+    /// Which test packets arrive more than once.
+    pub duplication: Duplication,
+    /// Which test packets are overtaken.
+    pub reordering: Reordering,
+    /// The bottleneck, if there is one.
+    pub rate: Option<Rate>,
+    /// Of a bottleneck that sends ATM cells: what they are made from.
+    pub cells: Option<Cells>,
+    /// Other traffic through the bottleneck.
+    pub competition: Vec<Competition>,
+    /// Drops packets above a rate; `None`: no policing.
+    pub police: Option<Police>,
+    /// Additional delay of every packet over time, from the first test packet: straight lines between these points,
+    /// ascending; two points at one time are a step. For a changed route, or a queue of any shape.
+    pub added: Vec<Point>,
+    /// Times during which the line holds packets; afterwards they arrive one after the other (a handover).
+    pub pauses: Vec<Outage>,
+    /// Which of the test packets longer than so many bytes, IP header included, are lost.
+    pub too_long: Option<TooLong>,
+    /// Times during which nothing passes.
+    pub outages: Vec<Outage>,
+    /// The DSCP written into every packet, as routers do that do not trust their neighbours; `None`: unchanged.
+    pub remark: Option<Dscp>,
+    /// Packets smaller than this, in bytes with the IP header, do not count as test packets for [`Impairment::pass`].
+    pub min_bytes: usize,
+}
+
+impl Config {
+    /// A TOS or traffic-class octet after this path; its ECN bits stay.
+    pub fn traffic_class(&self, octet: u8) -> u8 {
+        self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
+    }
+}
+
+/// Copies of chosen packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Duplication {
+    /// Which packets.
+    pub choice: Choice,
+    /// Number of copies, 1…[`MAX_COPIES`].
+    pub copies: u8,
+    /// Time between copies.
+    pub lag: Span,
+}
+
+impl Default for Duplication {
+    fn default() -> Duplication {
+        Duplication { choice: Choice::Never, copies: 1, lag: Span::ZERO }
+    }
+}
+
+/// Extra delay of some packets, so that later ones overtake them. With a period P, a packet delayed by (k + ½)·P
+/// arrives after the k packets that follow it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reordering {
+    /// Which packets.
+    pub choice: Choice,
+    /// The extra delay.
+    pub by: Span,
+}
+
+/// A time during which nothing passes (or is held, in [`Config::pauses`]), relative to the first test packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Its beginning.
+    pub from: Span,
+    /// Its length.
+    pub length: Span,
+}
+
+impl Outage {
+    fn contains(&self, t: Span) -> bool {
+        t >= self.from && t < self.from + self.length
+    }
+}
+
+/// A delay at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Time, relative to the first test packet.
+    pub at: Span,
+    /// The delay added.
+    pub delay: Span,
+}
+
+/// Packets that are too long for a part of the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooLong {
+    /// The longest packet that always passes, in bytes with the IP header.
+    pub above: usize,
+    /// Which of the longer ones are lost.
+    pub choice: Choice,
+}
+
+/// When a packet is delivered: never (lost), once, or several times (duplicated). Not sorted by time if there are
+/// copies. Dereferences to a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Deliveries {
+    at: [SteadyTime; MAX_COPIES as usize + 1],
+    len: u8,
+}
+
+impl Deliveries {
+    const LOST: Deliveries = Deliveries { at: [SteadyTime(0); MAX_COPIES as usize + 1], len: 0 };
+
+    fn push(&mut self, at: SteadyTime) {
+        self.at[usize::from(self.len)] = at;
+        self.len += 1;
+    }
+}
+
+impl core::ops::Deref for Deliveries {
+    type Target = [SteadyTime];
+    fn deref(&self) -> &[SteadyTime] {
+        &self.at[..usize::from(self.len)]
+    }
+}
+
+/// What was done so far: the truth that a measurement of the path should find.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Test packets that came in.
+    pub test_packets: u64,
+    /// Test packets lost on the line.
+    pub lost: u64,
+    /// Test packets that found the queue full.
+    pub queue_drops: u64,
+    /// Test packets lost in outages.
+    pub outage_drops: u64,
+    /// Test packets above the rate allowed.
+    pub policed: u64,
+    /// Test packets that were too long.
+    pub too_long: u64,
+    /// Copies added.
+    pub copies: u64,
+    /// Test packets delayed by [`Config::reordering`].
+    pub held_back: u64,
+    /// Other packets (control, other sizes) that came in.
+    pub others: u64,
+    /// Other packets dropped by the queue or an outage.
+    pub others_lost: u64,
+    runs: BTreeMap<u64, u64>,
+    open_run: u64,
+}
+
+impl Tally {
+    /// How many runs of each length were lost, of any cause, the run in progress included.
+    pub fn loss_runs(&self) -> BTreeMap<u64, u64> {
+        let mut runs = self.runs.clone();
+        if self.open_run > 0 {
+            *runs.entry(self.open_run).or_default() += 1;
+        }
+        runs
+    }
+
+    /// Test packets that were never delivered.
+    pub fn not_delivered(&self) -> u64 {
+        self.lost + self.queue_drops + self.outage_drops + self.policed + self.too_long
+    }
+
+    fn note(&mut self, delivered: bool) {
+        if !delivered {
+            self.open_run += 1;
+        } else if self.open_run > 0 {
+            *self.runs.entry(self.open_run).or_default() += 1;
+            self.open_run = 0;
+        }
+    }
+}
+
+/// One direction of an impaired path, in progress.
+#[derive(Clone, Debug)]
+pub struct Impairment {
+    config: Config,
+    loss: Chooser,
+    duplication: Chooser,
+    reordering: Chooser,
+    too_long: Chooser,
+    jitter: ChaCha8Rng,
+    bottleneck: Option<Bottleneck>,
+    policer: Option<Policer>,
+    last_in_order: Option<SteadyTime>,
+    first_test: Option<SteadyTime>,
+    tally: Tally,
+}
+
+/// What kind of packet it is, for the impairments of test packets.
+#[derive(Clone, Copy)]
+enum Subject {
+    Test(u64),
+    Other,
+}
+
+impl Impairment {
+    /// The path of `config`. Each random law has a random stream of its own, so that changing one does not change the
+    /// others.
+    pub fn new(config: Config, seed: u64) -> Impairment {
+        let stream = |n| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(n);
+            rng
+        };
+        Impairment {
+            loss: Chooser::new(&config.loss, stream(1)),
+            duplication: Chooser::new(&config.duplication.choice, stream(2)),
+            reordering: Chooser::new(&config.reordering.choice, stream(3)),
+            jitter: stream(4),
+            too_long: Chooser::new(
+                &config.too_long.as_ref().map_or(Choice::Never, |t| t.choice.clone()),
+                stream(5),
+            ),
+            bottleneck: config
+                .rate
+                .map(|rate| Bottleneck::new(rate, config.cells, &config.competition, stream(6))),
+            policer: config.police.map(Policer::new),
+            config,
+            last_in_order: None,
+            first_test: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// The deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets of at least
+    /// [`Config::min_bytes`] are test packets, numbered from 0 in the order they come.
+    pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
+        if bytes >= self.config.min_bytes {
+            self.pass_test(now, bytes, self.tally.test_packets)
+        } else {
+            self.pass_other(now, bytes)
+        }
+    }
+
+    /// The deliveries of a test packet whose number is known: patterns of loss, duplication and reordering refer to
+    /// `index`.
+    pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
+        if self.first_test.is_none() {
+            self.first_test = Some(now);
+            if let Some(bottleneck) = &mut self.bottleneck {
+                bottleneck.start(now);
+            }
+        }
+        self.tally.test_packets += 1;
+        let out = self.carry(now, bytes, Subject::Test(index));
+        self.tally.note(!out.is_empty());
+        out
+    }
+
+    /// The deliveries of a packet that is not a test packet: it is delayed, queued and stopped by outages, but not
+    /// lost, duplicated or reordered by choice.
+    pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
+        self.tally.others += 1;
+        let out = self.carry(now, bytes, Subject::Other);
+        self.tally.others_lost += u64::from(out.is_empty());
+        out
+    }
+
+    /// What was done so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The configuration of this path.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn carry(&mut self, now: SteadyTime, bytes: usize, subject: Subject) -> Deliveries {
+        let test = u64::from(matches!(subject, Subject::Test(_)));
+        // Every law draws for every test packet whatever its fate, so that the fates of later packets depend only on
+        // their number.
+        let (lost, copied, held, too_long) = match subject {
+            Subject::Test(i) => (
+                self.loss.choose(i),
+                self.duplication.choose(i),
+                self.reordering.choose(i),
+                self.too_long.choose(i) && self.config.too_long.as_ref().is_some_and(|t| bytes > t.above),
+            ),
+            Subject::Other => (false, false, false, false),
+        };
+        let jitter = self.config.jitter.draw(&mut self.jitter, now);
+
+        if self.in_outage(now) {
+            self.tally.outage_drops += test;
+            return Deliveries::LOST;
+        }
+        if too_long {
+            self.tally.too_long += 1;
+            return Deliveries::LOST;
+        }
+        if self.policer.as_mut().is_some_and(|p| !p.passes(now, bytes)) {
+            self.tally.policed += test;
+            return Deliveries::LOST;
+        }
+        let sent = self.bottleneck.as_mut().map_or(Some(now), |b| b.transmit(now, bytes));
+        let Some(sent) = sent else {
+            self.tally.queue_drops += test;
+            return Deliveries::LOST;
+        };
+        if lost {
+            self.tally.lost += test;
+            return Deliveries::LOST;
+        }
+
+        let mut at = sent + self.config.delay + self.added(now) + jitter;
+        if let Some(end) = self.pause_end(at) {
+            at = end;
+        }
+        if self.config.in_order {
+            at = self.last_in_order.map_or(at, |last| at.max(last));
+            self.last_in_order = Some(at);
+        }
+        if held {
+            at = at + self.config.reordering.by;
+            self.tally.held_back += 1;
+        }
+        let mut out = Deliveries::LOST;
+        out.push(at);
+        if copied {
+            for _ in 0..self.config.duplication.copies.min(MAX_COPIES) {
+                at = at + self.config.duplication.lag;
+                out.push(at);
+                self.tally.copies += 1;
+            }
+        }
+        out
+    }
+
+    fn in_outage(&self, now: SteadyTime) -> bool {
+        let Some(first) = self.first_test else { return false };
+        self.config.outages.iter().any(|o| o.contains(now - first))
+    }
+
+    fn pause_end(&self, at: SteadyTime) -> Option<SteadyTime> {
+        let first = self.first_test?;
+        let pause = self.config.pauses.iter().find(|p| p.contains(at - first))?;
+        Some(first + pause.from + pause.length)
+    }
+
+    /// The value of [`Config::added`] at `now`; constant before the first and after the last point.
+    fn added(&self, now: SteadyTime) -> Span {
+        let points = &self.config.added;
+        let Some(first) = self.first_test else { return points.first().map_or(Span::ZERO, |p| p.delay) };
+        let t = now - first;
+        let after = points.partition_point(|p| p.at <= t);
+        let (before, next) = (after.checked_sub(1).and_then(|k| points.get(k)), points.get(after));
+        match (before, next) {
+            (Some(a), Some(b)) => {
+                let share = (t - a.at).0 as f64 / (b.at - a.at).0.max(1) as f64;
+                a.delay + Span((share * (b.delay - a.delay).0 as f64) as i64)
+            }
+            (Some(p), None) | (None, Some(p)) => p.delay,
+            (None, None) => Span::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,42 @@
+//! [`Police`]: a token bucket that drops packets above a rate and delays none.
+
+use jitlat_core::time::{SECOND, Span, SteadyTime};
+
+/// A token bucket. It is full at the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Police {
+    /// Bits a second that pass.
+    pub bits: u64,
+    /// Bytes that may pass at once.
+    pub burst: u64,
+    /// How often the bucket is filled; zero = continuously.
+    pub every: Span,
+}
+
+/// A running token bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Policer {
+    law: Police,
+    tokens: f64,
+    last: Option<SteadyTime>,
+}
+
+impl Policer {
+    pub fn new(law: Police) -> Policer {
+        Policer { law, tokens: law.burst as f64, last: None }
+    }
+
+    /// Whether a packet that comes at `now` passes.
+    pub fn passes(&mut self, now: SteadyTime, bytes: usize) -> bool {
+        let last = *self.last.get_or_insert(now);
+        let every = self.law.every.0;
+        let elapsed = (now - last).0.max(0);
+        let counted = if every > 0 { elapsed - elapsed % every } else { elapsed };
+        self.last = Some(last + Span(counted));
+        let added = counted as f64 * self.law.bits as f64 / (8 * SECOND) as f64;
+        self.tokens = (self.tokens + added).min(self.law.burst as f64);
+        let passes = self.tokens >= bytes as f64;
+        self.tokens -= if passes { bytes as f64 } else { 0.0 };
+        passes
+    }
+}

@@ -1,0 +1,383 @@
+//! [`Trial`]: a whole test in virtual time, without a protocol: what two imperfect hosts would record of an impaired
+//! path.
+
+use super::bottleneck::Bottleneck;
+use super::choice::Chooser;
+use super::{Config, Host, Impairment, Tally};
+use core::net::{IpAddr, Ipv4Addr};
+use jitlat_core::clock::ClockProbe;
+use jitlat_core::record::{Moment, PacketRecord};
+use jitlat_core::schedule::Deadlines;
+use jitlat_core::session::{Ending, Session};
+use jitlat_core::spec::{Direction, TestSpec, Transport};
+use jitlat_core::time::{Source, Span, Stamp, SteadyTime, WallTime};
+use jitlat_core::twoway::{Directions, LossRun, LostOn, TwoWay};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+/// Bytes of an IPv4 and UDP header before the payload.
+const HEADERS: usize = 28;
+/// Time that a program needs for each of several packets that wait for it.
+const EACH: Span = Span(3_000);
+/// Time between two clock probes.
+const PROBE_GAP: Span = Span::millis(40);
+/// Time from the last clock probe to the first packet.
+const PROBE_END: Span = Span::seconds(2);
+/// TCP's smallest retransmission timeout.
+const RETRANSMISSION: Span = Span::millis(200);
+
+/// A test to be simulated.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What is sent, and which way.
+    pub spec: TestSpec,
+    /// Seed of all random numbers.
+    pub seed: u64,
+    /// When the first packet is due, by a perfect clock.
+    pub epoch: WallTime,
+    /// The path from client to server.
+    pub up: Config,
+    /// The path from server to client.
+    pub down: Config,
+    /// The host that starts the test.
+    pub client: Host,
+    /// The other one.
+    pub server: Host,
+    /// Clock probes before the stream, and as many after it.
+    pub probes: u32,
+    /// Payloads of the packets, in turn; empty: those of `spec`.
+    pub payloads: Vec<u16>,
+    /// For a two-way test: the server answers every packet. `None` = one way.
+    pub answering: Option<Answering>,
+}
+
+/// How the far host of a two-way test answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answering {
+    /// Name of the protocol, in small letters.
+    pub protocol: String,
+    /// Whether its answers contain its own times.
+    pub far_clock: bool,
+    /// Whether it counts its answers, so that losses have a direction.
+    pub counts: bool,
+    /// Its processing time.
+    pub processing: Span,
+}
+
+/// The result of a [`Trial`].
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the hosts know of the test.
+    pub session: Session,
+    /// What was received, in the order of arrival.
+    pub records: Vec<PacketRecord>,
+    /// What was done on the path from client to server.
+    pub up: Tally,
+    /// What was done on the path from server to client.
+    pub down: Tally,
+    /// Packets that the sending host's kernel refused to send.
+    pub refused: u64,
+}
+
+/// A packet that left a host.
+#[derive(Clone, Copy)]
+struct Departure {
+    seq: u32,
+    bytes: usize,
+    /// When the program read the clock and handed the packet over, and when the interface sent it.
+    read: Span,
+    left: Span,
+    /// Whether the kernel stamped that it entered the interface's queue.
+    entered: bool,
+}
+
+impl Trial {
+    /// A test of `spec` over a perfect path between perfect hosts.
+    pub fn new(spec: TestSpec, seed: u64) -> Trial {
+        Trial {
+            spec,
+            seed,
+            epoch: WallTime(1_700_000_000_000_000_000),
+            up: Config::default(),
+            down: Config::default(),
+            client: Host::default(),
+            server: Host::default(),
+            probes: 0,
+            payloads: Vec::new(),
+            answering: None,
+        }
+    }
+
+    /// Runs the test. The same trial always gives the same outcome.
+    pub fn run(&self) -> Outcome {
+        let mut up = Impairment::new(self.up.clone(), self.seed);
+        let mut down = Impairment::new(self.down.clone(), self.seed ^ 0x5eed);
+        let mut session = Session::new(self.spec.clone());
+        let hosts =
+            [(&self.client, 1), (&self.server, 2)].map(|(_, n)| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)));
+        let downwards = self.spec.direction() == Direction::Down;
+        (session.src, session.dst) =
+            if downwards { (Some(hosts[1]), Some(hosts[0])) } else { (Some(hosts[0]), Some(hosts[1])) };
+        session.created = Some(self.client.clock.at(self.epoch, Span::seconds(-1)));
+        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_END.0;
+        self.probe(&mut session, (&mut up, &mut down), Span(before));
+        let (departures, refused) = self.departures();
+        session.sent = Some(self.spec.packets());
+        session.ending = Ending::Complete;
+        session.unsent = refused;
+        let records = match &self.answering {
+            None if downwards => self.one_way(&mut down, &departures),
+            None => self.one_way(&mut up, &departures),
+            Some(answering) => {
+                let (records, facts) = self.two_way((&mut up, &mut down), &departures, answering);
+                session.two_way = Some(Box::new(facts));
+                records
+            }
+        };
+        let last = Deadlines::new(&self.spec).last().unwrap_or(Span::ZERO);
+        let after = last.max(self.spec.duration()) + Span::seconds(1);
+        self.probe(&mut session, (&mut up, &mut down), after);
+        Outcome { session, records, up: up.tally().clone(), down: down.tally().clone(), refused }
+    }
+
+    fn rng(&self, stream: u64) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(stream);
+        rng
+    }
+
+    fn sender(&self) -> &Host {
+        match self.spec.direction() {
+            Direction::Up => &self.client,
+            Direction::Down => &self.server,
+        }
+    }
+
+    fn receiver(&self) -> &Host {
+        match self.spec.direction() {
+            Direction::Up => &self.server,
+            Direction::Down => &self.client,
+        }
+    }
+
+    fn probe(&self, session: &mut Session, (up, down): (&mut Impairment, &mut Impairment), from: Span) {
+        for k in 0..self.probes {
+            let t = from + PROBE_GAP.times(k.into());
+            let there = up.pass_other(on_path(t), 60).first().copied();
+            let Some(arrived) = there.map(since) else { continue };
+            let answered = arrived + Span(20_000);
+            let back = down.pass_other(on_path(answered), 60).first().copied();
+            let Some(returned) = back.map(since) else { continue };
+            session.probes.push(ClockProbe {
+                sent: self.client.stamp(self.epoch, t),
+                arrived: self.server.stamp(self.epoch, arrived),
+                answered: self.server.stamp(self.epoch, answered),
+                returned: self.client.stamp(self.epoch, returned),
+            });
+        }
+    }
+
+    /// The packets that leave the sending host, and how many its kernel refuses.
+    fn departures(&self) -> (Vec<Departure>, u64) {
+        let host = self.sender();
+        let mut wake = self.rng(20);
+        let mut refused = Chooser::new(&host.refused, self.rng(21));
+        let mut entries = Chooser::new(&host.entries, self.rng(24));
+        let mut interface =
+            host.interface.map(|rate| Bottleneck::new(rate, None, &host.competition, self.rng(22)));
+        if let Some(interface) = &mut interface {
+            interface.start(on_path(Span::ZERO));
+        }
+        let (mut departures, mut kept_back, mut ready) = (Vec::new(), 0, Span(i64::MIN));
+        for (seq, due) in (0..).zip(Deadlines::new(&self.spec)) {
+            let late = host.wake.draw(&mut wake, on_path(due));
+            let read = host.runs(due + late).max(ready);
+            ready = read + EACH;
+            if refused.choose(u64::from(seq)) {
+                kept_back += 1;
+                continue;
+            }
+            let payload = match self.payloads.len() {
+                0 => self.spec.payload(),
+                n => self.payloads[seq as usize % n],
+            };
+            let bytes = usize::from(payload) + HEADERS;
+            let now = on_path(read);
+            let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
+            if let Some(left) = left {
+                let entered = entries.choose(seq.into()) && host.stamps != Source::User;
+                departures.push(Departure { seq, bytes, read, left: since(left), entered });
+            }
+        }
+        (departures, kept_back)
+    }
+
+    fn one_way(&self, path: &mut Impairment, departures: &[Departure]) -> Vec<PacketRecord> {
+        let mut arrivals: Vec<(Span, Departure)> = Vec::with_capacity(departures.len());
+        let mut recovered = Span(i64::MIN);
+        for d in departures {
+            match self.spec.transport() {
+                Transport::Udp => {
+                    let delivered = path.pass_test(on_path(d.left), d.bytes, d.seq.into());
+                    arrivals.extend(delivered.iter().map(|t| (since(*t), *d)));
+                }
+                Transport::Tcp => arrivals.push((self.repaired(path, d, &mut recovered), *d)),
+            }
+        }
+        if self.spec.transport() == Transport::Tcp {
+            // Nothing is read before what was sent earlier.
+            let mut latest = Span(i64::MIN);
+            for (at, _) in &mut arrivals {
+                latest = latest.max(*at);
+                *at = latest;
+            }
+        }
+        arrivals.sort_by_key(|(at, d)| (*at, d.seq));
+        let (sender, receiver) = (self.sender(), self.receiver());
+        let mut reading = self.rng(23);
+        let mut ready = Span(i64::MIN);
+        let records = arrivals.into_iter().map(|(at, d)| {
+            let delay = receiver.reading.draw(&mut reading, on_path(at));
+            let read = receiver.runs(at + delay).max(ready);
+            ready = read + EACH;
+            let mut record = PacketRecord::new(d.seq.into());
+            let (sent, lag) = stamp(sender, self.epoch, d.left, d.read);
+            record.set(Moment::Sent, sent);
+            record.set_send_lag(lag.map(|l| Span(-l.0)));
+            record.set_entry_lag(d.entered.then_some(Span::ZERO));
+            let (arrived, lag) = stamp(receiver, self.epoch, at, read);
+            record.set(Moment::Arrived, arrived);
+            record.set_receive_lag(lag);
+            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record.set_ttl(Some(60));
+            record
+        });
+        records.collect()
+    }
+
+    /// When a packet of a TCP stream finally arrives. While a packet waits for its timer nothing else is sent:
+    /// `recovered` is when the sender continues.
+    fn repaired(&self, path: &mut Impairment, d: &Departure, recovered: &mut Span) -> Span {
+        let there = path.config().delay;
+        let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);
+        for attempt in 0.. {
+            let delivered = path.pass_test(on_path(at), d.bytes + 12, d.seq.into());
+            if let Some(first) = delivered.first() {
+                let arrived = since(*first);
+                if attempt > 1 {
+                    *recovered = arrived + there;
+                }
+                return arrived;
+            }
+            // Three later packets reveal the loss of one; for a retransmitted packet there is only the timer.
+            let detected = self.spec.period().times(3) + there.times(2);
+            at = at + if attempt == 0 { detected.min(wait + there.times(2)) } else { wait };
+            wait = Span((2 * wait.0).min(60_000_000_000));
+        }
+        at
+    }
+
+    fn two_way(
+        &self,
+        (up, down): (&mut Impairment, &mut Impairment),
+        departures: &[Departure],
+        answering: &Answering,
+    ) -> (Vec<PacketRecord>, TwoWay) {
+        let (near, far) = (&self.client, &self.server);
+        let mut ways = Directions { stateful: answering.counts, ..Directions::default() };
+        let mut lost = Vec::new();
+        let mut requests: Vec<(Span, Departure)> = Vec::new();
+        let mut next = 0;
+        for d in departures {
+            lost.extend((next..d.seq).map(|seq| (seq, LostOn::Up)));
+            next = d.seq + 1;
+            let delivered = up.pass_test(on_path(d.left), d.bytes, d.seq.into());
+            if delivered.is_empty() {
+                lost.push((d.seq, LostOn::Up));
+            }
+            ways.up_duplicates += delivered.len().saturating_sub(1) as u64;
+            requests.extend(delivered.iter().map(|t| (since(*t), *d)));
+        }
+        lost.extend((next..self.spec.packets()).map(|seq| (seq, LostOn::Up)));
+        requests.sort_by_key(|(at, d)| (*at, d.seq));
+        let mut highest = None;
+        let mut answers: Vec<(Span, Departure, [WallTime; 2])> = Vec::new();
+        for (at, d) in requests {
+            ways.up_reordered += u64::from(highest > Some(d.seq));
+            highest = highest.max(Some(d.seq));
+            let read = far.runs(at);
+            let answered = read + answering.processing;
+            let delivered = down.pass_test(on_path(answered), d.bytes, d.seq.into());
+            if delivered.is_empty() {
+                lost.push((d.seq, LostOn::Down));
+            }
+            ways.down_duplicates += delivered.len().saturating_sub(1) as u64;
+            let times = [at, answered].map(|t| far.stamp(self.epoch, t));
+            answers.extend(delivered.iter().map(|t| (since(*t), d, times)));
+        }
+        answers.sort_by_key(|(at, d, _)| (*at, d.seq));
+        let mut ready = Span(i64::MIN);
+        let records = answers.iter().map(|(at, d, [arrived, answered])| {
+            let read = near.runs(*at).max(ready);
+            ready = read + EACH;
+            let mut record = PacketRecord::new(d.seq.into());
+            let (sent, lag) = stamp(near, self.epoch, d.left, d.read);
+            record.set(Moment::Sent, sent);
+            record.set_send_lag(lag.map(|l| Span(-l.0)));
+            record.set_entry_lag(d.entered.then_some(Span::ZERO));
+            let (returned, lag) = stamp(near, self.epoch, *at, read);
+            record.set(Moment::Returned, returned);
+            record.set_receive_lag(lag);
+            if answering.far_clock {
+                record.set(Moment::Arrived, Stamp { at: *arrived, source: far.stamps });
+                record.set(Moment::Answered, Stamp { at: *answered, source: far.stamps });
+            }
+            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record
+        });
+        let records = records.collect();
+        lost.sort_unstable_by_key(|(seq, _)| *seq);
+        lost.dedup_by_key(|(seq, _)| *seq);
+        let on = |way| lost.iter().filter(|(_, w)| *w == way).count() as u64;
+        (ways.up_lost, ways.down_lost) = (on(LostOn::Up), on(LostOn::Down));
+        let facts = TwoWay {
+            protocol: answering.protocol.clone(),
+            timeout: Some(Span::seconds(2)),
+            far_clock: answering.far_clock,
+            directions: answering.counts.then_some(ways),
+            losses: if answering.counts { runs(&lost) } else { Vec::new() },
+            ..TwoWay::default()
+        };
+        (records, facts)
+    }
+}
+
+/// `t` after the first packet is due, on the path's time scale.
+fn on_path(t: Span) -> SteadyTime {
+    SteadyTime(t.0)
+}
+
+/// Time of `at` after the first packet is due.
+fn since(at: SteadyTime) -> Span {
+    Span(at.0)
+}
+
+/// The stamp of a packet that passed a host's interface at `passed` and its program at `read`, and how long after it
+/// the program read the clock, if the kernel took the stamp.
+fn stamp(host: &Host, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
+    let kernel = host.stamps != Source::User;
+    let at = host.stamp(epoch, if kernel { passed } else { read });
+    let lag = host.stamp(epoch, read) - at;
+    (Stamp { at, source: host.stamps }, kernel.then_some(lag))
+}
+
+fn runs(lost: &[(u32, LostOn)]) -> Vec<LossRun> {
+    let mut runs: Vec<LossRun> = Vec::new();
+    for (seq, way) in lost {
+        match runs.last_mut() {
+            Some(run) if run.first + run.length == *seq && run.way == *way => run.length += 1,
+            _ => runs.push(LossRun { first: *seq, length: 1, way: *way }),
+        }
+    }
+    runs
+}

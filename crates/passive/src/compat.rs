@@ -1,0 +1,153 @@
+//! [`CaiaMatcher`]: matching as the CAIA tool does, to compare with it.
+//!
+//! Per way, the reference sightings form a list. A monitor sighting is searched from the head of that list over at most
+//! G entries; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets stay at the head
+//! until they are too old, and an old one may match a later packet with the same name: the default matcher does
+//! neither.
+
+use super::{Pair, Point, Record, Sighting, Way};
+use jitlat_core::time::{SECOND, Span};
+use std::collections::VecDeque;
+
+/// Matches after which the largest time difference is narrowed.
+const TRAINED: u32 = 20;
+/// Reference sightings of one way held at most.
+const LIST: usize = 4 << 20;
+
+/// The list matcher. Reference sightings must come before the monitor's: see [`Self::wants_reference`].
+#[derive(Debug)]
+pub struct CaiaMatcher {
+    lists: [VecDeque<Sighting>; 2],
+    searched: usize,
+    offset: i64,
+    allowed: i64,
+    /// Smoothed |time difference| in seconds, and how many matches it rests on; `None` = not narrowed.
+    usual: Option<(f64, u32)>,
+    seen: [[u64; 2]; 2],
+    matched: [u64; 2],
+}
+
+impl CaiaMatcher {
+    /// `searched` is G, `allowed` the largest difference of matching packets' times (`-d`), `offset` the
+    /// monitor's clock minus the reference clock (`-o`); `narrowing` follows release 0.4 (off with `-T`).
+    pub fn new(searched: usize, allowed: Span, offset: Span, narrowing: bool) -> CaiaMatcher {
+        CaiaMatcher {
+            lists: Default::default(),
+            searched: searched.max(1),
+            offset: offset.0,
+            allowed: allowed.0 / SECOND,
+            usual: narrowing.then_some((0.0, 0)),
+            seen: [[0; 2]; 2],
+            matched: [0; 2],
+        }
+    }
+
+    /// Whether more reference sightings are needed before monitor sighting `m` can be searched, given the
+    /// time of the next one.
+    pub fn wants_reference(&self, m: &Sighting, next: jitlat_core::time::WallTime) -> bool {
+        let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
+        self.lists[m.way as usize].len() < self.searched && next.0 <= latest
+    }
+
+    /// Adds a reference sighting.
+    pub fn reference(&mut self, s: Sighting) {
+        self.seen[Point::Reference as usize][s.way as usize] += 1;
+        let list = &mut self.lists[s.way as usize];
+        if list.len() >= LIST {
+            list.pop_front();
+        }
+        list.push_back(s);
+    }
+
+    /// Searches a monitor sighting.
+    pub fn monitor(&mut self, m: Sighting) -> Option<Record> {
+        self.seen[Point::Monitor as usize][m.way as usize] += 1;
+        let list = &mut self.lists[m.way as usize];
+        let mut i = 0;
+        while i < list.len().min(self.searched) {
+            let r = list[i];
+            if r.id != m.id {
+                i += 1;
+                continue;
+            }
+            let common = m.at.0.saturating_sub(self.offset);
+            let apart = r.at.0.div_euclid(SECOND) - common.div_euclid(SECOND);
+            if apart.abs() > self.allowed + 1 {
+                if apart < 0 {
+                    list.remove(i);
+                    continue;
+                }
+                return None;
+            }
+            list.remove(i);
+            self.matched[m.way as usize] += 1;
+            if let Some((usual, n)) = &mut self.usual {
+                let seconds = (common.saturating_sub(r.at.0)) as f64 / SECOND as f64;
+                *usual = if *n == 0 { seconds.abs() } else { 0.7 * *usual + 0.3 * seconds.abs() };
+                *n += 1;
+                if *n > TRAINED {
+                    self.allowed = *usual as i64 + 4;
+                }
+            }
+            return Some(Record {
+                way: m.way,
+                reference: r.at,
+                monitor: m.at,
+                length: r.length,
+                flow: r.flow,
+            });
+        }
+        None
+    }
+
+    /// Sightings of a way at a point.
+    pub fn seen(&self, point: Point, way: Way) -> u64 {
+        self.seen[point as usize][way as usize]
+    }
+
+    /// Matches of a way.
+    pub fn matched(&self, way: Way) -> u64 {
+        self.matched[way as usize]
+    }
+}
+
+/// The loop of the CAIA tool over the two lists of records, each in the order of the monitor's file: the same
+/// pairs as [`Pairer`](super::Pairer), but a pair appears only once a later OUT record has been seen, so that
+/// the last one of a file never does.
+#[derive(Debug, Default)]
+pub struct CaiaPairer {
+    current: Option<Record>,
+    lists: [VecDeque<Record>; 2],
+}
+
+impl CaiaPairer {
+    /// Adds the next record; returns a pair that is ready.
+    pub fn push(&mut self, r: Record) -> Option<Pair> {
+        self.lists[r.way as usize].push_back(r);
+        let [outs, ins] = &mut self.lists;
+        loop {
+            if self.current.is_none() || ins.is_empty() && outs.len() > LIST / 64 {
+                self.current = outs.pop_front();
+            }
+            let Some(out) = self.current else {
+                // An IN without an OUT before it is skipped.
+                ins.truncate(LIST / 64);
+                return None;
+            };
+            let back = *ins.front()?;
+            if out.monitor >= back.monitor {
+                ins.pop_front();
+                continue;
+            }
+            let next = *outs.front()?;
+            self.current = outs.pop_front();
+            if next.monitor >= back.monitor {
+                ins.pop_front();
+                return Some(Pair { out, back });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

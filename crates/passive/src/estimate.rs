@@ -1,0 +1,476 @@
+//! [`Estimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
+
+use super::clocks::{ClockDifference, Clocks};
+use super::levels::{Level, Levels};
+use super::matcher::{MatchCounts, MatchObserver};
+use super::pairing::{Pair, Pairer, Record};
+use super::part::CapturePart;
+use super::serialisation::{Lengths, Serialisation};
+use super::sizes::SizeFigures;
+use super::spread::{Spread, SpreadFigures};
+use super::way::Point;
+use jitlat_core::time::{SECOND, Span, WallTime};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A pair and the rate of pairs around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The pair.
+    pub pair: Pair,
+    /// Pairs a second over the interval that ends with this pair.
+    pub rate: f64,
+}
+
+/// The figures of one way, from all matched packets and not only paired ones.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WayFigures {
+    /// Counts of the packets.
+    #[serde(flatten)]
+    pub counts: MatchCounts,
+    /// Packets lost over those that should have arrived.
+    pub loss_ratio: Option<f64>,
+    /// Raw one-way delay, clock offset included.
+    pub delay_raw_ns: Option<SpreadFigures>,
+    /// One-way delay above its minimum: queueing. Free of the clock offset.
+    pub delay_variation_ns: Option<SpreadFigures>,
+    /// |difference| of consecutive packets' delays (RFC 3393). Free of the clock offset.
+    pub ipdv_ns: Option<SpreadFigures>,
+    /// Mean length of the matched IP packets, in bytes.
+    pub mean_length: Option<f64>,
+    /// Serialisation time per byte on this way, from the smallest delay of each packet length.
+    pub serialisation: Option<Serialisation>,
+}
+
+/// The figures of the path between two capture points.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PassiveSummary {
+    /// Synthetic pairs.
+    pub pairs: u64,
+    /// Time of the first and the last pair on the reference clock, in ns.
+    pub first_pair: Option<WallTime>,
+    /// See [`Self::first_pair`].
+    pub last_pair: Option<WallTime>,
+    /// Pairs a second, from the first to the last.
+    pub pair_rate: Option<f64>,
+    /// Pairs by matched packets of both ways: pair rate over packet rate. One half where the ways alternate strictly, less
+    /// where one sends several in a row. None without packets.
+    pub pairs_per_packet: Option<f64>,
+    /// Round-trip time of every pair, as the application's packets had it.
+    pub rtt_ns: Option<SpreadFigures>,
+    /// Round-trip time at regular instants: comparable with ping. Idle times have no value.
+    pub rtt_per_time_ns: Option<SpreadFigures>,
+    /// Time between those instants, in ns.
+    pub per_time_interval_ns: Span,
+    /// Time between the two packets of a pair at the monitor: the far host's processing time, if one answers the other.
+    pub turnaround_ns: Option<SpreadFigures>,
+    /// Spacings of the bands in which the round trips lie, the largest first.
+    pub levels: Vec<Level>,
+    /// The two clocks.
+    pub clocks: ClockDifference,
+    /// From the reference to the monitor point.
+    pub out: WayFigures,
+    /// From the monitor to the reference point.
+    #[serde(rename = "in")]
+    pub back: WayFigures,
+}
+
+/// Most combinations of sizes.
+const SIZES: usize = 4096;
+
+#[derive(Debug, Default)]
+struct WayState {
+    delay: Spread,
+    ipdv: Spread,
+    last: Option<i64>,
+    bytes: u128,
+    lengths: Lengths,
+}
+
+/// Selects the value nearest to every multiple of an interval: what a regular probe would have measured. Idle times
+/// have no value.
+#[derive(Clone, Debug)]
+pub struct Resampler {
+    interval: i64,
+    /// Instant, distance of the nearest value so far, the value.
+    nearest: Option<(i64, i64, i64)>,
+}
+
+impl Resampler {
+    /// Instants `interval` apart.
+    pub fn new(interval: Span) -> Resampler {
+        Resampler { interval: interval.0.max(1), nearest: None }
+    }
+
+    /// Adds a value at time `at`; returns the previous instant and its value if a new one begins.
+    pub fn push(&mut self, at: i64, value: i64) -> Option<(i64, i64)> {
+        let tick =
+            at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
+        let distance = at.saturating_sub(tick).saturating_abs();
+        match &mut self.nearest {
+            Some((t, d, v)) if *t == tick => {
+                if distance < *d {
+                    (*d, *v) = (distance, value);
+                }
+                None
+            }
+            // Pairs overtake each other a little: one of an instant that is over does not reopen it.
+            Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => None,
+            other => other.replace((tick, distance, value)).map(|(t, _, v)| (t, v)),
+        }
+    }
+
+    /// The current instant and its value so far.
+    pub fn last(&self) -> Option<(i64, i64)> {
+        self.nearest.map(|(t, _, v)| (t, v))
+    }
+}
+
+/// Receives what a [`Matcher`](super::Matcher) reports and computes the figures.
+#[derive(Debug)]
+pub struct Estimator {
+    pairer: Pairer,
+    /// Pairs since the caller last took them.
+    fresh: Vec<Estimate>,
+    recent: VecDeque<i64>,
+    max_turnaround: Option<Span>,
+    rtt: Spread,
+    turnaround: Spread,
+    per_time: Resampler,
+    instants: Spread,
+    levels: Levels,
+    clocks: Clocks,
+    ways: [WayState; 2],
+    pairs: u64,
+    span: Option<(WallTime, WallTime)>,
+    /// What counts; `None`: everything.
+    part: Option<CapturePart>,
+    /// Round trips by the two lengths.
+    sizes: BTreeMap<(u32, u32), Spread>,
+}
+
+impl Estimator {
+    /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs further
+    /// apart at the monitor than `max_turnaround` are omitted.
+    pub fn new(interval: Span, max_turnaround: Option<Span>) -> Estimator {
+        Estimator {
+            pairer: Pairer::default(),
+            fresh: Vec::new(),
+            recent: VecDeque::new(),
+            max_turnaround,
+            rtt: Spread::default(),
+            turnaround: Spread::default(),
+            per_time: Resampler::new(interval),
+            instants: Spread::default(),
+            levels: Levels::default(),
+            clocks: Clocks::default(),
+            ways: Default::default(),
+            pairs: 0,
+            span: None,
+            part: None,
+            sizes: BTreeMap::new(),
+        }
+    }
+
+    /// The same, of which only the pairs and packets of `part` count.
+    pub fn of_part(self, part: Option<CapturePart>) -> Estimator {
+        Estimator { part, ..self }
+    }
+
+    fn counts(&self, at_monitor: WallTime) -> bool {
+        self.part.is_none_or(|part| part.keeps(Point::Monitor, at_monitor))
+    }
+
+    /// The pairs made since they were last taken.
+    pub fn pairs(&self) -> &[Estimate] {
+        &self.fresh
+    }
+
+    /// The pairs made since the last call.
+    pub fn take_pairs(&mut self) -> std::vec::Drain<'_, Estimate> {
+        self.fresh.drain(..)
+    }
+
+    /// Adds a pair.
+    pub fn pair(&mut self, pair: Pair) {
+        if self.max_turnaround.is_some_and(|m| pair.turnaround() > m) {
+            return;
+        }
+        let at = pair.middle();
+        let interval = self.per_time.interval;
+        self.recent.push_back(at.0);
+        while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
+            self.recent.pop_front();
+        }
+        // A pair belongs to the part that its first packet belongs to.
+        if !self.counts(pair.out.monitor) {
+            return;
+        }
+        self.pairs += 1;
+        self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
+        self.rtt.push(pair.rtt().0);
+        let size = (pair.out.length, pair.back.length);
+        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
+            self.sizes.entry(size).or_insert_with(Spread::of_size).push(pair.rtt().0);
+        }
+        self.turnaround.push(pair.turnaround().0);
+        if let Some((_, v)) = self.per_time.push(at.0, pair.rtt().0) {
+            self.instants.push(v);
+        }
+        self.levels.push(pair.rtt().0);
+        let rate = self.recent.len() as f64 * SECOND as f64 / interval as f64;
+        self.fresh.push(Estimate { pair, rate });
+    }
+
+    /// Adds a matched packet, in arrival order.
+    pub fn packet(&mut self, r: &Record) {
+        let delay = r.delay();
+        let counts = self.counts(r.monitor);
+        let way = &mut self.ways[r.way as usize];
+        let last = way.last.replace(delay.0);
+        if !counts {
+            return;
+        }
+        way.delay.push(delay.0);
+        if let Some(last) = last {
+            way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
+        }
+        way.bytes += u128::from(r.length);
+        way.lengths.push(r.length, delay.0);
+        self.clocks.push(r);
+    }
+
+    /// Round trips by the sizes of the pair, the first 4096 combinations.
+    pub fn sizes(&self) -> Vec<SizeFigures> {
+        self.sizes.iter().filter_map(|(size, rtt)| SizeFigures::of(*size, rtt)).collect()
+    }
+
+    fn per_time_figures(&self) -> Option<SpreadFigures> {
+        let mut all = self.instants.clone();
+        if let Some((_, v)) = self.per_time.last() {
+            all.push(v);
+        }
+        all.figures(0)
+    }
+
+    /// All figures, with the counts of a matcher.
+    pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
+        let clocks = self.clocks.difference();
+        let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
+        let drift = clocks.skew_ppm.unwrap_or(0.0) * 1e-6 * span;
+        let [out, back] = [0, 1].map(|w| {
+            let (state, counts) = (&self.ways[w], counts[w]);
+            let due = counts.matched + counts.lost;
+            let delay = state.delay.figures(0);
+            WayFigures {
+                counts,
+                loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
+                delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),
+                delay_raw_ns: delay,
+                ipdv_ns: state.ipdv.figures(0),
+                mean_length: (state.delay.count() > 0)
+                    .then(|| state.bytes as f64 / state.delay.count() as f64),
+                serialisation: state.lengths.serialisation(drift),
+            }
+        });
+        let packets: u64 = self.ways.iter().map(|w| w.delay.count()).sum();
+        let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
+        PassiveSummary {
+            pairs: self.pairs,
+            first_pair: self.span.map(|s| s.0),
+            last_pair: self.span.map(|s| s.1),
+            pair_rate: (seconds > 0.0).then(|| (self.pairs - 1) as f64 / seconds),
+            pairs_per_packet: (packets > 0).then(|| self.pairs as f64 / packets as f64),
+            rtt_ns: self.rtt.figures(0),
+            rtt_per_time_ns: self.per_time_figures(),
+            per_time_interval_ns: Span(self.per_time.interval),
+            turnaround_ns: self.turnaround.figures(0),
+            levels: self.levels.find(),
+            clocks,
+            out,
+            back,
+        }
+    }
+}
+
+impl MatchObserver for Estimator {
+    fn record(&mut self, r: Record) {
+        if let Some(p) = self.pairer.push(r) {
+            self.pair(p);
+        }
+    }
+
+    fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
+        if !copy {
+            self.packet(&r);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Way;
+
+    #[test]
+    fn values_per_time_are_those_nearest_the_instants() {
+        let picked = |list: &[(i64, i64)]| {
+            let mut r = Resampler::new(Span(100));
+            let mut all: Vec<_> = list.iter().filter_map(|(at, v)| r.push(*at, *v)).collect();
+            all.extend(r.last());
+            all
+        };
+        // A busy second with long round trips, a lone short one, an idle gap.
+        let list = [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)];
+        assert_eq!(picked(&list), [(100, 7), (200, 1), (500, 2)]);
+        // As near before as after: the first.
+        assert_eq!(picked(&[(95, 1), (105, 2)]), [(100, 1)]);
+        // Back and forth over the boundary between two instants.
+        let list = [140, 149, 151, 148, 152, 190].map(|at| (at, at));
+        assert_eq!(picked(&list), [(100, 140), (200, 190)]);
+    }
+
+    /// A packet out and one back, `turnaround` apart at the monitor; times in ms.
+    fn exchange(e: &mut Estimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
+        let ms = |t: i64| WallTime(t * 1_000_000);
+        let (there, leaves) = (at + delay[0], at + delay[0] + turnaround);
+        let record = |way, reference: i64, monitor: i64, length| Record {
+            way,
+            reference: ms(reference),
+            monitor: ms(monitor),
+            length,
+            flow: 0,
+        };
+        for r in
+            [record(Way::Out, at, there, lengths[0]), record(Way::In, leaves + delay[1], leaves, lengths[1])]
+        {
+            e.arrived(0, r, false);
+            e.arrived(0, Record { length: 9999, ..r }, true);
+            e.record(r);
+        }
+    }
+
+    #[test]
+    fn every_figure_of_three_pairs() {
+        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(10)));
+        assert_eq!(e.summary_of([MatchCounts::default(); 2]).out.mean_length, None);
+        exchange(&mut e, 0, [5, 5], 10, [60, 40]);
+        assert_eq!(e.summary_of([MatchCounts::default(); 2]).pair_rate, None, "one has no rate");
+        exchange(&mut e, 1000, [7, 5], 10, [60, 40]);
+        exchange(&mut e, 2000, [5, 5], 10, [100, 40]);
+        let rates: Vec<_> = e.pairs().iter().map(|p| p.rate).collect();
+        assert_eq!(rates, [1.0, 1.0, 2.0]);
+        let sizes: Vec<_> = e
+            .sizes()
+            .into_iter()
+            .map(|s| (s.out_length, s.in_length, s.pairs, s.min_rtt_ns, s.median_rtt_ns, s.mean_rtt_ns))
+            .collect();
+        assert_eq!(
+            sizes,
+            [(60, 40, 2, 10_000_000, 10_000_000, 11e6), (100, 40, 1, 10_000_000, 10_000_000, 10e6)]
+        );
+        let percentiles = &e.sizes()[0].percentiles;
+        assert_eq!((percentiles.len(), percentiles[100], percentiles[101]), (201, 10_000_000, 12_000_000));
+        let out = MatchCounts { matched: 3, lost: 1, ..MatchCounts::default() };
+        let s = e.summary_of([out, MatchCounts::default()]);
+        assert_eq!((s.pairs, s.pair_rate, s.per_time_interval_ns), (3, Some(1.0), Span::seconds(1)));
+        assert_eq!(s.pairs_per_packet, Some(0.5));
+        assert_eq!((s.first_pair, s.last_pair), (Some(WallTime(10_000_000)), Some(WallTime(2_010_000_000))));
+        let range = |f: Option<SpreadFigures>| f.map(|f| (f.count, f.min / 1_000_000, f.max / 1_000_000));
+        assert_eq!((range(s.rtt_ns), range(s.turnaround_ns)), (Some((3, 10, 12)), Some((3, 10, 10))));
+        assert_eq!(range(s.rtt_per_time_ns), Some((3, 10, 12)));
+        assert_eq!(
+            (range(s.out.delay_raw_ns), range(s.out.delay_variation_ns)),
+            (Some((3, 5, 7)), Some((3, 0, 2)))
+        );
+        assert_eq!((range(s.out.ipdv_ns), range(s.back.ipdv_ns)), (Some((2, 2, 2)), Some((2, 0, 0))));
+        assert_eq!((s.out.loss_ratio, s.back.loss_ratio), (Some(0.25), None));
+        assert_eq!((s.out.mean_length, s.back.mean_length), (Some(220.0 / 3.0), Some(40.0)));
+    }
+
+    #[test]
+    fn a_byte_costs_what_it_does_between_clocks_that_agree() {
+        let mut e = Estimator::new(Span::seconds(1), None);
+        // A millisecond for 100 bytes, over 190 s.
+        for i in 0..20 {
+            exchange(&mut e, i * 10_000, [5 + i % 2, 5], 10, [100 + 100 * (i % 2) as u32, 40]);
+        }
+        let s = e.summary_of([MatchCounts::default(); 2]);
+        assert_eq!(s.out.serialisation.map(|s| (s.ns_per_byte, s.lengths)), Some((10_000.0, 2)));
+        // The same with a monitor clock that is fast: by 1 ppm it gains a fifth of the millisecond, by 2 too much.
+        for (ppm, known) in [(1, true), (2, false), (100, false)] {
+            let mut e = Estimator::new(Span::seconds(1), None);
+            for i in 0..20 {
+                let at = i * 10 * SECOND;
+                let monitor = |t: i64| WallTime(t + t / 1_000_000 * ppm);
+                let (there, back) = (at + (5 + i % 2) * 1_000_000, at + 20_000_000);
+                let out = Record {
+                    way: Way::Out,
+                    reference: WallTime(at),
+                    monitor: monitor(there),
+                    length: 100 + 100 * (i % 2) as u32,
+                    flow: 0,
+                };
+                let answer = Record {
+                    way: Way::In,
+                    reference: WallTime(back + 5_000_000),
+                    monitor: monitor(back),
+                    ..out
+                };
+                for r in [out, answer] {
+                    e.arrived(0, r, false);
+                    e.record(r);
+                }
+            }
+            let s = e.summary_of([MatchCounts::default(); 2]);
+            assert_eq!(s.out.serialisation.is_some(), known, "{ppm} {:?}", s.clocks);
+        }
+    }
+
+    #[test]
+    fn sizes_kept_apart_are_bounded() {
+        let mut e = Estimator::new(Span::seconds(1), None);
+        for i in 0..SIZES as u32 + 5 {
+            exchange(&mut e, i64::from(i) * 100, [5, 5], 10, [i, 40]);
+        }
+        assert_eq!(e.sizes().len(), SIZES);
+    }
+
+    #[test]
+    fn pairs_too_far_apart_can_be_left_out_and_the_rate_moves() {
+        let mut e = Estimator::new(Span::seconds(1), Some(Span::millis(50)));
+        let ms = |t: i64| WallTime(t * 1_000_000);
+        for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
+            e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
+            e.record(Record {
+                way: Way::In,
+                reference: ms(back + 10),
+                monitor: ms(back + 5),
+                length: 60,
+                flow: 0,
+            });
+        }
+        let made: Vec<_> = e.take_pairs().map(|e| (e.pair.rtt().0 / 1_000_000, e.rate)).collect();
+        assert_eq!(made, [(10, 1.0), (10, 2.0), (10, 1.0)]);
+        let s = e.summary_of([MatchCounts::default(); 2]);
+        assert_eq!((s.pairs, s.out.loss_ratio, s.rtt_ns.map(|r| r.median)), (3, None, Some(10_000_000)));
+    }
+
+    proptest::proptest! {
+        /// Clocks years apart, set back and forth: no figure, but no panic either.
+        #[test]
+        fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
+            let mut e = Estimator::new(Span::seconds(1), None);
+            for (out, reference, monitor, length) in list {
+                let way = if out { Way::Out } else { Way::In };
+                let r = Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
+                e.arrived(0, r, false);
+                e.record(r);
+            }
+            let _ = (e.take_pairs().count(), e.sizes().len());
+            let _ = e.summary_of([MatchCounts::default(); 2]);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! [`Flows`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
+//!
+//! Pairs are made of one flow's packets only, so that a flow's round trip is that of its own packets, whatever the
+//! class of service of the others.
+
+pub(super) mod key;
+
+use super::Way;
+use super::matcher::MatchObserver;
+use super::pairing::{Pairer, Record};
+use super::spread::Spread;
+use jitlat_core::time::{Span, WallTime};
+pub use key::{FlowKey, FlowNumbers, Grouping, MAX_FLOWS, OTHER_FLOWS, OTHER_FLOWS_NAME, UNKNOWN_FLOW};
+use serde::Serialize;
+
+fn round_trips(of: &Spread) -> Option<FlowRtt> {
+    let f = of.figures(0)?;
+    Some(FlowRtt { min: f.min, median: f.median, mean: f.mean, p95: f.p95, max: f.max })
+}
+
+/// Round trips of a flow, in ns. Extremes and mean are exact, quantiles exact of 256 values at most and else up to 1/64 too high.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FlowRtt {
+    /// Smallest.
+    pub min: i64,
+    /// The median.
+    pub median: i64,
+    /// The mean.
+    pub mean: f64,
+    /// The 95th percentile.
+    pub p95: i64,
+    /// Largest.
+    pub max: i64,
+}
+
+/// One way of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FlowWay {
+    /// Packets recognised at both points.
+    pub matched: u64,
+    /// Bytes of them, IP headers included.
+    pub bytes: u64,
+    /// Packets that did not arrive.
+    pub lost: u64,
+    /// Duplicates that arrived.
+    pub duplicates: u64,
+    /// Smallest raw delay, clock offset included, in ns.
+    pub delay_raw_min_ns: Option<i64>,
+    /// Delay above the least, in ns: mean, median and 95th percentile (at most 1/64 too high), largest.
+    pub delay_variation_mean_ns: Option<f64>,
+    /// See above.
+    pub delay_variation_median_ns: Option<i64>,
+    /// See above.
+    pub delay_variation_p95_ns: Option<i64>,
+    /// See above.
+    pub delay_variation_max_ns: Option<i64>,
+}
+
+/// One flow, or one pair of prefixes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FlowFigures {
+    /// What its packets have in common; `None` for flows beyond [`MAX_FLOWS`].
+    #[serde(skip)]
+    pub key: Option<FlowKey>,
+    /// The same as text; "others" for flows beyond [`MAX_FLOWS`], "unknown" for packets seen only at a point that does
+    /// not know flows.
+    pub flow: String,
+    /// Synthetic pairs of its packets alone.
+    pub pairs: u64,
+    /// Their round trips.
+    pub rtt_ns: Option<FlowRtt>,
+    /// From the reference to the monitor point.
+    pub out: FlowWay,
+    /// From the monitor to the reference point.
+    #[serde(rename = "in")]
+    pub back: FlowWay,
+    /// First and last packet, on the reference clock.
+    pub first: WallTime,
+    /// See [`Self::first`].
+    pub last: WallTime,
+}
+
+#[derive(Clone, Debug)]
+struct FlowState {
+    pairer: Pairer,
+    rtt: Spread,
+    ways: [FlowWay; 2],
+    /// Raw delays of either way.
+    delays: [Spread; 2],
+    span: Option<(WallTime, WallTime)>,
+}
+
+impl Default for FlowState {
+    fn default() -> FlowState {
+        FlowState {
+            pairer: Pairer::default(),
+            rtt: Spread::of_flow(),
+            ways: Default::default(),
+            delays: [Spread::of_flow(), Spread::of_flow()],
+            span: None,
+        }
+    }
+}
+
+/// A [`MatchObserver`] that computes the figures of each flow.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    /// By the flow's number.
+    states: Vec<FlowState>,
+    others: FlowState,
+    unknown: FlowState,
+    max_turnaround: Option<Span>,
+}
+
+impl Flows {
+    /// Omits pairs whose packets are further apart at the monitor than `max_turnaround`.
+    pub fn new(max_turnaround: Option<Span>) -> Flows {
+        Flows { max_turnaround, ..Flows::default() }
+    }
+
+    /// All flows named by `keys`, those with most bytes first.
+    pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
+        let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
+        let rest =
+            [(&self.others, None, OTHER_FLOWS_NAME.to_owned()), (&self.unknown, None, "unknown".to_owned())];
+        let has_packets = named.chain(rest).filter(|(s, ..)| s.has_packets());
+        let mut list: Vec<FlowFigures> = has_packets.map(|(s, key, name)| s.figures(key, name)).collect();
+        list.sort_by(|a, b| {
+            (b.out.bytes + b.back.bytes, &a.flow).cmp(&(a.out.bytes + a.back.bytes, &b.flow))
+        });
+        list
+    }
+
+    #[inline]
+    fn state(&mut self, flow: u32) -> &mut FlowState {
+        let n = flow as usize;
+        if n >= MAX_FLOWS {
+            return if flow == UNKNOWN_FLOW { &mut self.unknown } else { &mut self.others };
+        }
+        if n >= self.states.len() {
+            self.states.resize_with(n + 1, FlowState::default);
+        }
+        &mut self.states[n]
+    }
+}
+
+impl FlowState {
+    /// Whether there was any packet.
+    fn has_packets(&self) -> bool {
+        self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
+    }
+
+    fn figures(&self, key: Option<&FlowKey>, flow: String) -> FlowFigures {
+        let way = |w: usize| {
+            let counts = self.ways[w];
+            let Some(raw) = self.delays[w].figures(0) else { return counts };
+            let Some(above) = self.delays[w].figures(raw.min) else { return counts };
+            FlowWay {
+                delay_raw_min_ns: Some(raw.min),
+                delay_variation_mean_ns: Some(above.mean),
+                delay_variation_median_ns: Some(above.median),
+                delay_variation_p95_ns: Some(above.p95),
+                delay_variation_max_ns: Some(above.max),
+                ..counts
+            }
+        };
+        let (first, last) = self.span.unwrap_or((WallTime(0), WallTime(0)));
+        FlowFigures {
+            key: key.copied(),
+            flow,
+            pairs: self.rtt.count(),
+            rtt_ns: round_trips(&self.rtt),
+            out: way(0),
+            back: way(1),
+            first,
+            last,
+        }
+    }
+}
+
+impl MatchObserver for Flows {
+    fn record(&mut self, r: Record) {
+        let limit = self.max_turnaround;
+        let s = self.state(r.flow);
+        if let Some(pair) = s.pairer.push(r)
+            && limit.is_none_or(|m| pair.turnaround() <= m)
+        {
+            s.rtt.push(pair.rtt().0);
+        }
+    }
+
+    fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
+        let s = self.state(r.flow);
+        let w = r.way as usize;
+        if copy {
+            s.ways[w].duplicates += 1;
+            return;
+        }
+        s.ways[w].matched += 1;
+        s.ways[w].bytes += u64::from(r.length);
+        s.delays[w].push(r.delay().0);
+        let span = s.span.get_or_insert((r.reference, r.reference));
+        *span = (span.0.min(r.reference), span.1.max(r.reference));
+    }
+
+    fn lost(&mut self, way: Way, _seq: u64, _sent: WallTime, flow: u32) {
+        self.state(flow).ways[way as usize].lost += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key::tests::key;
+    use super::*;
+
+    #[test]
+    fn each_flow_makes_its_own_pairs() {
+        let mut flows = Flows::new(None);
+        let record = |way, at: i64, delay: i64, flow| {
+            let (r, m) = if way == Way::Out { (at, at + delay) } else { (at + delay, at) };
+            Record {
+                way,
+                reference: WallTime(r * 1_000_000),
+                monitor: WallTime(m * 1_000_000),
+                length: 100,
+                flow,
+            }
+        };
+        for (way, at, delay, flow) in
+            [(Way::Out, 0, 10, 0), (Way::Out, 1, 10, 1), (Way::In, 12, 20, 0), (Way::In, 13, 400, 1)]
+        {
+            flows.record(record(way, at, delay, flow));
+            flows.arrived(0, record(way, at, delay, flow), false);
+        }
+        flows.lost(Way::Out, 9, WallTime(0), 1);
+        flows.lost(Way::In, 10, WallTime(0), UNKNOWN_FLOW);
+        let keys = [0, 1].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let mut f = flows.figures(&keys);
+        let unknown = f.pop().unwrap();
+        assert_eq!((unknown.flow.as_str(), unknown.back.lost), ("unknown", 1));
+        let rtt: Vec<_> = f.iter().map(|f| f.rtt_ns.unwrap().median / 1_000_000).collect();
+        assert_eq!((rtt, f[1].out.lost, f[0].out.lost, f[0].pairs), (vec![30, 410], 1, 0, 1));
+        assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);
+    }
+
+    fn record(way: Way, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
+        Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
+    }
+
+    #[test]
+    fn flows_come_with_the_largest_first_and_their_counts() {
+        let mut flows = Flows::new(None);
+        for (r, copy) in [
+            (record(Way::Out, 10, 40, 100, 0), false),
+            (record(Way::Out, 20, 55, 30, 1), false),
+            (record(Way::In, 90, 60, 90, 1), false),
+            (record(Way::Out, 21, 99, 30, 1), true),
+            (record(Way::Out, 22, 99, 30, 1), true),
+            (record(Way::Out, 30, 62, 10, 1), false),
+            (record(Way::Out, 1, 9, 30, 2), true),
+        ] {
+            flows.arrived(0, r, copy);
+        }
+        let keys = [0, 1, 2, 3].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        let figures = flows.figures(&keys);
+        let order: Vec<_> = figures.iter().map(|f| (f.out.bytes, f.back.bytes)).collect();
+        assert_eq!(order, [(40, 90), (100, 0), (0, 0)], "a flow of copies alone is one, too");
+        let first = &figures[0];
+        assert_eq!((first.out.matched, first.out.duplicates, first.back.matched), (2, 2, 1));
+        assert_eq!((first.first, first.last), (WallTime(20), WallTime(90)));
+        assert_eq!((first.out.delay_raw_min_ns, first.out.delay_variation_max_ns), (Some(32), Some(3)));
+    }
+
+    #[test]
+    fn pairs_too_far_apart_at_the_monitor_are_left_out() {
+        let pairs = |most| {
+            let mut flows = Flows::new(most);
+            for r in [record(Way::Out, 10, 40, 1, 0), record(Way::In, 90, 60, 1, 0)] {
+                flows.record(r);
+                flows.arrived(0, r, false);
+            }
+            flows.figures(&[key([10, 0, 0, 1], [1, 1, 1, 1], Way::Out, Grouping::Flow)])[0].pairs
+        };
+        assert_eq!([None, Some(Span(20)), Some(Span(19))].map(pairs), [1, 1, 0]);
+    }
+}

@@ -1,0 +1,238 @@
+//! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the numbers of flows.
+
+use crate::Way;
+use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
+use foldhash::fast::RandomState;
+use jitlat_core::prefix::Prefix;
+use std::collections::HashMap;
+
+/// Most flows with a number of their own; packets of further ones share one number.
+pub const MAX_FLOWS: usize = 1 << 16;
+/// The number of all flows beyond [`MAX_FLOWS`].
+pub const OTHER_FLOWS: u32 = u32::MAX;
+/// Their common name.
+pub const OTHER_FLOWS_NAME: &str = "others";
+/// The number of packets whose flow is unknown at a point, such as a far one that sends digests: the other point's
+/// number is used, and packets that the other point did not see remain without a flow.
+pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
+
+/// The flow of a packet seen at two points.
+#[inline]
+pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
+    if here == UNKNOWN_FLOW { there } else { here }
+}
+
+/// How packets are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Protocol, both addresses, both ports.
+    Flow,
+    /// The prefixes of so many bits around both addresses.
+    Prefix {
+        /// Bits of an IPv4 address, at most 32.
+        v4: u8,
+        /// Bits of an IPv6 address, at most 128.
+        v6: u8,
+    },
+}
+
+/// What the packets of a flow have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey {
+    /// The transport protocol; `None` for a pair of prefixes.
+    pub protocol: Option<u8>,
+    /// At the reference side: address or prefix, and port if there is one.
+    pub reference: (Prefix, Option<u16>),
+    /// At the monitor side.
+    pub monitor: (Prefix, Option<u16>),
+}
+
+impl Hash for FlowKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // All packets are grouped in one manner: the prefixes' lengths and what is missing are the same.
+        let port = |end: (Prefix, Option<u16>)| u32::from(end.1.unwrap_or(0));
+        state.write_u128(self.reference.0.network());
+        state.write_u128(self.monitor.0.network());
+        state.write_u32(port(self.reference) << 16 | port(self.monitor));
+        state.write_u8(self.protocol.unwrap_or(0));
+    }
+}
+
+impl FlowKey {
+    /// Of a packet that goes `way`.
+    pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
+        let (src, dst) = match grouping {
+            Grouping::Flow => {
+                let (src, dst) = p.ends();
+                let ports = p.ports();
+                ((Prefix::host(src), ports.map(|p| p.0)), (Prefix::host(dst), ports.map(|p| p.1)))
+            }
+            Grouping::Prefix { v4, v6 } => {
+                let around = |a: IpAddr| {
+                    let length = if a.is_ipv4() { v4.min(32) } else { v6.min(128) };
+                    (Prefix::new(a, length).unwrap_or(a.into()), None)
+                };
+                (around(p.src()), around(p.dst()))
+            }
+        };
+        let (reference, monitor) = if way == Way::Out { (src, dst) } else { (dst, src) };
+        let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
+        FlowKey { protocol, reference, monitor }
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |f: &mut fmt::Formatter<'_>, (p, port): (Prefix, Option<u16>)| match (port, p.address()) {
+            (Some(port), Some(IpAddr::V6(_))) => write!(f, "[{p}]:{port}"),
+            (Some(port), _) => write!(f, "{p}:{port}"),
+            (None, _) => write!(f, "{p}"),
+        };
+        match self.protocol {
+            None => {}
+            Some(TCP) => f.write_str("tcp ")?,
+            Some(UDP) => f.write_str("udp ")?,
+            Some(ICMP | ICMPV6) => f.write_str("icmp ")?,
+            Some(n) => write!(f, "proto-{n} ")?,
+        }
+        end(f, self.reference)?;
+        f.write_str(" - ")?;
+        end(f, self.monitor)
+    }
+}
+
+/// Numbers flows in the order they appear.
+#[derive(Clone, Debug, Default)]
+pub struct FlowNumbers {
+    numbers: HashMap<FlowKey, u32, RandomState>,
+    keys: Vec<FlowKey>,
+}
+
+impl FlowNumbers {
+    /// The number of a flow; [`OTHER_FLOWS`] once there are [`MAX_FLOWS`].
+    pub fn number(&mut self, key: FlowKey) -> u32 {
+        if let Some(n) = self.numbers.get(&key) {
+            return *n;
+        }
+        if self.is_full() {
+            return OTHER_FLOWS;
+        }
+        let n = self.keys.len() as u32;
+        self.numbers.insert(key, n);
+        self.keys.push(key);
+        n
+    }
+
+    /// The number of a flow; `None` if it has none yet.
+    pub fn known(&self, key: &FlowKey) -> Option<u32> {
+        self.numbers.get(key).copied()
+    }
+
+    /// Adds a number assigned elsewhere.
+    pub fn learn(&mut self, key: FlowKey, number: u32) {
+        if self.numbers.len() < MAX_FLOWS {
+            self.numbers.insert(key, number);
+        }
+    }
+
+    /// Whether no new flow gets its own number.
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= MAX_FLOWS
+    }
+
+    /// All flows by their numbers.
+    pub fn keys(&self) -> &[FlowKey] {
+        &self.keys
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{LinkType, decode};
+
+    /// The key of a UDP packet between two addresses.
+    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], way: Way, grouping: Grouping) -> FlowKey {
+        let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
+        v.extend(src);
+        v.extend(dst);
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
+        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), way, grouping)
+    }
+
+    #[test]
+    fn both_ways_of_a_flow_have_one_key() {
+        let (a, b) = ([10, 0, 0, 1], [192, 0, 2, 9]);
+        let out = key(a, b, Way::Out, Grouping::Flow);
+        assert_eq!(out.to_string(), "udp 10.0.0.1:5000 - 192.0.2.9:5001");
+        let prefix = Grouping::Prefix { v4: 24, v6: 48 };
+        assert_eq!(key(a, b, Way::Out, prefix), key(b, a, Way::In, prefix));
+        assert_eq!(key(a, b, Way::Out, prefix).to_string(), "10.0.0.0/24 - 192.0.2.0/24");
+    }
+
+    #[test]
+    fn flows_are_bounded_and_what_is_beyond_shares_a_number() {
+        let mut numbers = FlowNumbers::default();
+        for i in 0..(MAX_FLOWS as u32 + 10) {
+            let [.., b, c, d] = i.to_be_bytes();
+            let n = numbers.number(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+            assert_eq!(n, if (i as usize) < MAX_FLOWS { i } else { OTHER_FLOWS });
+        }
+        assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Way::Out, Grouping::Flow)), 3);
+    }
+
+    fn of(protocol: u8, ends: [[u8; 16]; 2], way: Way, grouping: Grouping) -> FlowKey {
+        let mut v = vec![0x60, 0, 0, 0, 0, 8, protocol, 64];
+        v.extend(ends.concat());
+        v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
+        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), way, grouping)
+    }
+
+    #[test]
+    fn a_flow_is_named_by_protocol_addresses_and_ports() {
+        let end = |n| {
+            let mut a = [0; 16];
+            (a[0], a[15]) = (0xfd, n);
+            a
+        };
+        let text = |protocol| of(protocol, [end(1), end(2)], Way::Out, Grouping::Flow).to_string();
+        assert_eq!(text(UDP), "udp [fd00::1]:5000 - [fd00::2]:5001");
+        assert_eq!(text(TCP), "tcp [fd00::1]:5000 - [fd00::2]:5001");
+        assert_eq!(text(ICMPV6), "icmp fd00::1 - fd00::2");
+        assert_eq!(text(50), "proto-50 fd00::1 - fd00::2");
+        let prefix = |v6| of(UDP, [end(1), end(2)], Way::In, Grouping::Prefix { v4: 33, v6 }).to_string();
+        assert_eq!((prefix(48), prefix(200)), ("fd00::/48 - fd00::/48".into(), "fd00::2 - fd00::1".into()));
+        let beyond = Grouping::Prefix { v4: 33, v6: 0 };
+        assert_eq!(key([10, 0, 0, 1], [10, 0, 0, 2], Way::Out, beyond).to_string(), "10.0.0.1 - 10.0.0.2");
+    }
+
+    #[test]
+    fn a_flow_not_known_here_may_be_known_there() {
+        assert_eq!((known_flow(3, 4), known_flow(UNKNOWN_FLOW, 4)), (3, 4));
+        assert_eq!(known_flow(UNKNOWN_FLOW, UNKNOWN_FLOW), UNKNOWN_FLOW);
+    }
+
+    #[test]
+    fn numbers_can_be_learnt_and_looked_up() {
+        let mut numbers = FlowNumbers::default();
+        let [one, two] = [1, 2].map(|n| key([10, 0, 0, n], [1, 1, 1, 1], Way::Out, Grouping::Flow));
+        assert_eq!((numbers.known(&one), numbers.is_full()), (None, false));
+        numbers.learn(one, 7);
+        assert_eq!((numbers.known(&one), numbers.known(&two), numbers.keys().len()), (Some(7), None, 0));
+        assert_eq!((numbers.number(two), numbers.keys()), (0, &[two][..]));
+    }
+
+    #[test]
+    fn as_many_flows_are_learnt_as_are_numbered() {
+        let mut numbers = FlowNumbers::default();
+        for i in 0..MAX_FLOWS as u32 + 1 {
+            let [.., b, c, d] = i.to_be_bytes();
+            numbers.learn(key([10, b, c, d], [1, 1, 1, 1], Way::Out, Grouping::Flow), i);
+        }
+        let last = key([10, 1, 0, 0], [1, 1, 1, 1], Way::Out, Grouping::Flow);
+        assert_eq!((numbers.numbers.len(), numbers.known(&last)), (MAX_FLOWS, None));
+    }
+}

@@ -1,0 +1,417 @@
+//! [`Levels`]: the bands of round trips or one-way delays, and what a link explains of their spacing.
+//!
+//! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's serialisation
+//! time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses, so their spacing is
+//! best visible in the differences of consecutive values; other spacings in the values themselves.
+
+use super::sizes::SizeFigures;
+use core::cmp::Reverse;
+use jitlat_core::link::Link;
+use jitlat_core::metrics::bands::{spacing, steps_per_step};
+use jitlat_core::time::Span;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Values kept of a series of any length.
+const KEPT: usize = 8192;
+/// Neighbours closer than this fraction of the range are in one band.
+const SAME: f64 = 1.0 / 400.0;
+/// Most lengths of packets that a band is compared with.
+const LENGTHS: usize = 8;
+/// A model explains a spacing that differs by at most this fraction.
+const CLOSE: f64 = 0.02;
+
+/// A thinned series of times, each with its difference from the previous one.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    kept: Vec<(i64, Option<i64>)>,
+    every: u64,
+    seen: u64,
+    last: Option<i64>,
+    /// Whether any value has a fraction of a microsecond.
+    fine: bool,
+}
+
+impl Default for Levels {
+    fn default() -> Levels {
+        Levels { kept: Vec::new(), every: 1, seen: 0, last: None, fine: false }
+    }
+}
+
+/// A spacing of bands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Level {
+    /// Distance of neighbouring bands, in ns.
+    pub spacing_ns: f64,
+    /// For values: 1 is perfectly quantised. For differences: the share of steps with this size.
+    pub strength: f64,
+    /// Probability of such a strength without bands (Rayleigh, adjusted for the spacings tried); `None` for
+    /// differences.
+    pub p: Option<f64>,
+    /// Whether it was found in the differences of consecutive values rather than in the values.
+    pub of_differences: bool,
+    /// How many of these steps make one of the next larger spacing; `None` if that is not an integer.
+    pub steps_per_coarser: Option<u32>,
+    /// What a link explains of it; empty without a link, or if it explains nothing.
+    pub explained: Vec<String>,
+}
+
+impl Levels {
+    /// Adds the next value, in ns.
+    #[inline]
+    pub fn push(&mut self, v: i64) {
+        let difference = self.last.replace(v).and_then(|l| v.checked_sub(l));
+        self.fine |= v % 1000 != 0;
+        if self.seen.is_multiple_of(self.every) {
+            if self.kept.len() >= KEPT {
+                let mut keep = false;
+                self.kept.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+                self.every *= 2;
+            }
+            if self.seen.is_multiple_of(self.every) {
+                self.kept.push((v, difference));
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// The spacings found, the largest first.
+    pub fn find(&self) -> Vec<Level> {
+        let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
+        let Some(range) = middle_range(&mut values) else { return Vec::new() };
+        let shortest = if self.fine { 4.0 } else { 4000.0 };
+        let floor = (range * SAME).max(shortest);
+        let mut moves: Vec<f64> = self
+            .kept
+            .iter()
+            .filter_map(|k| k.1)
+            .map(|d| d.unsigned_abs() as f64)
+            .filter(|d| *d > floor)
+            .collect();
+        moves.sort_unstable_by(f64::total_cmp);
+        let mut found: Vec<Level> = Vec::new();
+        let mut high = range / 2.0;
+        while high > floor * 1.5 {
+            let low = (high / 8.0).max(floor);
+            // A true spacing also appears as a difference of neighbours; a harmonic or a shift between two bands does
+            // not.
+            let level = spacing(&values, low, high)
+                .filter(|b| b.significant() && recurs(&moves, b.spacing))
+                .map(|b| Level::new(b.spacing, b.strength, Some(b.p_adjusted)));
+            if let Some(l) = level {
+                found.push(l);
+            }
+            high = low;
+        }
+        if let Some(pitch) = commonest(&moves)
+            && !found.iter().any(|f| is_same(f.spacing_ns, pitch.spacing_ns))
+        {
+            found.push(pitch);
+        }
+        found.sort_by(|a, b| b.spacing_ns.total_cmp(&a.spacing_ns));
+        found.dedup_by(|b, a| is_same(a.spacing_ns, b.spacing_ns));
+        for i in 1..found.len() {
+            found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
+        }
+        found
+    }
+}
+
+/// Whether two spacings differ by less than 5 %.
+fn is_same(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.05
+}
+
+/// Whether enough of the ascending `moves` are of `q`: one in 25, and five.
+fn recurs(moves: &[f64], q: f64) -> bool {
+    near(moves, q) >= (moves.len() / 25).max(5)
+}
+
+/// How many of the ascending `moves` are within 3 % of `q`.
+fn near(moves: &[f64], q: f64) -> usize {
+    moves.partition_point(|m| *m <= q * 1.03) - moves.partition_point(|m| *m < q * 0.97)
+}
+
+/// The most frequent difference, if a fifth of the ascending `moves` have it.
+fn commonest(moves: &[f64]) -> Option<Level> {
+    let (mut best, mut from) = (0..0, 0);
+    for to in 0..moves.len() {
+        while moves[to] > moves[from] * 1.03 {
+            from += 1;
+        }
+        if to + 1 - from > best.len() {
+            best = from..to + 1;
+        }
+    }
+    let share = best.len() as f64 / moves.len().max(1) as f64;
+    let pitch = *moves.get(best.start + best.len() / 2)?;
+    (best.len() >= 10 && share >= 0.2)
+        .then(|| Level { of_differences: true, ..Level::new(pitch, share, None) })
+}
+
+/// The distance between the 1st and the 99th percentile; `None` for few or equal values. Values beyond are ignored,
+/// because one outlier would set the scale.
+fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
+    if values.len() < 50 {
+        return None;
+    }
+    let mut sorted = values.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (sorted[sorted.len() / 100], sorted[sorted.len() - 1 - sorted.len() / 100]);
+    values.retain(|v| (low..=high).contains(v));
+    (high > low).then_some(high - low)
+}
+
+/// Adds what `link` explains of bands found in round trips of these sizes: a queued packet of one of the most frequent
+/// lengths, or a cell.
+pub fn explain_levels(levels: &mut [Level], link: &Link, sizes: &[SizeFigures]) {
+    let common = |length: fn(&SizeFigures) -> u32| {
+        let mut counts = BTreeMap::new();
+        for s in sizes {
+            *counts.entry(length(s)).or_insert(0) += s.pairs;
+        }
+        let mut list: Vec<(u32, u64)> = counts.into_iter().collect();
+        list.sort_by_key(|(_, n)| Reverse(*n));
+        list.into_iter().take(LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
+    };
+    let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
+    levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
+}
+
+impl Level {
+    fn new(spacing_ns: f64, strength: f64, p: Option<f64>) -> Level {
+        Level {
+            spacing_ns,
+            strength,
+            p,
+            of_differences: false,
+            steps_per_coarser: None,
+            explained: Vec::new(),
+        }
+    }
+
+    /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
+    pub fn explain(&mut self, link: &Link, out_lengths: &[u32], in_lengths: &[u32]) {
+        let mut try_it = |model: Span, what: String| {
+            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
+                self.explained.push(what);
+            }
+        };
+        for (lengths, up) in [(out_lengths, true), (in_lengths, false)] {
+            for length in lengths {
+                let model =
+                    if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
+                let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
+                let (name, way) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                try_it(
+                    model,
+                    format!(
+                        "one queued {name} packet of {length} bytes{cells}: {} on the link {way}",
+                        jitlat_core::units::eng4(model.0)
+                    ),
+                );
+            }
+        }
+        if let Some((up, down)) = link.cell() {
+            try_it(up, format!("one ATM cell from the reference: {}", jitlat_core::units::eng4(up.0)));
+            try_it(down, format!("one ATM cell to it: {}", jitlat_core::units::eng4(down.0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_capture(text: &str) -> Vec<Level> {
+        let mut l = Levels::default();
+        for line in text.lines().skip(1) {
+            let rtt: f64 = line.split(',').nth(2).unwrap().parse().unwrap();
+            l.push((rtt * 1e6).round() as i64 * 1000);
+        }
+        l.find()
+    }
+
+    #[test]
+    fn an_upload_through_a_queue_has_the_pitch_of_its_packets() {
+        // The bands shift whenever the sender pauses: only differences of neighbours show them.
+        for text in [
+            include_str!("../../../testdata/spp/atm_tcp_up.rtt.csv"),
+            include_str!("../../../testdata/spp/htb_tcp_up.rtt.csv"),
+        ] {
+            let mut found = of_capture(text);
+            assert!(found.len() == 1 && (found[0].spacing_ns - 106e6).abs() < 0.05e6, "{found:?}");
+            let link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+            found[0].explain(&link, &[1450, 52], &[52, 64]);
+            assert_eq!(
+                found[0].explained,
+                ["one queued OUT packet of 1450 bytes, 32 cells: 106.0 ms on the link from the reference"]
+            );
+        }
+    }
+
+    #[test]
+    fn a_calm_stream_has_none() {
+        for text in [
+            include_str!("../../../testdata/spp/atm_udp340.rtt.csv"),
+            include_str!("../../../testdata/spp/htb_udp340.rtt.csv"),
+        ] {
+            assert_eq!(of_capture(text), []);
+        }
+    }
+
+    #[test]
+    fn bands_of_packets_with_bands_of_cells_inside() {
+        // metrics V27: a download whose acknowledgements go up through ATM.
+        let mut state = 12_345u64;
+        let mut u = || {
+            state = state * 48_271 % 2_147_483_647;
+            state as f64 / 2_147_483_647.0
+        };
+        let mut l = Levels::default();
+        for _ in 0..1000 {
+            let ms = 79.0 + 26.5 * (u() * 6.0).floor() + 3.3125 * (u() * 4.0).floor() + 0.3 * (u() - 0.5);
+            l.push((ms * 1e6) as i64);
+        }
+        let found = l.find();
+        assert!(found.len() == 2 && found[1].steps_per_coarser == Some(8), "{found:?}");
+        assert!(
+            (found[0].spacing_ns - 26.5e6).abs() < 0.4e6 && (found[1].spacing_ns - 3.3125e6).abs() < 0.02e6
+        );
+    }
+
+    fn level(spacing_ns: f64) -> Level {
+        Level::new(spacing_ns, 0.9, None)
+    }
+
+    #[test]
+    fn cells_and_queued_packets_of_common_lengths_explain_bands() {
+        let link: Link = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+        let cell = link.cell().unwrap().0.0 as f64;
+        let packet = link.delay_up(1450).0 as f64;
+        let size = |out_length, in_length, pairs| SizeFigures {
+            out_length,
+            in_length,
+            pairs,
+            min_rtt_ns: 1,
+            median_rtt_ns: 2,
+            mean_rtt_ns: 2.0,
+            percentiles: Vec::new(),
+        };
+        let explained = |sizes: &[SizeFigures]| {
+            let mut levels = [level(packet), level(cell), level(packet * 1.5)];
+            explain_levels(&mut levels, &link, sizes);
+            levels.map(|l| l.explained.len())
+        };
+        assert_eq!(explained(&[]), [0, 1, 0], "a cell is there without packets");
+        assert_eq!(explained(&[size(1450, 52, 1)]), [1, 1, 0]);
+        // Only the most frequent lengths count, over all combinations.
+        let mut many: Vec<_> = (0..LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
+        many.extend([size(1450, 53, 6), size(1450, 54, 6)]);
+        assert_eq!(explained(&many)[0], 1);
+        many.pop();
+        assert_eq!(explained(&many)[0], 0);
+        let mut exact = level(packet * (1.0 + CLOSE * 0.9));
+        exact.explain(&link, &[1450], &[]);
+        let mut off = level(packet * (1.0 + CLOSE * 1.1));
+        off.explain(&link, &[1450], &[]);
+        assert_eq!((exact.explained.len(), off.explained.len()), (1, 0));
+    }
+
+    #[test]
+    fn moves_within_three_percent_are_the_same() {
+        let moves = [96.0, 97.0, 100.0, 103.0, 104.0];
+        assert_eq!(near(&moves, 100.0), 3);
+    }
+
+    #[test]
+    fn a_pitch_is_a_fifth_of_the_moves_and_ten_at_least() {
+        let of = |same: usize, others: usize| {
+            let mut moves: Vec<f64> = (0..others).map(|k| 1000.0 * 1.1f64.powi(k as i32)).collect();
+            moves.extend(vec![10.0; same]);
+            moves.sort_unstable_by(f64::total_cmp);
+            commonest(&moves)
+        };
+        let found = of(10, 40).unwrap();
+        assert_eq!(
+            (found.spacing_ns, found.strength, found.of_differences, found.p),
+            (10.0, 0.2, true, None)
+        );
+        assert_eq!((of(9, 0), of(10, 41), of(0, 0)), (None, None, None));
+        assert_eq!(of(11, 44).map(|l| l.strength), Some(0.2));
+        let nine = [[100.0; 9].as_slice(), &[103.0]].concat();
+        assert_eq!(commonest(&nine).map(|l| l.strength), Some(1.0), "within 3 %");
+        let two = [[10.0; 10], [20.0; 10]].concat();
+        assert_eq!(commonest(&two).map(|l| l.spacing_ns), Some(10.0), "the smaller of two");
+    }
+
+    #[test]
+    fn the_middle_range_leaves_a_hundredth_on_either_side_out() {
+        let of = |n: usize| {
+            let mut values: Vec<f64> = (0..n).map(|k| k as f64).collect();
+            let range = middle_range(&mut values);
+            (range, values.len())
+        };
+        assert_eq!((of(49), of(50)), ((None, 49), (Some(49.0), 50)));
+        assert_eq!((of(99), of(100), of(200)), ((Some(98.0), 99), (Some(97.0), 98), (Some(195.0), 196)));
+        assert_eq!(middle_range(&mut vec![7.0; 60]), None);
+    }
+
+    #[test]
+    fn of_many_values_every_second_is_kept() {
+        let mut levels = Levels::default();
+        for k in 0..KEPT as i64 + 10 {
+            levels.push(k * 1000);
+        }
+        assert!(!levels.fine);
+        assert_eq!((levels.kept.len(), levels.every), (KEPT / 2 + 5, 2));
+        assert_eq!(levels.kept[..3], [(0, None), (2000, Some(1000)), (4000, Some(1000))]);
+        assert_eq!(levels.kept[KEPT / 2], (KEPT as i64 * 1000, Some(1000)));
+        levels.push(1);
+        assert!(levels.fine);
+        levels.push(1000);
+        assert!(levels.fine, "one fraction of a microsecond is enough");
+    }
+
+    #[test]
+    fn a_spacing_is_one_that_recurs_among_the_moves() {
+        let moves = |of_it: usize, all: usize| [vec![100.0; of_it], vec![1000.0; all - of_it]].concat();
+        assert!(recurs(&moves(10, 250), 100.0) && !recurs(&moves(9, 250), 100.0));
+        assert!(recurs(&moves(5, 50), 100.0) && !recurs(&moves(4, 50), 100.0));
+        assert!(is_same(104.0, 100.0) && is_same(96.0, 100.0));
+        assert!(!is_same(106.0, 100.0) && !is_same(94.0, 100.0));
+    }
+
+    #[test]
+    fn two_levels_are_a_step_and_no_bands() {
+        // A delay that is now 50 ms, now 150 ms: every move is of 100 ms.
+        let mut l = Levels::default();
+        (0..400i64)
+            .for_each(|k| l.push((if k * k % 7 < 3 { 50_000_000 } else { 150_000_000 }) + k % 5 * 1000));
+        let found = l.find();
+        assert!(
+            found.len() == 1 && found[0].of_differences && is_same(found[0].spacing_ns, 100e6),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn bands_that_the_steps_show_as_well_are_found_once() {
+        // Up or down by one of ten bands, 10 ms apart.
+        let mut l = Levels::default();
+        let (mut state, mut band) = (12_345u64, 5i64);
+        for _ in 0..2000 {
+            state = state * 48_271 % 2_147_483_647;
+            let up = band == 0 || band < 9 && state & 1024 == 0;
+            band += if up { 1 } else { -1 };
+            l.push(50_000_000 + band * 10_000_000 + (state % 1000) as i64 * 100);
+        }
+        let found = l.find();
+        let of_bands: Vec<_> = found.iter().filter(|f| is_same(f.spacing_ns, 10e6)).collect();
+        assert!(of_bands.len() == 1 && !of_bands[0].of_differences, "{found:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The passive instrument: what two captures of the same traffic show of the path between them.
+//!
+//! The reference point (REF) is where the round trip starts, the monitor point (MON) is the far end; OUT is
+//! a packet from the one to the other, IN a packet back. Four steps, each a file:
+//!
+//! 1. [`packet`] and [`identity`] – name each packet by fields that neither change nor repeat
+//! 2. [`matcher`] – the same name at both points is one packet: its delay, or its loss
+//! 3. [`pairing`] – an OUT and an IN packet next to each other at MON make a synthetic pair
+//! 4. the round trip of a pair does not depend on the clock offset
+//!
+//! [`observer`] is how results are handed out while packets are matched, [`tcp`] what TCP connections show, [`verdict`] what
+//! the figures mean. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock offset; [`LinkQuestion`] relates the
+//! results to an access link; [`clocks`] compares the two clocks; [`spread`] holds distributions of any length. Time
+//! stamps are arguments; nothing is read from a clock or a file here.
+//!
+//! The crate is pure and depends on `jitlat-core`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
+//! `passive` of `jitlat-instruments` joins the steps to an instrument.
+#![forbid(unsafe_code)]
+
+pub mod clocks;
+pub mod compat;
+pub mod echo;
+pub mod estimate;
+pub mod flows;
+pub mod identity;
+pub mod levels;
+mod link;
+mod link_layer;
+pub mod matcher;
+pub mod observer;
+pub mod one_point;
+pub mod order;
+pub mod packet;
+pub mod pairing;
+mod part;
+mod periods;
+pub mod pipeline;
+mod result;
+pub mod serialisation;
+mod sighting;
+mod sizes;
+pub mod spread;
+mod stream_traffic;
+pub mod streams;
+pub mod survey;
+pub mod tcp;
+#[cfg(test)]
+mod testing;
+mod time_queue;
+pub mod verdict;
+mod way;
+
+pub use clocks::{ClockDifference, Clocks};
+pub use compat::{CaiaMatcher, CaiaPairer};
+pub use echo::{Echoes, PingFigures, PingSource};
+pub use estimate::{Estimate, Estimator, PassiveSummary, Resampler, WayFigures};
+pub use flows::{FlowFigures, FlowKey, FlowNumbers, FlowRtt, FlowWay, Flows, Grouping};
+pub use identity::{Fields, Identity, IdentityRule};
+pub use levels::{Level, Levels, explain_levels};
+pub use link::{LinkQuestion, ModelFigures, NotALinkQuestion, fit_sizes};
+pub use link_layer::{LinkType, Skip};
+pub use matcher::{MatchCounts, MatchObserver, Matcher};
+pub use observer::{CaptureEvent, CaptureObserver, StreamObserver, of_streams};
+pub use one_point::{OnePoint, OnePointFlow, OnePointResult};
+pub use order::InOrder;
+pub use packet::{Frame, Packet, decode};
+pub use pairing::{Pair, Pairer, Record};
+pub use part::{CapturePart, ClockLine, FirstPass, IndexedFile, PartError, PartState};
+pub use periods::{EndedPeriod, PeriodRecord, Periods};
+pub use result::PassiveResult;
+pub use serialisation::Serialisation;
+pub use sighting::Sighting;
+pub use sizes::SizeFigures;
+pub use spread::{Spread, SpreadFigures};
+pub use stream_traffic::{StreamTraffic, WireCounts};
+pub use streams::{StreamSink, Streams};
+pub use survey::{NoPlan, PacketPreview, Plan, Sides, clock_line, survey};
+pub use time_queue::TimeQueue;
+pub use way::{Point, Way};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

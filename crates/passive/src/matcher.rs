@@ -1,0 +1,454 @@
+//! [`Matcher`]: a windowed join of two points' sightings, O(1) per packet.
+//!
+//! The caller adds the sightings of both points merged in (roughly) common time. A name seen once at each point within
+//! the window is one matched packet. A name seen k times at both is matched in order. A name seen a different number of
+//! times is ambiguous: counted and dropped, never guessed; a name that keeps repeating is ignored until it has not been
+//! seen for a window. A packet without a partner within the window was lost, if the other capture covered the time when
+//! it should have arrived.
+
+mod matches;
+
+use super::sighting::TWICE;
+use super::{CapturePart, Identity, Point, Record, Sighting, Way};
+use core::hash::{BuildHasherDefault, Hasher};
+use jitlat_core::time::{SECOND, Span, WallTime};
+pub use matches::MatchCounts;
+use matches::{MatchedSource, Matches, OpenSighting};
+use std::collections::hash_map::Entry as NameSlot;
+use std::collections::{HashMap, VecDeque};
+
+/// How long a matched name stays known, so that a duplicate is recognised.
+const LINGER: i64 = SECOND / 20;
+/// With more sightings of one name at one point within the window, they cannot be distinguished.
+const GROUP: usize = 8;
+/// Number of matches between two updates of the clock offset.
+const RETUNE: u32 = 1024;
+/// Most sightings held; beyond that the oldest are given up before their time.
+const CAPACITY: usize = 4 << 20;
+
+/// Receives the fate of packets.
+pub trait MatchObserver {
+    /// A matched packet, in the order of the monitor's sightings.
+    fn record(&mut self, _: Record) {}
+    /// A packet that arrived, when its arrival is matched; `copy` if it is a duplicate made by the network. `seq`
+    /// numbers the sightings at the packet's source point, each way from 0.
+    fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
+    /// Source sighting `seq` of a flow did not arrive.
+    fn lost(&mut self, _way: Way, _seq: u64, _sent: WallTime, _flow: u32) {}
+    /// Source sighting `seq` does not count: ambiguous, or outside the time that both captures cover.
+    fn void(&mut self, _way: Way, _seq: u64) {}
+}
+
+/// The identity is already a hash.
+#[derive(Default)]
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an identity is one number")
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+type Table<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
+
+#[derive(Clone, Copy, Debug)]
+enum NameState {
+    /// Seen at one point.
+    Waiting(Point, OpenSighting),
+    /// Seen at both: its source sighting, and when it was last seen at the far point, on that point's clock.
+    Matched { source: MatchedSource, last: i64 },
+    /// Seen more than once at a point; the sightings are in `groups`.
+    Group,
+    /// Repeats too often to be used.
+    Distrusted,
+    /// Finished: the name belongs to another packet now, or to none.
+    Gone,
+}
+
+/// A name and its state: 64 bytes, because a window's worth of them is held.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: Identity,
+    state: NameState,
+    /// Common time of the first sighting.
+    born: i64,
+    /// Common time of the latest.
+    touched: i64,
+    way: Way,
+}
+
+/// Where a name's entry is, by its number in a queue.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Young(u32),
+    Old(u32),
+}
+
+/// Entries in the order of their creation. Their numbers are consecutive 32-bit numbers; far fewer are held.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// Number of the first entry.
+    first: u32,
+}
+
+impl Queue {
+    /// Returns the entry's number.
+    #[inline]
+    fn push(&mut self, e: Entry) -> u32 {
+        let n = self.first.wrapping_add(self.entries.len() as u32);
+        self.entries.push_back(e);
+        n
+    }
+
+    #[inline]
+    fn get_mut(&mut self, number: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(number.wrapping_sub(self.first) as usize)
+    }
+
+    /// The oldest, if it was born before `limit`.
+    #[inline]
+    fn pop_before(&mut self, limit: i64) -> Option<Entry> {
+        self.entries.front().filter(|e| e.born < limit)?;
+        self.pop()
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        self.first = self.first.wrapping_add(u32::from(!self.entries.is_empty()));
+        self.entries.pop_front()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    seen: [Vec<OpenSighting>; 2],
+}
+
+/// The join; see the module's documentation.
+#[derive(Debug)]
+pub struct Matcher {
+    window: i64,
+    now: i64,
+    /// The known names; none of their entries is `Gone`.
+    table: Table<Place>,
+    /// Entries in about the order in which they are needed again, because the table's memory is scattered.
+    young: Queue,
+    /// Names that are not matched soon, or repeat.
+    old: Queue,
+    groups: Table<Group>,
+    matches: Matches,
+    capacity: usize,
+}
+
+/// Why a name is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its window is over, or both captures are.
+    Expired,
+    /// There is no more room to wait for it.
+    GivenUp,
+    /// It repeats too often.
+    Distrusted,
+}
+
+impl Matcher {
+    /// A matcher for clocks that differ by about `offset` (monitor − reference), in which a packet may take up to
+    /// `window`.
+    pub fn new(offset: Span, window: Span) -> Matcher {
+        Matcher {
+            window: window.0.max(1),
+            now: i64::MIN,
+            table: Table::default(),
+            young: Queue::default(),
+            old: Queue::default(),
+            groups: Table::default(),
+            matches: Matches::new(offset.0),
+            capacity: CAPACITY,
+        }
+    }
+
+    /// The same with capacity for `sightings` instead of four million.
+    pub fn with_capacity(self, sightings: usize) -> Matcher {
+        Matcher { capacity: sightings.max(2), ..self }
+    }
+
+    /// The same, of which only what is seen in `part` counts, and which knows how long the whole captures are.
+    pub fn of_part(mut self, part: CapturePart) -> Matcher {
+        for (point, span) in [Point::Reference, Point::Monitor].into_iter().zip(part.spans) {
+            if let Some((first, last)) = span {
+                self.covers(point, first);
+                self.covers(point, last);
+            }
+        }
+        self.matches.part = Some(part);
+        self
+    }
+
+    /// Monitor clock minus reference clock, as tracked so far: the middle between the smallest raw delays, with an
+    /// error of half the path's asymmetry. For merging the two streams, not for reports.
+    pub fn offset(&self) -> Span {
+        Span(self.matches.offset)
+    }
+
+    /// Counts of the packets of one way, so far.
+    pub fn counts(&self, way: Way) -> MatchCounts {
+        self.matches.ways[way as usize].counts
+    }
+
+    /// Records that a point's capture covers `at`, whatever the packet.
+    pub fn covers(&mut self, point: Point, at: WallTime) {
+        self.matches.covers(point, at.0);
+    }
+
+    /// Records that a point's capture dropped packets in this time, so that whether what it did not see was lost is unknown.
+    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+        self.matches.drops(point, from.0, to.0);
+    }
+
+    /// Adds one sighting. Sightings of one point come in about the order of its clock; the points are merged by
+    /// (reference time, monitor time − [`Self::offset`]).
+    #[inline]
+    pub fn push(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) {
+        self.covers(point, s.at);
+        let common = self.matches.common(point, s.at.0);
+        if common > self.now {
+            self.now = common;
+            self.expire(out);
+        }
+        // The two usual cases: a new name, and the other point's sighting of a packet that is waiting for it.
+        match self.table.entry(s.id) {
+            NameSlot::Vacant(v) => {
+                let state = NameState::Waiting(point, self.matches.register(point, &s));
+                let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
+                v.insert(Place::Young(self.young.push(e)));
+            }
+            NameSlot::Occupied(o) => {
+                let place = *o.get();
+                // Every name in the table has an entry.
+                let Some(state) = self.entry(place).map(|e| e.state) else { return };
+                let state = match state {
+                    NameState::Waiting(p, other) if p != point => {
+                        let seen = self.matches.register(point, &s);
+                        let (source, arrival) =
+                            if p.is_source(s.way) { (other, seen) } else { (seen, other) };
+                        self.matches.matched(s.way, source, arrival, out);
+                        NameState::Matched { source: MatchedSource::of(&source), last: arrival.at }
+                    }
+                    _ => self.again(point, s, state, out),
+                };
+                if let Some(e) = self.entry(place) {
+                    e.state = state;
+                    e.touched = common;
+                }
+                if matches!(state, NameState::Gone) {
+                    self.fresh(point, s, common);
+                }
+            }
+        }
+        if self.held() > self.capacity {
+            self.give_up_oldest(out);
+        }
+        if self.matches.slots.len() > self.capacity {
+            self.matches.pass_over_first(out);
+        }
+    }
+
+    fn entry(&mut self, place: Place) -> Option<&mut Entry> {
+        match place {
+            Place::Young(n) => self.young.get_mut(n),
+            Place::Old(n) => self.old.get_mut(n),
+        }
+    }
+
+    /// Sightings held: names, and those that are settled but not yet due.
+    fn held(&self) -> usize {
+        self.young.entries.len() + self.old.entries.len()
+    }
+
+    /// Advances the common time to `at` without a packet: what is overdue is settled, so that a live capture does not
+    /// hold its results until the next packet.
+    pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
+        if at.0 > self.now {
+            self.now = at.0;
+            self.expire(out);
+        }
+    }
+
+    /// Settles everything once both captures have ended.
+    pub fn finish(&mut self, out: &mut impl MatchObserver) {
+        while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
+            self.settle(e, End::Expired, out);
+        }
+        self.matches.release(out);
+    }
+
+    fn fresh(&mut self, point: Point, s: Sighting, common: i64) {
+        let state = NameState::Waiting(point, self.matches.register(point, &s));
+        let e = Entry { id: s.id, state, born: common, touched: common, way: s.way };
+        self.table.insert(s.id, Place::Young(self.young.push(e)));
+    }
+
+    /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of the name.
+    fn again(
+        &mut self,
+        point: Point,
+        s: Sighting,
+        state: NameState,
+        out: &mut impl MatchObserver,
+    ) -> NameState {
+        let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= TWICE;
+        match state {
+            NameState::Waiting(_, seen) => {
+                if near(seen.at) {
+                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                        self.matches.one(point, s.at.0);
+                    return state;
+                }
+                let mut g = Group::default();
+                g.seen[point as usize] = vec![seen, self.matches.register(point, &s)];
+                self.groups.insert(s.id, g);
+                NameState::Group
+            }
+            NameState::Matched { source, last } => {
+                if near(if point.is_source(s.way) { source.at } else { last }) {
+                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                        self.matches.one(point, s.at.0);
+                    return state;
+                }
+                if point.is_source(s.way) {
+                    // A new packet with the same name: the old one is settled.
+                    return NameState::Gone;
+                }
+                self.matches.copied(point, &s, source, out);
+                NameState::Matched { source, last: s.at.0 }
+            }
+            NameState::Group => self.regroup(point, s, out),
+            NameState::Distrusted => {
+                let one = self.matches.one(point, s.at.0);
+                let counts = &mut self.matches.ways[s.way as usize].counts;
+                match point {
+                    Point::Reference => counts.seen_at_reference += one,
+                    Point::Monitor => counts.seen_at_monitor += one,
+                }
+                counts.ambiguous += one;
+                NameState::Distrusted
+            }
+            NameState::Gone => NameState::Gone,
+        }
+    }
+
+    /// A further sighting of a name that is already several.
+    fn regroup(&mut self, point: Point, s: Sighting, out: &mut impl MatchObserver) -> NameState {
+        let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
+        if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
+            self.matches.ways[s.way as usize].counts.captured_twice += self.matches.one(point, s.at.0);
+            return NameState::Group;
+        }
+        let seen = self.matches.register(point, &s);
+        let g = self.groups.entry(s.id).or_default();
+        g.seen[point as usize].push(seen);
+        let (here, there) = (g.seen[point as usize].len(), g.seen[1 - point as usize].len());
+        if here == there {
+            let g = self.groups.remove(&s.id).unwrap_or_default();
+            for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
+                match s.way {
+                    Way::Out => self.matches.matched(s.way, *r, *m, out),
+                    Way::In => self.matches.matched(s.way, *m, *r, out),
+                }
+            }
+            let [source, arrival] =
+                [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
+            NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
+        } else if here > GROUP {
+            self.dissolve(s.way, s.id, End::Distrusted, out);
+            NameState::Distrusted
+        } else {
+            NameState::Group
+        }
+    }
+
+    fn expire(&mut self, out: &mut impl MatchObserver) {
+        let now = self.now;
+        while let Some(e) = self.young.pop_before(now.saturating_sub(LINGER)) {
+            self.outgrow(e);
+        }
+        let limit = now.saturating_sub(self.window);
+        while let Some(e) = self.old.pop_before(limit) {
+            if matches!(e.state, NameState::Group | NameState::Distrusted) && e.touched >= limit {
+                self.keep(Entry { born: now, ..e });
+            } else {
+                self.settle(e, End::Expired, out);
+            }
+        }
+    }
+
+    /// Moves a name out of the young queue: forgotten if matched some time ago, otherwise kept for the window.
+    #[inline]
+    fn outgrow(&mut self, e: Entry) {
+        match e.state {
+            NameState::Gone => {}
+            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
+                self.table.remove(&e.id);
+            }
+            _ => self.keep(e),
+        }
+    }
+
+    fn keep(&mut self, e: Entry) {
+        self.table.insert(e.id, Place::Old(self.old.push(e)));
+    }
+
+    fn give_up_oldest(&mut self, out: &mut impl MatchObserver) {
+        if let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
+            self.settle(e, End::GivenUp, out);
+        }
+    }
+
+    /// Settles a name.
+    fn settle(&mut self, e: Entry, why: End, out: &mut impl MatchObserver) {
+        if matches!(e.state, NameState::Gone) {
+            return;
+        }
+        self.table.remove(&e.id);
+        match e.state {
+            NameState::Waiting(p, seen) if why == End::GivenUp => {
+                self.matches.ways[e.way as usize].counts.given_up += self.matches.one(p, seen.at);
+                self.matches.void(e.way, p, seen, out);
+            }
+            NameState::Waiting(p, seen) => self.matches.unmatched(e.way, p, seen, out),
+            NameState::Group => self.dissolve(e.way, e.id, why, out),
+            NameState::Matched { .. } | NameState::Distrusted | NameState::Gone => {}
+        }
+    }
+
+    /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
+    /// is ambiguous.
+    fn dissolve(&mut self, way: Way, id: Identity, why: End, out: &mut impl MatchObserver) {
+        let Some(g) = self.groups.remove(&id) else { return };
+        let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
+        for point in [Point::Reference, Point::Monitor] {
+            for seen in &g.seen[point as usize] {
+                let one = self.matches.one(point, seen.at);
+                let counts = &mut self.matches.ways[way as usize].counts;
+                match why {
+                    End::Expired if one_sided => {
+                        self.matches.unmatched(way, point, *seen, out);
+                        continue;
+                    }
+                    End::GivenUp => counts.given_up += one,
+                    End::Expired | End::Distrusted => counts.ambiguous += one,
+                }
+                self.matches.void(way, point, *seen, out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,394 @@
+//! [`Matches`]: what was seen and matched each way, and the monitor's sightings in order until the fate of each is
+//! known.
+
+use super::{MatchObserver, RETUNE};
+use crate::flows::key::known_flow;
+use crate::{CapturePart, Point, Record, Sighting, Way};
+use jitlat_core::time::{SECOND, WallTime};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Most times of drops that are held; each is a reading of a counter, and they are needed for a window.
+const HOLES: usize = 1 << 12;
+/// When a packet that did not come would have come is known to this, in ns.
+const BESIDE: i64 = SECOND;
+
+/// Counts of the packets of one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MatchCounts {
+    /// Sightings at the reference point, without second captures of one packet.
+    pub seen_at_reference: u64,
+    /// Sightings at the monitor point, likewise.
+    pub seen_at_monitor: u64,
+    /// Packets recognised at both points.
+    pub matched: u64,
+    /// Seen at the source point and not at the far point, while the far capture ran.
+    pub lost: u64,
+    /// Seen at the source point when the far capture did not run, or dropped packets: whether they were lost is unknown.
+    pub outside: u64,
+    /// Arrived without having been seen at the source point.
+    pub unseen: u64,
+    /// Duplicates that arrived, made by the network.
+    pub duplicates: u64,
+    /// The same packet captured twice within 1 ms at one point.
+    pub captured_twice: u64,
+    /// Sightings dropped because their name was not unique.
+    pub ambiguous: u64,
+    /// Packets that arrived after one sent later.
+    pub reordered: u64,
+    /// Sightings given up for lack of room before their window was over: whether they were lost is unknown.
+    pub given_up: u64,
+}
+
+impl MatchCounts {
+    /// Adds those of other packets.
+    pub fn add(&mut self, other: &MatchCounts) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.seen_at_reference, other.seen_at_reference);
+        add(&mut self.seen_at_monitor, other.seen_at_monitor);
+        add(&mut self.matched, other.matched);
+        add(&mut self.lost, other.lost);
+        add(&mut self.outside, other.outside);
+        add(&mut self.unseen, other.unseen);
+        add(&mut self.duplicates, other.duplicates);
+        add(&mut self.captured_twice, other.captured_twice);
+        add(&mut self.ambiguous, other.ambiguous);
+        add(&mut self.reordered, other.reordered);
+        add(&mut self.given_up, other.given_up);
+    }
+}
+
+/// A sighting that may yet be matched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenSighting {
+    pub(super) at: i64,
+    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves: far
+    /// fewer are open at a time.
+    pub(super) seq: u32,
+    pub(super) slot: u32,
+    pub(super) length: u32,
+    pub(super) flow: u32,
+}
+
+/// What is kept of a matched packet, in case it is seen again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MatchedSource {
+    pub(super) at: i64,
+    seq: u32,
+    flow: u32,
+}
+
+impl MatchedSource {
+    pub(super) fn of(s: &OpenSighting) -> MatchedSource {
+        MatchedSource { at: s.at, seq: s.seq, flow: s.flow }
+    }
+}
+
+/// A monitor sighting waiting for its turn in the output.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slot {
+    Pending,
+    Matched(Record),
+    Void,
+}
+
+/// What is known of one way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WayMatches {
+    pub(super) counts: MatchCounts,
+    next_seq: u64,
+    /// Source time of the first match and of the match sent last, on the source's clock.
+    matched_span: Option<(i64, i64)>,
+    /// Delay of the first and of the latest match, in common time.
+    first_delay: i64,
+    recent_delay: i64,
+    /// Smallest raw delay since the offset was last updated.
+    least: Option<i64>,
+    /// Smallest delay in common time at the first update.
+    usual: Option<i64>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Matches {
+    /// Monitor clock minus reference clock, as far as known.
+    pub(super) offset: i64,
+    pub(super) slots: VecDeque<Slot>,
+    /// Number of the first slot in `slots`.
+    first_slot: u64,
+    pub(super) ways: [WayMatches; 2],
+    /// First and last sighting of any packet at each point, on its clock.
+    span: [Option<(i64, i64)>; 2],
+    /// Times at which a point dropped packets, on its clock, ascending and apart.
+    holes: [VecDeque<(i64, i64)>; 2],
+    since_tuned: u32,
+    /// What counts; `None`: everything.
+    pub(super) part: Option<CapturePart>,
+}
+
+impl Matches {
+    /// Without sightings; the clocks differ by `offset` ns.
+    pub(super) fn new(offset: i64) -> Matches {
+        Matches { offset, ..Matches::default() }
+    }
+
+    /// Notes that a point's capture covers `at`.
+    #[inline]
+    pub(super) fn covers(&mut self, point: Point, at: i64) {
+        let span = self.span[point as usize].get_or_insert((at, at));
+        span.0 = span.0.min(at);
+        span.1 = span.1.max(at);
+    }
+
+    /// Notes that a point dropped packets in this time.
+    pub(super) fn drops(&mut self, point: Point, from: i64, to: i64) {
+        let holes = &mut self.holes[point as usize];
+        match holes.back_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => holes.push_back((from, to)),
+        }
+        if holes.len() > HOLES {
+            holes.pop_front();
+        }
+    }
+
+    #[inline]
+    pub(super) fn common(&self, point: Point, at: i64) -> i64 {
+        match point {
+            Point::Reference => at,
+            Point::Monitor => at.saturating_sub(self.offset),
+        }
+    }
+
+    /// 1 if what was seen at this time counts.
+    #[inline]
+    pub(super) fn one(&self, point: Point, at: i64) -> u64 {
+        self.part.is_none_or(|part| part.keeps(point, WallTime(at))).into()
+    }
+
+    /// Registers a sighting.
+    #[inline]
+    pub(super) fn register(&mut self, point: Point, s: &Sighting) -> OpenSighting {
+        let one = self.one(point, s.at.0);
+        let of_way = &mut self.ways[s.way as usize];
+        match point {
+            Point::Reference => of_way.counts.seen_at_reference += one,
+            Point::Monitor => of_way.counts.seen_at_monitor += one,
+        }
+        let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
+        if point.is_source(s.way) {
+            seen.seq = of_way.next_seq as u32;
+            of_way.next_seq += 1;
+        }
+        if point == Point::Monitor {
+            seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
+            self.slots.push_back(Slot::Pending);
+        }
+        seen
+    }
+
+    #[inline]
+    pub(super) fn matched(
+        &mut self,
+        way: Way,
+        source: OpenSighting,
+        arrival: OpenSighting,
+        out: &mut impl MatchObserver,
+    ) {
+        let (reference, monitor) = match way {
+            Way::Out => (source, arrival),
+            Way::In => (arrival, source),
+        };
+        let record = Record {
+            way,
+            reference: WallTime(reference.at),
+            monitor: WallTime(monitor.at),
+            length: source.length,
+            flow: known_flow(reference.flow, monitor.flow),
+        };
+        let raw = arrival.at.saturating_sub(source.at);
+        let delay = match way {
+            Way::Out => raw.saturating_sub(self.offset),
+            Way::In => raw.saturating_add(self.offset),
+        };
+        let one = self.one(Point::Monitor, monitor.at);
+        let of_way = &mut self.ways[way as usize];
+        of_way.counts.matched += one;
+        of_way.recent_delay = delay;
+        of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
+        match &mut of_way.matched_span {
+            None => {
+                of_way.matched_span = Some((source.at, source.at));
+                of_way.first_delay = delay;
+            }
+            Some((first, last)) => {
+                of_way.counts.reordered += u64::from(source.at < *last) * one;
+                *first = (*first).min(source.at);
+                *last = (*last).max(source.at);
+            }
+        }
+        let seq = self.seq(way, source.seq);
+        out.arrived(seq, record, false);
+        self.resolve(monitor.slot, Slot::Matched(record), out);
+        self.since_tuned += 1;
+        if self.since_tuned >= RETUNE {
+            self.retune();
+        }
+    }
+
+    pub(super) fn copied(
+        &mut self,
+        point: Point,
+        s: &Sighting,
+        source: MatchedSource,
+        out: &mut impl MatchObserver,
+    ) {
+        let one = self.one(point, s.at.0);
+        let of_way = &mut self.ways[s.way as usize];
+        match point {
+            Point::Reference => of_way.counts.seen_at_reference += one,
+            Point::Monitor => of_way.counts.seen_at_monitor += one,
+        }
+        of_way.counts.duplicates += one;
+        let (reference, monitor) = match s.way {
+            Way::Out => (WallTime(source.at), s.at),
+            Way::In => (s.at, WallTime(source.at)),
+        };
+        let record = Record {
+            way: s.way,
+            reference,
+            monitor,
+            length: s.length,
+            flow: known_flow(source.flow, s.flow),
+        };
+        let seq = self.seq(s.way, source.seq);
+        out.arrived(seq, record, true);
+    }
+
+    /// Tracks a drifting clock, so that the two streams stay merged in step.
+    fn retune(&mut self) {
+        self.since_tuned = 0;
+        let [out, back] = [0, 1].map(|w| self.ways[w].least.take());
+        match (out, back) {
+            (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
+            // Only one way: the clocks may have drifted by as much as its smallest delay did.
+            (Some(a), None) => {
+                let offset = self.offset;
+                let usual = *self.ways[0].usual.get_or_insert(a.saturating_sub(offset));
+                self.offset = a.saturating_sub(usual);
+            }
+            (None, Some(b)) => {
+                let offset = self.offset;
+                let usual = *self.ways[1].usual.get_or_insert(b.saturating_add(offset));
+                self.offset = usual.saturating_sub(b);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The whole sequence number of a recent sighting.
+    #[inline]
+    pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
+        let next = self.ways[way as usize].next_seq;
+        next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
+    }
+
+    #[inline]
+    pub(super) fn resolve(&mut self, slot: u32, state: Slot, out: &mut impl MatchObserver) {
+        // For one that was given up the difference is larger than any queue.
+        let i = slot.wrapping_sub(self.first_slot as u32);
+        match (self.slots.get_mut(i as usize), state) {
+            (Some(s), _) => *s = state,
+            (None, Slot::Matched(r)) => {
+                self.ways[r.way as usize].counts.given_up += self.one(Point::Monitor, r.monitor.0);
+            }
+            (None, _) => {}
+        }
+        if i == 0 {
+            self.release(out);
+        }
+    }
+
+    /// The monitor sighting at the head of the queue is no longer waited for: it makes no pair.
+    pub(super) fn pass_over_first(&mut self, out: &mut impl MatchObserver) {
+        if self.slots.pop_front().is_some() {
+            self.first_slot += 1;
+            self.release(out);
+        }
+    }
+
+    /// Releases everything at the head of the queue whose fate is known.
+    pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
+        while let Some(s) = self.slots.front() {
+            match s {
+                Slot::Pending => return,
+                Slot::Matched(r) => out.record(*r),
+                Slot::Void => {}
+            }
+            self.slots.pop_front();
+            self.first_slot += 1;
+        }
+    }
+
+    pub(super) fn unmatched(
+        &mut self,
+        way: Way,
+        point: Point,
+        seen: OpenSighting,
+        out: &mut impl MatchObserver,
+    ) {
+        if point == Point::Monitor {
+            self.resolve(seen.slot, Slot::Void, out);
+        }
+        let one = self.one(point, seen.at);
+        if !point.is_source(way) {
+            self.ways[way as usize].counts.unseen += one;
+        } else if self.would_have_been_seen(way, seen.at) {
+            self.ways[way as usize].counts.lost += one;
+            let seq = self.seq(way, seen.seq);
+            out.lost(way, seq, WallTime(seen.at), seen.flow);
+        } else {
+            self.ways[way as usize].counts.outside += one;
+            let seq = self.seq(way, seen.seq);
+            out.void(way, seq);
+        }
+    }
+
+    /// Ends a sighting whose fate stays unknown, so that it does not count.
+    pub(super) fn void(&mut self, way: Way, point: Point, seen: OpenSighting, out: &mut impl MatchObserver) {
+        if point == Point::Monitor {
+            self.resolve(seen.slot, Slot::Void, out);
+        }
+        if point.is_source(way) {
+            let seq = self.seq(way, seen.seq);
+            out.void(way, seq);
+        }
+    }
+
+    /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
+    /// after the same delay as the nearest of them, within the capture's span.
+    fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
+        let of_way = &self.ways[way as usize];
+        let (near, far) = match way {
+            Way::Out => (Point::Reference, Point::Monitor),
+            Way::In => (Point::Monitor, Point::Reference),
+        };
+        let Some((first, last)) = self.span[far as usize] else { return false };
+        let (first, last) = (self.common(far, first), self.common(far, last));
+        let sent_common = self.common(near, sent);
+        let (begun, ended) = match of_way.matched_span {
+            Some((from, to)) => (sent > from, sent < to),
+            None => (false, false),
+        };
+        let due = sent_common.saturating_add(of_way.recent_delay);
+        let dropped = self.holes[far as usize].iter().any(|(from, to)| {
+            let around =
+                self.common(far, from.saturating_sub(BESIDE))..=self.common(far, to.saturating_add(BESIDE));
+            around.contains(&due)
+        });
+        !dropped
+            && (begun || sent_common.saturating_add(of_way.first_delay) >= first)
+            && (ended || due <= last)
+    }
+}

@@ -1,0 +1,365 @@
+//! [`OnePoint`]: round trips of flows from one capture point, without a second one and without traffic of our own.
+//!
+//! * TCP: the time from a timestamp to its echo (RFC 7323), as pping measures it, towards the server and towards the client
+//! * QUIC: the spin bit (RFC 9000 §17.4), which both ends turn so that it changes once a round trip
+//!
+//! The point divides a round trip: to the server and back is what lies beyond it on the server's side, the host there
+//! included; to the client and back is the rest.
+
+use super::packet::{Packet, UDP};
+use super::spread::{Spread, SpreadFigures};
+use super::tcp::{Connection, TcpAnalyzer};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use foldhash::fast::RandomState;
+use jitlat_core::prefix::bits;
+use jitlat_core::time::WallTime;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Most QUIC flows that are followed; further ones are only counted.
+const FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
+/// Edges in conflict with the rule of the spin bit, in percent of all, beyond which an end does not keep to it.
+const CONFLICTS: u64 = 20;
+/// Bytes of a UDP header.
+const HEADER: usize = 8;
+
+/// One flow with its round trips.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OnePointFlow {
+    /// `tcp` or `quic`.
+    pub protocol: &'static str,
+    /// The end that began, or whose port is no service's.
+    pub client: SocketAddr,
+    /// The other.
+    pub server: SocketAddr,
+    /// Its packets, both ways.
+    pub packets: u64,
+    /// From the capture point to the server and back, in ns; null without a measurement.
+    pub server_rtt_ns: Option<SpreadFigures>,
+    /// From the capture point to the client and back, in ns; null without a measurement.
+    pub client_rtt_ns: Option<SpreadFigures>,
+    /// The whole round trip, in ns, by the spin bit; null without a measurement, and of TCP.
+    pub whole_rtt_ns: Option<SpreadFigures>,
+    /// Why nothing is known, if that is so.
+    pub why_not: Option<&'static str>,
+}
+
+/// What was found at one point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OnePointResult {
+    /// TCP connections and QUIC flows, those with most packets first.
+    pub flows: Vec<OnePointFlow>,
+    /// IP packets read.
+    pub packets: u64,
+    /// Frames without a readable IP packet.
+    pub skipped: u64,
+    /// QUIC packets of flows beyond those followed.
+    pub not_followed: u64,
+}
+
+type End = (u128, u16);
+
+/// One direction of a QUIC flow.
+#[derive(Debug, Default)]
+struct Spin {
+    /// Its value now; `None` before the first packet that has one.
+    value: Option<bool>,
+    /// When it last changed.
+    edge: Option<WallTime>,
+}
+
+#[derive(Debug)]
+struct QuicFlow {
+    client: End,
+    server: End,
+    packets: u64,
+    /// Whether a long header with a known version was seen.
+    is_quic: bool,
+    /// Of packets from the client, and from the server.
+    spins: [Spin; 2],
+    edges: u64,
+    conflicts: u64,
+    whole: Spread,
+    /// To the server and back, to the client and back.
+    parts: [Spread; 2],
+}
+
+/// Finds round trips in the packets of one capture point.
+#[derive(Debug, Default)]
+pub struct OnePoint {
+    tcp: TcpAnalyzer,
+    quic: HashMap<(End, End), QuicFlow, RandomState>,
+    packets: u64,
+    skipped: u64,
+    not_followed: u64,
+}
+
+impl OnePoint {
+    /// Handles a packet captured at `at`.
+    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) {
+        self.packets += 1;
+        if p.protocol != UDP {
+            self.tcp.push(at, p).for_each(drop);
+            return;
+        }
+        let Some((from_port, to_port)) = p.ports() else { return };
+        let Some(payload) = p.transport().get(HEADER..).filter(|payload| !payload.is_empty()) else { return };
+        let (from, to) = ((bits(p.src()), from_port), (bits(p.dst()), to_port));
+        let key = if from < to { (from, to) } else { (to, from) };
+        let kind = Quic::of(payload);
+        if !self.quic.contains_key(&key) {
+            // A flow is followed from a packet that can be one of QUIC's.
+            let begins = kind.is_some_and(|k| k != Quic::Short) || from_port == 443 || to_port == 443;
+            if kind.is_none() || !begins {
+                return;
+            }
+            if self.quic.len() >= FLOWS {
+                self.not_followed += 1;
+                return;
+            }
+            // The lower port is the service, unless the first packet seen is a client's first.
+            let to_service = to_port <= from_port;
+            let (client, server) = if to_service { (from, to) } else { (to, from) };
+            self.quic.insert(key, QuicFlow::new(client, server));
+        }
+        if let (Some(flow), Some(kind)) = (self.quic.get_mut(&key), kind) {
+            flow.push(at, from, kind, spin_bit(payload));
+        }
+    }
+
+    /// Counts a frame without a readable IP packet.
+    pub fn skip(&mut self) {
+        self.skipped += 1;
+    }
+
+    /// What was found.
+    pub fn finish(&self) -> OnePointResult {
+        let tcp = self.tcp.finish();
+        let mut flows: Vec<OnePointFlow> = tcp.iter().map(of_connection).collect();
+        flows.extend(self.quic.values().filter(|flow| flow.is_quic).map(QuicFlow::figures));
+        flows.sort_by_key(|flow| (core::cmp::Reverse(flow.packets), flow.client, flow.server));
+        OnePointResult {
+            flows,
+            packets: self.packets,
+            skipped: self.skipped,
+            not_followed: self.not_followed,
+        }
+    }
+}
+
+fn of_connection(c: &Connection) -> OnePointFlow {
+    let (server_rtt_ns, client_rtt_ns) = (c.up.rtt_timestamp_ns, c.down.rtt_timestamp_ns);
+    let none = server_rtt_ns.is_none() && client_rtt_ns.is_none();
+    OnePointFlow {
+        protocol: "tcp",
+        client: c.client,
+        server: c.server,
+        packets: c.up.segments + c.down.segments,
+        server_rtt_ns,
+        client_rtt_ns,
+        whole_rtt_ns: None,
+        why_not: none.then_some("no timestamp was echoed: the option is off, or one way is missing"),
+    }
+}
+
+/// The kind of a QUIC packet by its first bytes (RFC 8999, RFC 9000 §17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quic {
+    /// With a version that is known.
+    Long,
+    /// Of a connection that is established.
+    Short,
+}
+
+impl Quic {
+    fn of(payload: &[u8]) -> Option<Quic> {
+        const FORM: u8 = 0x80;
+        const FIXED: u8 = 0x40;
+        let first = *payload.first()?;
+        if first & FORM == 0 {
+            return (first & FIXED != 0).then_some(Quic::Short);
+        }
+        let version = u32::from_be_bytes(*payload.get(1..)?.first_chunk::<4>()?);
+        // Versions 1 and 2, drafts, and negotiation.
+        let known = matches!(version, 0 | 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000;
+        known.then_some(Quic::Long)
+    }
+}
+
+/// The spin bit of a packet with a short header.
+fn spin_bit(payload: &[u8]) -> bool {
+    const SPIN: u8 = 0x20;
+    payload.first().is_some_and(|first| first & SPIN != 0)
+}
+
+impl QuicFlow {
+    fn new(client: End, server: End) -> QuicFlow {
+        QuicFlow {
+            client,
+            server,
+            packets: 0,
+            is_quic: false,
+            spins: <[Spin; 2]>::default(),
+            edges: 0,
+            conflicts: 0,
+            whole: Spread::of_flow(),
+            parts: [Spread::of_flow(), Spread::of_flow()],
+        }
+    }
+
+    /// Handles a packet from `from`; `value` is its spin bit.
+    fn push(&mut self, at: WallTime, from: End, kind: Quic, value: bool) {
+        self.packets += 1;
+        if kind == Quic::Long {
+            self.is_quic = true;
+            return;
+        }
+        let (own, other) = if from == self.client { (0, 1) } else { (1, 0) };
+        let before = self.spins[own].value.replace(value);
+        // The first value of a direction is no edge: when it began is not known.
+        if before.is_none_or(|before| before == value) {
+            return;
+        }
+        self.edges += 1;
+        let last = self.spins[own].edge.replace(at);
+        // The server returns the value that it has received; the client inverts it.
+        let expected = self.spins[other].value.map(|seen| if own == 0 { !seen } else { seen });
+        if expected.is_some_and(|expected| expected != value) {
+            self.conflicts += 1;
+            return;
+        }
+        if let Some(last) = last {
+            self.whole.push((at - last).0);
+        }
+        // Of the edge that came the other way: to the server and back is measured by the server's edges.
+        if let Some(cause) = self.spins[other].edge
+            && last.is_none_or(|last| cause >= last)
+        {
+            self.parts[other].push((at - cause).0);
+        }
+    }
+
+    fn figures(&self) -> OnePointFlow {
+        let turned = self.edges > 1;
+        let kept = 100 * self.conflicts <= CONFLICTS * self.edges;
+        let figures = |spread: &Spread| spread.figures(0).filter(|_| turned && kept);
+        OnePointFlow {
+            protocol: "quic",
+            client: socket(self.client),
+            server: socket(self.server),
+            packets: self.packets,
+            server_rtt_ns: figures(&self.parts[0]),
+            client_rtt_ns: figures(&self.parts[1]),
+            whole_rtt_ns: figures(&self.whole),
+            why_not: match (turned, kept) {
+                (false, _) => Some("the spin bit does not turn: an end has it off, as RFC 9000 allows"),
+                (true, false) => {
+                    Some("the spin bit is random: an end has it off, as RFC 9000 asks of one in sixteen")
+                }
+                (true, true) => None,
+            },
+        }
+    }
+}
+
+/// An end as a socket address.
+fn socket((address, port): End) -> SocketAddr {
+    let address = Ipv6Addr::from_bits(address);
+    SocketAddr::new(address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Span;
+
+    const CLIENT: End = (1, 50_000);
+    const SERVER: End = (2, 443);
+    const MS: i64 = 1_000_000;
+
+    /// A connection that is seen 3 ms from its client and 7 ms from its server, with a packet each way every `gap`
+    /// milliseconds for two seconds. `turns`: what each end sends, by the value it received last (`None` at first).
+    fn seen(gap: i64, mut turns: [impl FnMut(Option<bool>, i64) -> bool; 2]) -> OnePointFlow {
+        let mut flow = QuicFlow::new(CLIENT, SERVER);
+        flow.push(WallTime(0), CLIENT, Quic::Long, false);
+        // What is on its way to each end: when it arrives there, and its value.
+        let mut on_way: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
+        let mut received = [None, None];
+        let mut observed: Vec<(i64, End, bool)> = Vec::new();
+        for ms in (0..2000).filter(|ms| ms % gap == 0) {
+            for end in [0, 1] {
+                for (_, value) in on_way[end].extract_if(.., |(at, _)| *at <= ms) {
+                    received[end] = Some(value);
+                }
+            }
+            for end in [0, 1] {
+                let value = turns[end](received[end], ms);
+                on_way[1 - end].push((ms + 10, value));
+                let (from, to_point) = if end == 0 { (CLIENT, 3) } else { (SERVER, 7) };
+                observed.push((ms + to_point, from, value));
+            }
+        }
+        observed.sort();
+        for (at, from, value) in observed {
+            flow.push(WallTime(at * MS), from, Quic::Short, value);
+        }
+        flow.figures()
+    }
+
+    fn client(received: Option<bool>, _: i64) -> bool {
+        received.is_some_and(|value| !value)
+    }
+
+    fn server(received: Option<bool>, _: i64) -> bool {
+        received.unwrap_or(false)
+    }
+
+    type Turn = fn(Option<bool>, i64) -> bool;
+
+    #[test]
+    fn the_spin_bit_gives_both_parts_and_the_whole() {
+        let flow = seen(1, [client as Turn, server]);
+        let near = |figures: Option<SpreadFigures>, ms: i64| {
+            let figures = figures.unwrap();
+            assert!(figures.count > 50, "{figures:?}");
+            // The next packet after an edge leaves up to a millisecond later at each end.
+            assert!((ms * MS..=(ms + 2) * MS).contains(&figures.median), "{figures:?}, not {ms} ms");
+        };
+        near(flow.whole_rtt_ns, 20);
+        near(flow.server_rtt_ns, 14);
+        near(flow.client_rtt_ns, 6);
+        assert_eq!(flow.why_not, None);
+    }
+
+    #[test]
+    fn a_bit_that_stands_or_is_random_gives_nothing() {
+        let still = seen(1, [(|_, _| true) as Turn, |_, _| true]);
+        assert!(still.whole_rtt_ns.is_none() && still.why_not.unwrap().contains("does not turn"));
+        // An end that draws each bit, as its connection identifiers would be.
+        let random: Turn = |_, ms| (ms as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
+        for ends in [[random, random], [random, server]] {
+            let flow = seen(1, ends);
+            assert!(flow.whole_rtt_ns.is_none() && flow.why_not.unwrap().contains("random"), "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_known_and_nothing_else_are_quic() {
+        assert_eq!(Quic::of(&[0xc3, 0, 0, 0, 1, 8]), Some(Quic::Long));
+        assert_eq!(Quic::of(&[0xc3, 0x6b, 0x33, 0x43, 0xcf]), Some(Quic::Long));
+        assert_eq!(Quic::of(&[0xc3, 1, 2, 3, 4]), None);
+        assert_eq!(Quic::of(&[0xc3, 0, 0]), None);
+        assert_eq!((Quic::of(&[0x60]), Quic::of(&[0x20]), Quic::of(&[])), (Some(Quic::Short), None, None));
+    }
+
+    #[test]
+    fn one_direction_alone_gives_the_whole_round_trip() {
+        let mut flow = QuicFlow::new(CLIENT, SERVER);
+        (0..40).for_each(|i| flow.push(WallTime(i * 5 * MS), CLIENT, Quic::Short, i / 4 % 2 == 1));
+        let figures = flow.figures();
+        assert_eq!(figures.whole_rtt_ns.unwrap().median, Span::millis(20).0);
+        assert_eq!((figures.server_rtt_ns, figures.client_rtt_ns), (None, None));
+    }
+}

@@ -1,0 +1,120 @@
+//! [`join`]: matches two points' sightings, read one by one.
+
+use super::MatchObservers;
+use crate::matcher::MatchObserver;
+use crate::{CaiaMatcher, CaiaPairer, MatchCounts, Matcher, Point, Sighting, StreamSink, Way};
+use core::ops::ControlFlow;
+use jitlat_core::time::WallTime;
+
+/// Sightings joined in a round.
+const ROUND: usize = 1024;
+
+/// The sightings of one point, in the order of its clock.
+pub trait SightingSource {
+    /// The next sighting, without consuming it; `None` after the last. May block.
+    fn peek(&mut self) -> Option<Sighting>;
+
+    /// Consumes the sighting last peeked at.
+    fn advance(&mut self);
+
+    /// First and last time stamp of anything captured so far.
+    fn span(&self) -> Option<(WallTime, WallTime)>;
+}
+
+/// Matches the sightings of the reference and the monitor point, to their ends. `after_round` is called regularly with
+/// what has been observed, and at the end; it may stop the join.
+pub fn join<O: MatchObserver>(
+    mut matcher: Matcher,
+    [reference, monitor]: &mut [impl SightingSource; 2],
+    observer: &mut O,
+    mut after_round: impl FnMut(&mut O) -> ControlFlow<()>,
+) -> [MatchCounts; 2] {
+    loop {
+        let (mut r, mut m) = (reference.peek(), monitor.peek());
+        for (point, span) in [(Point::Reference, reference.span()), (Point::Monitor, monitor.span())] {
+            if let Some((from, to)) = span {
+                matcher.covers(point, from);
+                matcher.covers(point, to);
+            }
+        }
+        let mut ended = false;
+        // As long as neither needs a new batch.
+        for _ in 0..ROUND {
+            let first = match (r, m) {
+                (Some(r), Some(m)) => r.at <= m.at - matcher.offset(),
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => {
+                    ended = true;
+                    break;
+                }
+            };
+            if first {
+                if let Some(s) = r {
+                    matcher.push(Point::Reference, s, observer);
+                }
+                reference.advance();
+                r = reference.peek();
+            } else {
+                if let Some(s) = m {
+                    matcher.push(Point::Monitor, s, observer);
+                }
+                monitor.advance();
+                m = monitor.peek();
+            }
+        }
+        if ended {
+            break;
+        }
+        if after_round(observer).is_break() {
+            break;
+        }
+    }
+    matcher.finish(observer);
+    // Nothing follows that could be stopped.
+    let _ = after_round(observer);
+    Way::BOTH.map(|w| matcher.counts(w))
+}
+
+/// The same as the CAIA tool matches.
+pub fn join_like_caia<S: StreamSink>(
+    mut matcher: CaiaMatcher,
+    [reference, monitor]: &mut [impl SightingSource; 2],
+    observers: &mut MatchObservers<S>,
+    mut after_round: impl FnMut(&mut MatchObservers<S>) -> ControlFlow<()>,
+) -> [MatchCounts; 2] {
+    let mut pairer = CaiaPairer::default();
+    let mut searched = 0;
+    while let Some(m) = monitor.peek() {
+        monitor.advance();
+        while let Some(r) = reference.peek().filter(|r| matcher.wants_reference(&m, r.at)) {
+            matcher.reference(r);
+            reference.advance();
+        }
+        if let Some(record) = matcher.monitor(m) {
+            observers.packet(&record);
+            if let Some(pair) = pairer.push(record) {
+                observers.estimator.pair(pair);
+            }
+        }
+        searched += 1;
+        if searched % ROUND == 0 && after_round(observers).is_break() {
+            break;
+        }
+    }
+    // Nothing follows that could be stopped.
+    let _ = after_round(observers);
+    while let Some(r) = reference.peek() {
+        matcher.reference(r);
+        reference.advance();
+    }
+    Way::BOTH.map(|way| MatchCounts {
+        seen_at_reference: matcher.seen(Point::Reference, way),
+        seen_at_monitor: matcher.seen(Point::Monitor, way),
+        matched: matcher.matched(way),
+        ..MatchCounts::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! [`Merger`]: merges the sightings of two live points in common time, as far as both are complete.
+
+use crate::matcher::MatchObserver;
+use crate::{MatchCounts, Matcher, Point, Sighting, TimeQueue, Way};
+use jitlat_core::time::{Span, WallTime};
+
+/// Most sightings of one point that wait for the other; beyond that they are matched without.
+const WAITING: usize = 1 << 20;
+/// Sightings joined between two looks at what they made.
+const ROUND: usize = 4096;
+
+/// Holds what one point delivered until the other has delivered up to the same time.
+pub struct Merger {
+    matcher: Matcher,
+    waiting: [TimeQueue<Sighting>; 2],
+    /// The time range that each point has completely delivered.
+    covered: [Option<(WallTime, WallTime)>; 2],
+    /// Before this time, what each point delivered is no longer completely held.
+    begins: [WallTime; 2],
+    /// Whether what a point delivered from before the other begins is left out.
+    in_common_alone: bool,
+}
+
+impl Merger {
+    /// Without sightings. Deliveries of a point from before its time in `begins` do not count as covered.
+    pub fn new(matcher: Matcher, begins: [WallTime; 2]) -> Merger {
+        Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
+    }
+
+    /// The same of captures that begin with a packet: the other point may have seen it before.
+    pub fn from_the_first_packet(self) -> Merger {
+        Merger { in_common_alone: false, ..self }
+    }
+
+    /// Adds a sighting; those of one point come nearly in order.
+    pub fn push(&mut self, point: Point, s: Sighting) {
+        self.waiting[point as usize].push(s.at, s);
+    }
+
+    /// Records that a point has delivered everything between these times.
+    pub fn covers(&mut self, point: Point, from: WallTime, to: WallTime) {
+        let from = from.max(self.begins[point as usize]);
+        if to < from {
+            return;
+        }
+        self.matcher.covers(point, from);
+        self.matcher.covers(point, to);
+        let covered = &mut self.covered[point as usize];
+        *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
+    }
+
+    /// Records that a point dropped packets in this time.
+    pub fn drops(&mut self, point: Point, from: WallTime, to: WallTime) {
+        self.matcher.drops(point, from, to);
+    }
+
+    /// Counts of the packets of one way, so far.
+    pub fn counts(&self, way: Way) -> MatchCounts {
+        self.matcher.counts(way)
+    }
+
+    /// Monitor clock minus reference clock, as far as it is known now.
+    pub fn offset(&self) -> Span {
+        self.matcher.offset()
+    }
+
+    /// The common time from which on, and up to which, both points have delivered everything; `None` if there is none yet.
+    pub fn common(&self) -> Option<(WallTime, WallTime)> {
+        let offset = self.matcher.offset();
+        match self.covered {
+            [Some(r), Some(m)] => Some((r.0.max(m.0 - offset), r.1.min(m.1 - offset))),
+            _ => None,
+        }
+    }
+
+    /// Matches everything up to the time that both points have reached.
+    pub fn release(&mut self, observer: &mut impl MatchObserver) {
+        let never = WallTime(i64::MIN);
+        let (start, horizon) = self.common().unwrap_or((never, never));
+        while let Some((point, common)) = self.first() {
+            if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
+                break;
+            }
+            // What only one of them can have seen would be waited for in vain.
+            if common < start && self.in_common_alone {
+                self.waiting[point as usize].pop();
+                continue;
+            }
+            self.join_first(point, observer);
+        }
+        if horizon.0 > i64::MIN {
+            self.matcher.advance(horizon, observer);
+        }
+    }
+
+    /// The point whose sighting is next, and its common time.
+    fn first(&self) -> Option<(Point, WallTime)> {
+        let [r, m] = self.waiting.each_ref().map(|w| w.first().map(|(at, _)| at));
+        match (r, m.map(|m| m - self.matcher.offset())) {
+            (Some(r), Some(m)) if r > m => Some((Point::Monitor, m)),
+            (Some(r), _) => Some((Point::Reference, r)),
+            (None, m) => m.map(|m| (Point::Monitor, m)),
+        }
+    }
+
+    fn join_first(&mut self, point: Point, observer: &mut impl MatchObserver) {
+        if let Some((_, s)) = self.waiting[point as usize].pop() {
+            self.matcher.push(point, s, observer);
+        }
+    }
+
+    /// Matches everything and settles what is open; `after_round` is called regularly, and at the end.
+    pub fn finish<O: MatchObserver>(
+        mut self,
+        observer: &mut O,
+        mut after_round: impl FnMut(&mut O),
+    ) -> [MatchCounts; 2] {
+        let mut joined = 0;
+        while let Some((point, _)) = self.first() {
+            self.join_first(point, observer);
+            joined += 1;
+            if joined % ROUND == 0 {
+                after_round(observer);
+            }
+        }
+        self.matcher.finish(observer);
+        after_round(observer);
+        Way::BOTH.map(|w| self.matcher.counts(w))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Estimator;
+
+    const EVER: WallTime = WallTime(i64::MIN);
+
+    fn estimator() -> Estimator {
+        Estimator::new(Span::seconds(1), None)
+    }
+
+    fn sighting(at: i64, id: u64, way: Way) -> Sighting {
+        Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
+    }
+
+    #[test]
+    fn what_one_point_no_longer_holds_is_not_lost() {
+        let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
+        let mut merger = Merger::new(matcher, [EVER, WallTime(30_000_000)]);
+        for id in 10..50 {
+            merger.push(Point::Reference, sighting(id as i64, id, Way::Out));
+        }
+        for id in 30..50 {
+            merger.push(Point::Monitor, sighting(id as i64 + 1, id, Way::Out));
+        }
+        for point in [Point::Reference, Point::Monitor] {
+            merger.covers(point, WallTime(0), WallTime(100_000_000));
+        }
+        let mut estimator = estimator();
+        merger.release(&mut estimator);
+        let counts = merger.finish(&mut estimator, |_| ());
+        assert_eq!((counts[0].matched, counts[0].lost), (20, 0));
+    }
+
+    #[test]
+    fn a_pair_is_made_when_both_points_have_come_past_it_and_not_before() {
+        let mut estimator = estimator();
+        let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]);
+        m.covers(Point::Reference, WallTime(0), WallTime(100_000_000));
+        // The monitor is late with everything, and a little out of order.
+        for (point, at, id, way) in [
+            (Point::Reference, 10, 1, Way::Out),
+            (Point::Reference, 50, 2, Way::In),
+            (Point::Monitor, 35, 2, Way::In),
+            (Point::Monitor, 20, 1, Way::Out),
+        ] {
+            m.push(point, sighting(at, id, way));
+        }
+        m.release(&mut estimator);
+        assert_eq!(estimator.take_pairs().count(), 0);
+        m.covers(Point::Monitor, WallTime(0), WallTime(100_000_000));
+        m.release(&mut estimator);
+        let rtts: Vec<_> = estimator.take_pairs().map(|e| e.pair.rtt().0 / 1_000_000).collect();
+        assert_eq!(rtts, [25]);
+        let counts = m.finish(&mut estimator, |_| ());
+        assert_eq!(counts.map(|c| (c.matched, c.lost)), [(1, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_silent_point_does_not_fill_the_memory() {
+        let mut estimator = estimator();
+        let matcher = Matcher::new(Span::ZERO, Span::seconds(5)).with_capacity(1000);
+        let mut m = Merger::new(matcher, [EVER; 2]);
+        for i in 0..WAITING as i64 + 1000 {
+            m.push(Point::Reference, sighting(i, i as u64, Way::Out));
+            if i % 1000 == 0 {
+                m.covers(Point::Reference, WallTime(0), WallTime(i * 1_000_000));
+                m.release(&mut estimator);
+            }
+        }
+        m.release(&mut estimator);
+        assert!(m.waiting[0].len() <= WAITING);
+    }
+
+    /// Counts what becomes of packets.
+    #[derive(Default)]
+    struct Fates {
+        arrived: usize,
+        lost: usize,
+        void: usize,
+    }
+
+    impl MatchObserver for Fates {
+        fn arrived(&mut self, _: u64, _: crate::Record, _: bool) {
+            self.arrived += 1;
+        }
+
+        fn lost(&mut self, _: Way, _: u64, _: WallTime, _: u32) {
+            self.lost += 1;
+        }
+
+        fn void(&mut self, _: Way, _: u64) {
+            self.void += 1;
+        }
+    }
+
+    const fn ms(n: i64) -> WallTime {
+        WallTime(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_capture_that_begins_with_a_packet_is_matched_from_there() {
+        for (from_there, matched) in [(false, 1), (true, 2)] {
+            let m = Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]);
+            let (mut m, mut fates) =
+                (if from_there { m.from_the_first_packet() } else { m }, Fates::default());
+            for at in [10, 20] {
+                m.push(Point::Reference, sighting(at, at as u64, Way::Out));
+                m.push(Point::Monitor, sighting(at + 1, at as u64, Way::Out));
+            }
+            m.covers(Point::Reference, ms(10), ms(90));
+            m.covers(Point::Monitor, ms(11), ms(90));
+            m.release(&mut fates);
+            assert_eq!(fates.arrived, matched);
+        }
+    }
+
+    #[test]
+    fn a_delivery_from_before_what_is_held_covers_nothing() {
+        let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(1)), [EVER, ms(30)]);
+        m.covers(Point::Monitor, ms(0), ms(10));
+        assert_eq!(m.covered, [None, None]);
+        m.covers(Point::Monitor, ms(0), ms(30));
+        assert_eq!(m.covered[1], Some((ms(30), ms(30))));
+        m.covers(Point::Monitor, ms(30), ms(90));
+        m.covers(Point::Monitor, ms(30), ms(60));
+        assert_eq!(m.covered[1], Some((ms(30), ms(90))));
+    }
+
+    #[test]
+    fn both_points_have_come_as_far_as_the_later_one_on_the_common_clock() {
+        // The monitor's clock is 100 ms ahead; it has delivered 50 to 200 ms of common time, the reference 0 to 300 ms.
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
+        for (at, id) in [(10, 1), (60, 2), (65, 3), (200, 4), (201, 5), (250, 6)] {
+            m.push(Point::Reference, sighting(at, id, Way::Out));
+        }
+        m.push(Point::Monitor, sighting(170, 2, Way::Out));
+        m.covers(Point::Reference, ms(0), ms(300));
+        m.covers(Point::Monitor, ms(150), ms(300));
+        m.release(&mut fates);
+        // What was sent before the monitor listened is left out, what was sent later than it knows of waits.
+        assert_eq!((m.waiting[0].len(), m.waiting[1].len()), (2, 0));
+        assert_eq!((fates.arrived, m.finish(&mut fates, |_| ())[0].seen_at_reference), (1, 5));
+    }
+
+    #[test]
+    fn a_loss_is_known_when_its_time_is_over_without_another_packet() {
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]), Fates::default());
+        m.push(Point::Reference, sighting(60, 1, Way::Out));
+        for (until, lost) in [(70, 0), (200, 1)] {
+            m.covers(Point::Reference, ms(0), ms(until));
+            m.covers(Point::Monitor, ms(0), ms(until));
+            m.release(&mut fates);
+            assert_eq!(fates.lost, lost, "{until}");
+        }
+    }
+
+    /// Blocks of 4 ms of 300 packets a millisecond each way, those of the monitor 10 ms, or half a second, after those of the
+    /// reference, and what each point covers said as early as a block of 20 ms before may still come.
+    #[test]
+    fn blocks_that_come_at_different_times_lose_no_packet() {
+        const PER_MS: i64 = 300;
+        for late in [0, 10, 500] {
+            let (mut m, mut fates) =
+                (Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]), Fates::default());
+            let packet = |n: i64, point: Point| {
+                let way = if n % 2 == 0 { Way::Out } else { Way::In };
+                let delay = if point.is_source(way) { 0 } else { 20_000 };
+                Sighting {
+                    at: WallTime(n * 1_000_000 / PER_MS + delay),
+                    id: n as u64,
+                    length: 100,
+                    way,
+                    flow: 0,
+                }
+            };
+            let mut deliver = |m: &mut Merger, point: Point, from: i64| {
+                (from * PER_MS..(from + 4) * PER_MS).for_each(|n| m.push(point, packet(n, point)));
+                m.covers(point, ms(0), ms(from + 20));
+                m.release(&mut fates);
+            };
+            for now in (0..1000 + late).step_by(2) {
+                if now % 4 == 0 && now < 1000 {
+                    deliver(&mut m, Point::Reference, now);
+                }
+                if (now - late) % 4 == 0 && now >= late {
+                    deliver(&mut m, Point::Monitor, now - late);
+                }
+            }
+            let counts = m.finish(&mut fates, |_| ());
+            let matched: u64 = counts.iter().map(|c| c.matched).sum();
+            assert_eq!(
+                (matched, fates.arrived, fates.lost + fates.void),
+                (300_000, 300_000, 0),
+                "{late} ms late"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_sent_while_a_point_dropped_packets_is_not_lost() {
+        let (mut m, mut fates) =
+            (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
+        // A packet a second, each 1 ms under way; the monitor sees every second one, and drops some from 5 to 7 s on its clock.
+        for at in (0..20).map(|k| k * 1000) {
+            m.push(Point::Reference, sighting(at, at as u64 + 1, Way::Out));
+            if at / 1000 % 2 == 0 {
+                m.push(Point::Monitor, sighting(at + 101, at as u64 + 1, Way::Out));
+            }
+        }
+        m.drops(Point::Monitor, ms(5100), ms(6100));
+        m.drops(Point::Monitor, ms(6100), ms(7100));
+        m.drops(Point::Reference, ms(0), ms(20_000));
+        for point in [Point::Reference, Point::Monitor] {
+            m.covers(point, ms(0), ms(30_000));
+        }
+        m.release(&mut fates);
+        let counts = m.finish(&mut fates, |_| ())[0];
+        // Of the ten that did not come, those of 5 and 7 s; a second beside them counts for it, too.
+        assert_eq!((counts.matched, counts.lost, counts.outside), (10, 8, 2), "{counts:?}");
+        assert_eq!((fates.lost, fates.void), (8, 2));
+    }
+
+    #[test]
+    fn in_the_end_all_is_joined_in_the_order_of_common_time() {
+        for offset in [Span::ZERO, Span::seconds(1800), Span::seconds(-1800)] {
+            // Room for 20: what is not joined in order is not found.
+            let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
+            let (mut m, mut fates) = (Merger::new(matcher, [EVER; 2]), Fates::default());
+            for id in 0..3000i64 {
+                m.push(Point::Reference, sighting(id * 100, id as u64, Way::Out));
+                let there = sighting(id * 100 + 30, id as u64, Way::Out);
+                m.push(Point::Monitor, Sighting { at: there.at + offset, ..there });
+            }
+            let mut rounds = 0;
+            let counts = m.finish(&mut fates, |_| rounds += 1);
+            // 6000 sightings, 4096 in a round, and once at the end.
+            assert_eq!((counts[0].matched, counts[0].lost, rounds), (3000, 0, 2), "{offset:?}");
+            assert_eq!((fates.arrived, fates.lost + fates.void), (3000, 0));
+        }
+    }
+}

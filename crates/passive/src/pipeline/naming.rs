@@ -1,0 +1,170 @@
+//! [`PacketNamer`]: turns the frames of one point into sightings.
+
+use super::{CaptureFacts, PacketFilter};
+use crate::echo::{Echoes, is_echo};
+use crate::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
+use crate::{CapturePart, Frame, IdentityRule, InOrder, Point, Sides, Sighting, Skip};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most round trips of ping kept.
+const PINGS: usize = 1 << 20;
+
+/// How to name packets of one point.
+#[derive(Clone, Debug)]
+pub struct NamingRule {
+    /// The addresses of both sides.
+    pub sides: Sides,
+    /// The fields of the names.
+    pub identity: IdentityRule,
+    /// Whether slightly disordered packets are sorted.
+    pub sorted: bool,
+    /// Only packets that match; `None`: all.
+    pub only: Option<PacketFilter>,
+    /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
+    pub echoes_apart: bool,
+    /// The part of the capture that is read; `None`: all.
+    pub part: Option<(CapturePart, Point)>,
+    /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
+    pub flows: Option<(Grouping, SharedFlowNumbers)>,
+}
+
+/// Flow numbers that both points share. Clones share them, too.
+#[derive(Clone, Debug, Default)]
+pub struct SharedFlowNumbers(Arc<Mutex<FlowNumbers>>);
+
+impl SharedFlowNumbers {
+    /// All flows by their numbers, so far.
+    pub fn keys(&self) -> Vec<FlowKey> {
+        self.with(|numbers| numbers.keys().to_vec())
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut FlowNumbers) -> T) -> T {
+        // After a panic in another thread the numbers are still consistent.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Names the packets of one point and counts them.
+pub struct PacketNamer {
+    rule: NamingRule,
+    facts: CaptureFacts,
+    /// Of what is read and does not count.
+    beside: CaptureFacts,
+    order: InOrder,
+    echoes: Echoes,
+    /// Flows whose number this namer knows.
+    known: FlowNumbers,
+}
+
+impl PacketNamer {
+    /// One that names packets by `rule`.
+    pub fn new(rule: NamingRule) -> PacketNamer {
+        let order = if rule.sorted { InOrder::default() } else { InOrder::as_they_come() };
+        PacketNamer {
+            rule,
+            facts: CaptureFacts::default(),
+            beside: CaptureFacts::default(),
+            order,
+            echoes: Echoes::default(),
+            known: FlowNumbers::default(),
+        }
+    }
+
+    /// Adds a frame; its sighting, if it has one, is held until it can be taken in order.
+    #[inline]
+    pub fn push(&mut self, frame: &Frame<'_>) {
+        let at = frame.at;
+        let (reads, counts) = self
+            .rule
+            .part
+            .map_or((true, true), |(part, point)| (part.reads(point, at), part.keeps(point, at)));
+        if !reads {
+            return;
+        }
+        let facts = if counts { &mut self.facts } else { &mut self.beside };
+        facts.frames += 1;
+        facts.extend_span(at, at);
+        let p = match frame.packet() {
+            Ok(p) => p,
+            Err(skip) => {
+                match skip {
+                    Skip::NotIp => {}
+                    Skip::Truncated => facts.truncated += 1,
+                    Skip::Malformed => facts.malformed += 1,
+                    Skip::UnknownLink => facts.unknown_link.get_or_insert((frame.link, 0)).1 += 1,
+                }
+                return;
+            }
+        };
+        facts.packets += 1;
+        let Some(way) = self.rule.sides.way(&p) else {
+            facts.elsewhere += 1;
+            return;
+        };
+        if self.rule.echoes_apart && is_echo(&p) {
+            if let Some(ping) = self.echoes.push(at, &p)
+                && facts.pings.len() < PINGS
+            {
+                facts.pings.push(ping);
+            }
+            return;
+        }
+        if self.rule.only.is_some_and(|only| !only.accepts(&p)) {
+            return;
+        }
+        facts.count_ours(p.length);
+        facts.unidentified += u64::from(p.ident == 0);
+        let Some(id) = self.rule.identity.identify(&p, Some(way)) else {
+            facts.too_short += 1;
+            return;
+        };
+        let flow = match &self.rule.flows {
+            None => 0,
+            Some((grouping, shared)) => flow_number(&mut self.known, shared, FlowKey::of(&p, way, *grouping)),
+        };
+        self.order.push(Sighting { at, id, length: p.length, way, flow });
+    }
+
+    /// Sightings held, including those that could be taken.
+    pub fn held(&self) -> usize {
+        self.order.held()
+    }
+
+    /// Sightings that nothing can overtake any longer, in order; `room` is kept for later ones, and must be empty.
+    pub fn take(&mut self, room: Vec<Sighting>) -> Vec<Sighting> {
+        self.order.take(room)
+    }
+
+    /// The facts about the capture so far.
+    pub fn facts(&self) -> &CaptureFacts {
+        &self.facts
+    }
+
+    /// The same, to add facts from elsewhere.
+    pub fn facts_mut(&mut self) -> &mut CaptureFacts {
+        &mut self.facts
+    }
+
+    /// The last sightings, and the facts about the capture.
+    pub fn finish(mut self) -> (Vec<Sighting>, CaptureFacts) {
+        let sightings = self.order.finish();
+        self.facts.disordered = self.order.disordered();
+        self.facts.steps_back = self.order.steps_back();
+        (sightings, self.facts)
+    }
+}
+
+/// The number of a flow: from this namer's own table, otherwise from the shared one.
+fn flow_number(known: &mut FlowNumbers, shared: &SharedFlowNumbers, key: FlowKey) -> u32 {
+    if let Some(n) = known.known(&key) {
+        return n;
+    }
+    let n = shared.with(|numbers| numbers.number(key));
+    if n != OTHER_FLOWS {
+        known.learn(key, n);
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests;

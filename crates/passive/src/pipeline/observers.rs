@@ -1,0 +1,87 @@
+//! [`MatchObservers`]: everything that observes the matcher, as far as requested.
+
+use crate::matcher::MatchObserver;
+use crate::{CapturePart, Estimate, Estimator, Flows, Point, Record, StreamSink, Streams, Way};
+use jitlat_core::time::WallTime;
+
+/// The figures always, the rest if requested.
+#[derive(Debug)]
+pub struct MatchObservers<S> {
+    /// Pairs and figures.
+    pub estimator: Estimator,
+    /// The records of both ways.
+    pub streams: Option<Streams<S>>,
+    /// The figures of each flow.
+    pub flows: Option<Flows>,
+    /// Matched packets since the caller last took them, in arrival order.
+    pub matched: Option<Vec<Record>>,
+    /// Packets of a part in the order of the monitor's clock, if they are to be joined with others.
+    pub part: Option<(CapturePart, Vec<Record>)>,
+}
+
+impl<S: StreamSink> MatchObservers<S> {
+    /// Only the figures.
+    pub fn new(estimator: Estimator) -> MatchObservers<S> {
+        MatchObservers { estimator, streams: None, flows: None, matched: None, part: None }
+    }
+
+    /// The pairs made since the last call.
+    pub fn take_pairs(&mut self) -> impl Iterator<Item = Estimate> + '_ {
+        self.estimator.take_pairs()
+    }
+
+    /// Adds a matched packet without a number, as the CAIA tool's matching has them.
+    pub fn packet(&mut self, r: &Record) {
+        self.estimator.packet(r);
+        if let Some(m) = &mut self.matched {
+            m.push(*r);
+        }
+    }
+}
+
+impl<S: StreamSink> MatchObserver for MatchObservers<S> {
+    #[inline]
+    fn record(&mut self, r: Record) {
+        self.estimator.record(r);
+        if let Some(f) = &mut self.flows {
+            f.record(r);
+        }
+        if let Some((part, kept)) = &mut self.part
+            && part.keeps(Point::Monitor, r.monitor)
+        {
+            kept.push(r);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
+        self.estimator.arrived(seq, r, copy);
+        if let Some(s) = &mut self.streams {
+            s.arrived(seq, r, copy);
+        }
+        if let Some(f) = &mut self.flows {
+            f.arrived(seq, r, copy);
+        }
+        if let (Some(m), false) = (&mut self.matched, copy) {
+            m.push(r);
+        }
+    }
+
+    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
+        if let Some(s) = &mut self.streams {
+            s.lost(way, seq, sent, flow);
+        }
+        if let Some(f) = &mut self.flows {
+            f.lost(way, seq, sent, flow);
+        }
+    }
+
+    fn void(&mut self, way: Way, seq: u64) {
+        if let Some(s) = &mut self.streams {
+            s.void(way, seq);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,23 @@
+//! [`Sighting`]: one packet seen at one point.
+
+use super::identity::Identity;
+use super::way::Way;
+use jitlat_core::time::WallTime;
+
+/// The same name at the same point this soon, in ns, is one packet captured twice.
+pub(super) const TWICE: i64 = 1_000_000;
+
+/// One packet seen at one point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// When, on that point's clock.
+    pub at: WallTime,
+    /// Its name.
+    pub id: Identity,
+    /// Length of the IP packet, in bytes.
+    pub length: u32,
+    /// Which way it goes.
+    pub way: Way,
+    /// The flow it belongs to, as the caller numbers flows.
+    pub flow: u32,
+}

@@ -1,0 +1,502 @@
+//! The survey: finds addresses, direction, translation and clock offset from the first packets of both captures, so
+//! that the user need not give them.
+//!
+//! Packets with the same name (without addresses and ports) in both captures are compared: if source and destination
+//! differ there is NAT; of two directions the one with the larger (monitor − reference) time is OUT; half the sum of
+//! the smallest differences is the clock offset, with an error of at most half the round trip.
+
+use super::identity::Identity;
+use super::identity::{Fields, IdentityRule};
+use super::packet::Packet;
+use super::part::ClockLine;
+use super::sighting::TWICE;
+use super::way::Way;
+use core::net::IpAddr;
+use jitlat_core::prefix::{Prefix, bits};
+use jitlat_core::time::{Span, WallTime};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Most addresses of a side.
+const MAX_ADDRESSES: usize = 256;
+
+/// The addresses at either end, as one point sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sides {
+    /// Behind the reference point.
+    pub reference: Vec<Prefix>,
+    /// Behind the monitor point.
+    pub monitor: Vec<Prefix>,
+}
+
+impl Sides {
+    /// Any address at either side.
+    pub fn any() -> Sides {
+        let all =
+            [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|a| Prefix::new(a, 0).unwrap_or(a.into()));
+        Sides { reference: all.into(), monitor: all.into() }
+    }
+
+    /// The direction of a packet; `None` if it is not between these sides.
+    #[inline]
+    pub fn way(&self, p: &Packet<'_>) -> Option<Way> {
+        let (src, dst) = p.ends();
+        self.between(src, dst)
+    }
+
+    #[inline]
+    fn between(&self, src: u128, dst: u128) -> Option<Way> {
+        let among = |list: &[Prefix], a| list.iter().any(|p| p.holds(a));
+        if among(&self.reference, src) && among(&self.monitor, dst) {
+            Some(Way::Out)
+        } else if among(&self.monitor, src) && among(&self.reference, dst) {
+            Some(Way::In)
+        } else {
+            None
+        }
+    }
+
+    fn way_of(&self, g: &PacketPreview) -> Option<Way> {
+        self.between(bits(g.src), bits(g.dst))
+    }
+}
+
+/// What the survey uses of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketPreview {
+    /// When it passed.
+    pub at: WallTime,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Source and destination port, where there are any.
+    pub ports: Option<(u16, u16)>,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// Names with addresses and ports, and the same without the IP identification; names without addresses and ports,
+    /// and the same without the identification.
+    pub names: [Identity; 4],
+}
+
+impl PacketPreview {
+    /// From a packet of which both captures have at least `available` bytes.
+    pub fn of(p: &Packet<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
+        let name = |ends, ident| {
+            let fields = Fields::Full { addresses: ends, ports: ends, ident };
+            IdentityRule { fields, available }.identify(p, None)
+        };
+        Some(PacketPreview {
+            at,
+            src: p.src(),
+            dst: p.dst(),
+            ports: p.ports(),
+            ttl: p.ttl(),
+            names: [name(true, true)?, name(true, false)?, name(false, true)?, name(false, false)?],
+        })
+    }
+}
+
+/// The result of a survey.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The two ends as the reference and the monitor point see them.
+    pub sides: [Sides; 2],
+    /// The fields of packet names.
+    pub fields: Fields,
+    /// Monitor clock minus reference clock, with an error of at most half the round trip.
+    pub offset: Span,
+    /// Number of common packets it is based on.
+    pub common: usize,
+    /// Whether OUT and IN are uncertain, because they are derived from the clocks alone.
+    pub direction_assumed: bool,
+}
+
+/// Why no plan can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// Nothing was captured at one of the points.
+    #[error("a capture holds no IP packet")]
+    Empty,
+    /// No name occurs at both.
+    #[error("the captures have no packet in common")]
+    NothingCommon,
+    /// There are common packets, but none between the requested addresses.
+    #[error("{0} packets are common to both captures, but none of them between the addresses given")]
+    OtherAddresses(usize),
+}
+
+/// Makes a plan from previews of both captures; `asked` are the addresses given by the user, including translated ones.
+pub fn survey(
+    reference: &[PacketPreview],
+    monitor: &[PacketPreview],
+    asked: Option<&Sides>,
+) -> Result<Plan, NoPlan> {
+    if reference.is_empty() || monitor.is_empty() {
+        return Err(NoPlan::Empty);
+    }
+    // If a middlebox rewrites a field, few names that include it match; an answer that repeats its question differs
+    // from it only by addresses.
+    let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
+    let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
+    let Some((name, mut found)) = best else { return Err(NoPlan::NothingCommon) };
+    let ident = name % 2 == 0;
+    let all = found.len();
+    if let Some(asked) = asked {
+        found.retain(|(r, m)| asked.way_of(r).is_some() || asked.way_of(m).is_some());
+        if found.is_empty() {
+            return Err(NoPlan::OtherAddresses(all));
+        }
+    }
+    let (ways, direction_assumed) = directions(&found, asked);
+    let addresses = found.iter().all(|(r, m)| (r.src, r.dst) == (m.src, m.dst));
+    let ports = found.iter().all(|(r, m)| r.ports == m.ports);
+    let sides = match asked {
+        Some(asked) => [asked.clone(), asked.clone()],
+        None => [sides(&found, &ways, |f| f.0), sides(&found, &ways, |f| f.1)],
+    };
+    let difference = |f: &(&PacketPreview, &PacketPreview)| f.1.at - f.0.at;
+    let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
+    let offset = match (of(Way::Out).min(), of(Way::In).max()) {
+        (Some(a), Some(b)) => Span(a / 2 + b / 2),
+        (a, b) => Span(a.or(b).unwrap_or(0)),
+    };
+    let fields = Fields::Full { addresses, ports, ident };
+    Ok(Plan { sides, fields, offset, common: all, direction_assumed })
+}
+
+/// How the clocks differ over the time of both samples, packets of which are named as the plan says: a line through the middles of the
+/// smallest differences of either way in each of 32 stretches; with one way only, the course of its smallest.
+pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &Plan) -> ClockLine {
+    const STRETCHES: i64 = 32;
+    let name = match plan.fields {
+        Fields::Full { addresses, ports, ident } => {
+            usize::from(!(addresses && ports)) * 2 + usize::from(!ident)
+        }
+        Fields::Mask(_) => 0,
+    };
+    let found = common(reference, monitor, name);
+    let (Some(first), Some(last)) = (found.first().map(|f| f.0.at), found.last().map(|f| f.0.at)) else {
+        return ClockLine { at: WallTime(0), offset: plan.offset, drift: 0.0 };
+    };
+    let length = ((last - first).0 / STRETCHES).saturating_add(1).max(1);
+    let mut least: BTreeMap<i64, [Option<i64>; 2]> = BTreeMap::new();
+    for (r, m) in &found {
+        let Some(way) = plan.sides[0].way_of(r) else { continue };
+        let difference = (m.at - r.at).0;
+        let slot = &mut least.entry((r.at - first).0 / length).or_default()[way as usize];
+        *slot = Some(match (way, *slot) {
+            (_, None) => difference,
+            (Way::Out, Some(d)) => d.min(difference),
+            (Way::In, Some(d)) => d.max(difference),
+        });
+    }
+    let middle = |k: &i64| k * length + length / 2;
+    let both = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0]? / 2 + ways[1]? / 2)));
+    let mut points: Vec<(i64, i64)> = both.collect();
+    let two_ways = points.len() > 2;
+    if !two_ways {
+        points = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0].or(ways[1])?))).collect();
+    }
+    let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
+    let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
+    let mut slopes: Vec<f64> = pairs.collect();
+    slopes.sort_by(f64::total_cmp);
+    let drift =
+        slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
+    let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
+    at_first.sort_unstable();
+    let offset = at_first.get(at_first.len() / 2).filter(|_| two_ways).map_or(plan.offset, |o| Span(*o));
+    ClockLine { at: first, offset, drift }
+}
+
+type Found<'a> = (&'a PacketPreview, &'a PacketPreview);
+
+/// The packets whose name occurs exactly once at each point.
+fn common<'a>(reference: &'a [PacketPreview], monitor: &'a [PacketPreview], name: usize) -> Vec<Found<'a>> {
+    // For one packet captured twice at a point the first sighting counts; a name that really repeats is not used.
+    let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
+        Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
+        None => {
+            *slot = Some(g);
+            false
+        }
+    };
+    let mut seen: HashMap<Identity, (Option<&PacketPreview>, Option<&PacketPreview>, bool)> = HashMap::new();
+    for g in reference {
+        let e = seen.entry(g.names[name]).or_default();
+        e.2 |= note(&mut e.0, g);
+    }
+    for g in monitor {
+        if let Some(e) = seen.get_mut(&g.names[name]) {
+            e.2 |= note(&mut e.1, g);
+        }
+    }
+    let mut found: Vec<Found<'a>> =
+        seen.into_values().filter_map(|(r, m, twice)| if twice { None } else { Some((r?, m?)) }).collect();
+    found.sort_by_key(|(r, m)| (r.at, m.at));
+    found
+}
+
+/// The direction of each of the packets.
+fn directions(found: &[Found<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
+    if let Some(asked) = asked {
+        let way = |f: &Found<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
+        return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
+    }
+    // Time differences and hop counts by (source, destination) at the reference point.
+    let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
+    for (r, m) in found {
+        let flow = flows.entry((r.src, r.dst)).or_default();
+        flow.0.push((m.at - r.at).0);
+        flow.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
+    }
+    let medians: BTreeMap<_, i64> = flows
+        .iter_mut()
+        .map(|(k, (d, _))| {
+            d.sort_unstable();
+            (*k, d[d.len() / 2])
+        })
+        .collect();
+    let mut assumed = false;
+    let mut decided = BTreeMap::new();
+    for (&(src, dst), (differences, hops)) in &flows {
+        let back = medians.get(&(dst, src));
+        let here = medians.get(&(src, dst)).copied().unwrap_or(differences[0]);
+        let out = match back {
+            Some(b) if here != *b => here > *b,
+            _ if *hops != 0 => *hops > 0,
+            _ => {
+                assumed = true;
+                if back.is_some() { src < dst } else { here >= 0 }
+            }
+        };
+        decided.insert((src, dst), if out { Way::Out } else { Way::In });
+    }
+    let ways = found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Way::Out)).collect();
+    (ways, assumed)
+}
+
+/// The addresses at each end, each on the side where most of its packets put it.
+fn sides<'a>(found: &[Found<'a>], ways: &[Way], at: impl Fn(&Found<'a>) -> &'a PacketPreview) -> Sides {
+    let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
+    for (f, way) in found.iter().zip(ways) {
+        let (here, there) = match way {
+            Way::Out => (at(f).src, at(f).dst),
+            Way::In => (at(f).dst, at(f).src),
+        };
+        *votes.entry(here).or_default() += 1;
+        *votes.entry(there).or_default() -= 1;
+    }
+    let pick = |side: i64| -> Vec<Prefix> {
+        let mut list: Vec<_> = votes.iter().filter(|(_, v)| **v * side > 0).collect();
+        list.sort_by_key(|(_, v)| -(**v * side));
+        list.truncate(MAX_ADDRESSES);
+        let set: BTreeSet<Prefix> = list.into_iter().map(|(a, _)| (*a).into()).collect();
+        set.into_iter().collect()
+    };
+    Sides { reference: pick(1), monitor: pick(-1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
+    const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn preview(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> PacketPreview {
+        PacketPreview { at: WallTime(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
+    }
+
+    fn pair(out: i64, back: i64, offset: i64) -> (Vec<PacketPreview>, Vec<PacketPreview>) {
+        let (mut r, mut m) = (vec![], vec![]);
+        for i in 0..50u64 {
+            let t = i as i64 * 1000;
+            r.push(preview(t, A, B, i));
+            m.push(preview(t + out + offset, A, B, i));
+            m.push(preview(t + 500 + offset, B, A, 1000 + i));
+            r.push(preview(t + 500 + back, B, A, 1000 + i));
+        }
+        (r, m)
+    }
+
+    #[test]
+    fn direction_and_offset_are_found_whatever_the_clocks_say() {
+        for offset in [0, 1_000_000_000_000, -1_000_000_000_000] {
+            let (r, m) = pair(300, 100, offset);
+            let plan = survey(&r, &m, None).unwrap();
+            assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+            assert_eq!(plan.sides[0], plan.sides[1]);
+            assert_eq!(plan.offset.0, offset + 100, "half the asymmetry off");
+            assert_eq!((plan.fields, plan.common, plan.direction_assumed), (Fields::ALL, 100, false));
+        }
+    }
+
+    #[test]
+    fn translation_is_noticed() {
+        let (r, mut m) = pair(300, 100, 7);
+        for g in &mut m {
+            for a in [&mut g.src, &mut g.dst] {
+                if *a == A {
+                    *a = N;
+                }
+            }
+        }
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!(plan.fields, Fields::Full { addresses: false, ports: true, ident: true });
+        assert_eq!((&plan.sides[0].reference, &plan.sides[1].reference), (&vec![A.into()], &vec![N.into()]));
+        m.iter_mut().for_each(|g| g.ports = Some((9, 2)));
+        assert_eq!(survey(&r, &m, None).unwrap().fields, Fields::BEHIND_NAT);
+    }
+
+    #[test]
+    fn one_direction_alone_is_decided_by_hops() {
+        let (mut r, mut m) = pair(300, 100, -5_000_000);
+        r.retain(|g| g.src == A);
+        m.retain(|g| g.src == A);
+        // The clocks decide what nothing else does.
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (true, &vec![B.into()]));
+        let (later_r, mut later_m) = (r.clone(), m.clone());
+        later_m.iter_mut().for_each(|g| g.at = g.at + Span(5_000_000));
+        assert_eq!(survey(&later_r, &later_m, None).unwrap().sides[0].reference, [A.into()]);
+        m.iter_mut().for_each(|g| g.ttl = 65);
+        let back = survey(&later_r, &m, None).unwrap();
+        assert_eq!((back.direction_assumed, &back.sides[0].reference), (false, &vec![B.into()]));
+        m.iter_mut().for_each(|g| g.ttl = 63);
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (false, &vec![A.into()]));
+    }
+
+    #[test]
+    fn the_same_capture_twice_still_has_two_sides() {
+        let (r, _) = pair(300, 100, 0);
+        let plan = survey(&r, &r, None).unwrap();
+        assert_eq!(plan.sides[0], Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+        assert!(plan.direction_assumed);
+    }
+
+    #[test]
+    fn a_capture_that_holds_everything_twice_is_surveyed_all_the_same() {
+        let (r, m) = pair(300, 100, 7);
+        let twice: Vec<_> =
+            m.iter().flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
+        assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
+        // A second later it is another packet with the same name.
+        let again: Vec<_> = m
+            .iter()
+            .flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 1_000_000_000), ..*g }])
+            .collect();
+        assert_eq!(survey(&r, &again, None), Err(NoPlan::NothingCommon));
+    }
+
+    #[test]
+    fn a_rewritten_identification_is_left_out() {
+        let (r, mut m) = pair(300, 100, 0);
+        m.iter_mut().for_each(|g| [0, 2].iter().for_each(|n| g.names[*n] ^= 0xffff));
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!(plan.fields, Fields::Full { addresses: true, ports: true, ident: false });
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_said() {
+        let (r, m) = pair(300, 100, 0);
+        assert_eq!(survey(&r, &[], None), Err(NoPlan::Empty));
+        let other: Vec<_> = m.iter().map(|g| PacketPreview { names: [!g.names[0]; 4], ..*g }).collect();
+        assert_eq!(survey(&r, &other, None), Err(NoPlan::NothingCommon));
+        let asked = Sides { reference: vec![N.into()], monitor: vec![B.into()] };
+        assert_eq!(survey(&r, &m, Some(&asked)), Err(NoPlan::OtherAddresses(100)));
+    }
+
+    #[test]
+    fn any_sides_contain_all_addresses() {
+        let any = Sides::any();
+        for address in ["10.0.0.1", "fd00::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            assert!([&any.reference, &any.monitor].iter().all(|l| l.iter().any(|p| p.contains(address))));
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_asked_for_decide_the_direction() {
+        let (r, m) = pair(300, 100, 7);
+        let asked = Sides { reference: vec![B.into()], monitor: vec![A.into()] };
+        let plan = survey(&r, &m, Some(&asked)).unwrap();
+        assert_eq!((plan.sides, plan.direction_assumed), ([asked.clone(), asked], false));
+        let elsewhere = Sides { reference: vec![N.into()], monitor: vec![A.into()] };
+        assert!(matches!(survey(&r, &m, Some(&elsewhere)), Err(NoPlan::OtherAddresses(_))));
+    }
+
+    #[test]
+    fn one_packet_that_took_another_time_decides_nothing() {
+        let (r, mut m) = pair(300, 100, 0);
+        let outs: Vec<usize> = (0..m.len()).filter(|k| m[*k].src == A).collect();
+        // Once much later, and once (by a clock that was set) much earlier.
+        m[outs[10]].at = m[outs[10]].at + Span(500_000);
+        let plan = survey(&r, &m, None).unwrap();
+        assert_eq!((plan.offset.0, &plan.sides[0].reference), (100, &vec![A.into()]));
+        m[outs[20]].at = m[outs[20]].at - Span(400_000);
+        assert_eq!(survey(&r, &m, None).unwrap().sides[0].reference, [A.into()]);
+    }
+
+    #[test]
+    fn most_names_must_match_with_the_identification() {
+        let rewritten = |n: usize| {
+            let (r, mut m) = pair(300, 100, 0);
+            m.iter_mut().take(n).for_each(|g| [0, 2].iter().for_each(|k| g.names[*k] ^= 0xffff));
+            let plan = survey(&r, &m, None).unwrap();
+            (plan.common, plan.fields == Fields::ALL)
+        };
+        assert_eq!((rewritten(50), rewritten(51)), ((50, true), (100, false)));
+    }
+
+    #[test]
+    fn addresses_may_be_asked_for_as_either_point_sees_them() {
+        let (r, mut m) = pair(300, 100, 7);
+        for g in &mut m {
+            [&mut g.src, &mut g.dst].into_iter().filter(|a| **a == A).for_each(|a| *a = N);
+        }
+        for near in [A, N] {
+            let asked = Sides { reference: vec![near.into()], monitor: vec![B.into()] };
+            assert_eq!(survey(&r, &m, Some(&asked)).map(|p| p.common), Ok(100), "{near}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_repeats_at_either_point_is_not_used() {
+        let (r, m) = pair(300, 100, 7);
+        let again = |list: &[PacketPreview], after: i64| -> Vec<PacketPreview> {
+            list.iter().flat_map(|g| [*g, PacketPreview { at: g.at + Span(after), ..*g }]).collect()
+        };
+        for after in [TWICE, -TWICE] {
+            assert_eq!(survey(&again(&r, after), &m, None).map(|p| p.common), Ok(100));
+        }
+        assert_eq!(survey(&again(&r, TWICE + 1), &m, None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&r, &again(&m, TWICE + 1), None), Err(NoPlan::NothingCommon));
+    }
+
+    #[test]
+    fn an_address_is_at_the_end_where_most_of_its_packets_put_it() {
+        let address = |n: u16| IpAddr::from([10, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
+        let of = |ends: &[(IpAddr, IpAddr)]| {
+            let previews: Vec<_> = ends.iter().map(|(a, b)| preview(0, *a, *b, 0)).collect();
+            let found: Vec<Found<'_>> = previews.iter().map(|p| (p, p)).collect();
+            sides(&found, &vec![Way::Out; found.len()], |f| f.0)
+        };
+        // N passes on what A sends.
+        assert_eq!(of(&[(A, N), (N, B)]), Sides { reference: vec![A.into()], monitor: vec![B.into()] });
+        // Of more addresses than are used, those of most packets.
+        let many = 1..=MAX_ADDRESSES as u16 + 1;
+        let rare = address(7);
+        let twice = |n: u16| if address(n) == rare { 1 } else { 2 };
+        let from: Vec<_> = many.clone().flat_map(|n| vec![(address(n), B); twice(n)]).collect();
+        let to: Vec<_> = many.flat_map(|n| vec![(A, address(n)); twice(n)]).collect();
+        let (senders, receivers) = (of(&from).reference, of(&to).monitor);
+        for list in [senders, receivers] {
+            assert!(list.len() == MAX_ADDRESSES && !list.contains(&rare.into()));
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
+
+use super::verdict::{ENOUGH, is_queued, round_trip};
+use super::{BetweenPoints, Connection, DirectionFigures, TcpResult};
+use crate::SpreadFigures;
+use core::net::SocketAddr;
+use jitlat_core::spec::Direction;
+use jitlat_core::time::WallTime;
+use jitlat_core::verdict::severity::{of_host, of_missing, of_wait};
+use jitlat_core::verdict::{Answer, Cause, CauseId, Severity, time};
+use std::collections::BTreeMap;
+
+/// A share of the time for which a closed window matters.
+const HELD: f64 = 0.01;
+/// Shares of segments from which overtaking and doubles are named, five segments at least.
+const SHARE: f64 = 0.003;
+const FEWEST: u64 = 5;
+/// Causes of an answer.
+const MOST: usize = 16;
+
+/// The data of one connection in one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpWay<'a> {
+    /// Who sends the data.
+    pub from: SocketAddr,
+    /// Who receives them.
+    pub to: SocketAddr,
+    /// What happened to them.
+    pub data: &'a DirectionFigures,
+    /// From the capture point to the receiver and back.
+    pub rtt: Option<SpreadFigures>,
+    /// How long the receiver had closed its window, or had it filled, in ns.
+    pub held_ns: i64,
+    /// How often the receiver closed its window.
+    pub zero_windows: u64,
+    /// What is wrong with them, the worst first.
+    pub causes: Vec<Cause>,
+}
+
+impl TcpWay<'_> {
+    /// How bad it is; unknown of too few segments.
+    pub fn severity(&self) -> Severity {
+        if self.data.data_segments < ENOUGH {
+            return Severity::Unknown;
+        }
+        self.causes.iter().map(|c| c.severity).fold(Severity::Good, Severity::max)
+    }
+}
+
+/// The ways with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
+pub fn ways(r: &TcpResult) -> Vec<TcpWay<'_>> {
+    let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
+    let both = |(c, between): (_, Option<&BetweenPoints>)| {
+        let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
+        [way(c, Direction::Up, begin, between[0]), way(c, Direction::Down, begin, between[1])]
+    };
+    let mut ways: Vec<TcpWay<'_>> = r.connections().flat_map(both).collect();
+    ways.retain(|w| w.data.unique_bytes > 0);
+    ways.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
+    ways
+}
+
+fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
+    let (from, to, data, peer) = match direction {
+        Direction::Up => (c.client, c.server, &c.up, &c.down),
+        Direction::Down => (c.server, c.client, &c.down, &c.up),
+    };
+    let held_ns = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
+    let mut way = TcpWay {
+        from,
+        to,
+        data,
+        rtt: round_trip(data),
+        held_ns,
+        zero_windows: peer.zero_windows,
+        causes: Vec::new(),
+    };
+    if data.data_segments >= ENOUGH {
+        let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
+        let found = [
+            queue(&way),
+            loss(&way, lost_between),
+            window(&way, c),
+            overtaken(&way),
+            doubled(&way),
+            missed(&way),
+        ];
+        let place = |mut cause: Cause| {
+            cause.direction = Some(direction);
+            [cause.from_s, cause.to_s] = span;
+            cause.because = format!("{from} to {to}: {}", cause.because);
+            cause
+        };
+        way.causes = found.into_iter().flatten().map(place).collect();
+        // Stable: of equally severe causes that which explains the others comes first.
+        way.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
+    }
+    way
+}
+
+fn cause(id: CauseId, severity: Severity, confidence: f64, because: String) -> Cause {
+    Cause { because, ..Cause::new(id, severity, confidence) }
+}
+
+fn share(part: u64, data: &DirectionFigures) -> f64 {
+    part as f64 / data.data_segments.max(1) as f64
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn lost(data: &DirectionFigures) -> u64 {
+    data.lost_before.saturating_add(data.lost_after)
+}
+
+fn queue(way: &TcpWay<'_>) -> Option<Cause> {
+    let r = way.rtt?;
+    let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
+    let sure = is_queued(&r)?;
+    let because = format!(
+        "{} there and back at least, {} in the middle, {} for the slowest twentieth: a queue{}",
+        time(r.min as f64),
+        time(r.median as f64),
+        time(r.p95 as f64),
+        if sure { "" } else { ", or the receiver's delayed acknowledgements" }
+    );
+    let severity = if sure { of_wait(usual) } else { of_wait(usual).min(Severity::Fair) };
+    let found = cause(CauseId::Queue, severity, if sure { 0.9 } else { 0.5 }, because);
+    Some(Cause { magnitude_ns: Some(most), ..found })
+}
+
+/// Lost segments, of which so many packets were lost between two points.
+fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
+    let (data, lost) = (way.data, lost(way.data));
+    if lost == 0 {
+        return None;
+    }
+    let share = share(lost, data);
+    // A loss that three duplicate acknowledgements did not mend was not alone.
+    let (id, how) = match data.timeouts > data.fast {
+        true => (CauseId::BurstyLoss, "most were mended by timeouts alone"),
+        false => (CauseId::RandomLoss, "most were mended by fast retransmissions"),
+    };
+    let waited = match data.longest_wait_ns.0 {
+        0 => String::new(),
+        longest => format!("; data waited up to {} for them", time(longest as f64)),
+    };
+    let place = match (data.lost_before, data.lost_after) {
+        _ if between >= lost => " between the two points",
+        (_, 0) => " before this point",
+        (0, _) => " after this point",
+        _ => "",
+    };
+    let because = format!("{lost} segments ({}) lost{place}: {how}{waited}", percent(share));
+    let severity = of_missing(share, lost, data.data_segments).max(of_host(of_wait(data.longest_wait_ns.0)));
+    Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
+}
+
+fn window(way: &TcpWay<'_>, c: &Connection) -> Option<Cause> {
+    let share = way.held_ns as f64 / c.duration().0 as f64;
+    if share < HELD || way.zero_windows == 0 {
+        return None;
+    }
+    let because = format!(
+        "the receiver closed its window {} times and held the data up for {} ({} of the time)",
+        way.zero_windows,
+        time(way.held_ns as f64),
+        percent(share)
+    );
+    let found = cause(CauseId::ReceiverStall, of_host(of_wait(way.held_ns)), 0.95, because);
+    Some(Cause { magnitude_ns: Some(way.held_ns), count: way.zero_windows, ..found })
+}
+
+fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
+    let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
+    let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
+    let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
+    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+}
+
+fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
+    let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
+    let because = format!("{n} packets ({}) came twice", percent(share));
+    let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
+    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+}
+
+fn missed(way: &TcpWay<'_>) -> Option<Cause> {
+    let (n, share) = (way.data.unfilled_gaps, share(way.data.unfilled_gaps, way.data));
+    let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
+    let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
+    (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
+}
+
+/// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
+pub fn answer(r: &TcpResult) -> Answer {
+    let ways = ways(r);
+    let judged: Vec<&TcpWay<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
+    let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
+    // Stable: the worst way comes first.
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
+    causes.truncate(MOST);
+    Answer {
+        complete: !incomplete,
+        severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
+        headline: if incomplete {
+            format!("The capture is incomplete. {}", headline(&judged, ways.len()))
+        } else {
+            headline(&judged, ways.len())
+        },
+        buffer_ns: None,
+        causes,
+        profiles: BTreeMap::new(),
+    }
+}
+
+fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
+    let Some(worst) = judged.first() else {
+        return match all {
+            0 => "No verdict: no connection carried data.".to_owned(),
+            _ => format!("No verdict: no connection carried {ENOUGH} segments of data."),
+        };
+    };
+    let severity = worst.severity();
+    let name = ["Unknown", "Good", "Fair", "Poor", "Bad"][severity as usize];
+    let ill = judged.iter().filter(|w| w.severity() > Severity::Good).count();
+    let Some(first) = worst.causes.first().filter(|_| ill > 0) else {
+        let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
+        let slowest =
+            slowest.map_or(String::new(), |ns| format!("; round trips of {} at most", time(ns as f64)));
+        let data =
+            if judged.len() == 1 { "the data".to_owned() } else { format!("data of {} ways", judged.len()) };
+        return format!("{name}: nothing held {data} up{slowest}.");
+    };
+    let share = percent(first.magnitude.unwrap_or(0.0));
+    let size = time(first.magnitude_ns.unwrap_or(0) as f64);
+    let what = match first.id {
+        CauseId::Queue => format!("data wait up to {size} in a queue"),
+        CauseId::ReceiverStall => format!("the receiver did not read for {size}"),
+        _ => format!("{share} of the segments are lost"),
+    };
+    let also = worst.causes.iter().skip(1).find(|c| c.severity > Severity::Good && c.magnitude.is_some());
+    let also = also.map_or(String::new(), |c| format!(", {} are lost", percent(c.magnitude.unwrap_or(0.0))));
+    let others = match (ill, judged.len()) {
+        (_, 1) => String::new(),
+        (1, n) => format!("; nothing is wrong with the other {}", n - 1),
+        (ill, n) => format!("; {ill} of {n} ways suffer"),
+    };
+    format!("{name}: {what}{also}, {} to {}{others}.", worst.from, worst.to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::TcpPoint;
+    use jitlat_core::time::Span;
+
+    const MS: i64 = 1_000_000;
+
+    fn rtt(min: i64, median: i64) -> Option<SpreadFigures> {
+        let [p05, p25, p75, p99] = [min, min, median, 2 * median];
+        let (p95, max, mean) = (2 * median, 2 * median, median as f64);
+        Some(SpreadFigures { count: 1000, min, p05, p25, median, mean, p75, p95, p99, max })
+    }
+
+    fn data(segments: u64) -> DirectionFigures {
+        DirectionFigures {
+            data_segments: segments,
+            unique_bytes: 1000 * segments,
+            rtt_timestamp_ns: rtt(20 * MS, 21 * MS),
+            ..DirectionFigures::default()
+        }
+    }
+
+    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> Connection {
+        Connection {
+            client: SocketAddr::from(([192, 0, 2, k], 5000)),
+            server: SocketAddr::from(([198, 51, 100, 7], 443)),
+            first: WallTime(i64::from(k) * 1000 * MS),
+            last: WallTime(i64::from(k) * 1000 * MS + 10_000 * MS),
+            handshake_server_ns: None,
+            handshake_client_ns: None,
+            up,
+            down,
+        }
+    }
+
+    fn of(connections: Vec<Connection>) -> TcpResult {
+        TcpResult { first: TcpPoint { connections, ..TcpPoint::default() }, ..TcpResult::default() }
+    }
+
+    fn one(change: impl FnOnce(&mut DirectionFigures, &mut DirectionFigures)) -> Answer {
+        let (mut up, mut down) = (data(1000), DirectionFigures::default());
+        change(&mut up, &mut down);
+        answer(&of(vec![connection(0, up, down)]))
+    }
+
+    #[test]
+    fn nothing_wrong_is_said_with_the_round_trip() {
+        let fine = one(|_, _| ());
+        assert_eq!((fine.severity, fine.causes.len(), fine.complete), (Severity::Good, 0, true));
+        assert_eq!(fine.headline, "Good: nothing held the data up; round trips of 21 ms at most.");
+        let few = one(|up, _| up.data_segments = 9);
+        assert_eq!(
+            (few.severity, &*few.headline),
+            (Severity::Unknown, "No verdict: no connection carried 10 segments of data.")
+        );
+        assert_eq!(answer(&of(Vec::new())).headline, "No verdict: no connection carried data.");
+    }
+
+    #[test]
+    fn a_queue_and_its_losses_are_named() {
+        let queued = one(|up, _| {
+            up.rtt_timestamp_ns = rtt(20 * MS, 2000 * MS);
+            (up.lost_after, up.retransmissions, up.fast) = (41, 41, 41);
+        });
+        assert_eq!(queued.severity, Severity::Bad);
+        assert_eq!(
+            queued.headline,
+            "Bad: data wait up to 4.0 s in a queue, 4.1 % are lost, 192.0.2.0:5000 to 198.51.100.7:443."
+        );
+        let ids: Vec<&str> = queued.causes.iter().map(|c| c.id.name()).collect();
+        assert_eq!(ids, ["queue", "random-loss"]);
+        let first = &queued.causes[0];
+        assert_eq!((first.direction, first.from_s, first.to_s), (Some(Direction::Up), 0.0, 10.0));
+        assert!(
+            queued.causes[1]
+                .because
+                .ends_with("lost after this point: most were mended by fast retransmissions")
+        );
+    }
+
+    #[test]
+    fn a_round_trip_may_be_a_delayed_acknowledgement() {
+        let maybe = one(|up, _| up.rtt_timestamp_ns = rtt(20 * MS, 190 * MS));
+        assert_eq!((maybe.severity, maybe.causes[0].confidence), (Severity::Fair, 0.5));
+        assert!(maybe.causes[0].because.contains("delayed acknowledgements"));
+        assert!(one(|up, _| up.rtt_timestamp_ns = rtt(20 * MS, 39 * MS)).causes.is_empty());
+    }
+
+    #[test]
+    fn windows_that_close_are_the_receivers() {
+        let closed = |ns: i64| one(|_, down| (down.zero_windows, down.zero_window_ns) = (3, Span(ns)));
+        assert!(closed(99 * MS).causes.is_empty());
+        let stalled = closed(4000 * MS);
+        assert_eq!((stalled.causes[0].id, stalled.severity), (CauseId::ReceiverStall, Severity::Fair));
+        assert!(stalled.headline.starts_with("Fair: the receiver did not read for 4.0 s, 192.0.2.0:5000"));
+        // A window that is full is how TCP works, without a receiver that stops.
+        assert!(one(|up, _| up.window_full_ns = Span(9000 * MS)).causes.is_empty());
+    }
+
+    #[test]
+    fn what_a_capture_missed_is_not_lost() {
+        let gaps = one(|up, _| up.unfilled_gaps = 7);
+        assert_eq!((gaps.complete, gaps.severity), (false, Severity::Good));
+        assert!(gaps.headline.starts_with("The capture is incomplete. Good: nothing held the data up"));
+        assert_eq!(gaps.causes[0].id, CauseId::IncompleteLog);
+        let odd = one(|up, _| (up.out_of_order, up.duplicates) = (5, 4));
+        assert_eq!(odd.causes.iter().map(|c| c.id).collect::<Vec<_>>(), [CauseId::Reordering]);
+        assert_eq!(odd.severity, Severity::Good);
+    }
+
+    #[test]
+    fn the_worst_way_comes_first() {
+        let mut lossy = data(100);
+        (lossy.lost_before, lossy.timeouts, lossy.retransmissions) = (20, 20, 20);
+        lossy.longest_wait_ns = Span(800 * MS);
+        let r =
+            of(vec![connection(1, data(5000), data(50)), connection(2, lossy, DirectionFigures::default())]);
+        let ways = ways(&r);
+        assert_eq!(ways.iter().map(|w| w.data.data_segments).collect::<Vec<_>>(), [100, 5000, 50]);
+        let answer = answer(&r);
+        assert_eq!(
+            answer.headline,
+            "Bad: 20.0 % of the segments are lost, 192.0.2.2:5000 to 198.51.100.7:443; nothing is wrong with the other 2."
+        );
+        assert_eq!((answer.causes[0].id, answer.causes[0].from_s), (CauseId::BurstyLoss, 1.0));
+        assert!(answer.causes[0].because.contains("data waited up to 800 ms for them"));
+    }
+}

@@ -1,0 +1,195 @@
+//! [`BetweenPoints`]: what two capture points show of a connection that each alone cannot.
+
+use super::{Connection, DirectionFigures};
+use crate::flows::FlowKey;
+use crate::{FlowFigures, FlowWay};
+use core::net::SocketAddr;
+use jitlat_core::prefix::Prefix;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// The fate of one direction's segments at and between two points.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DirectionBetween {
+    /// Lost before the first point that the data passes, from the gaps seen there.
+    pub lost_before: Option<u64>,
+    /// Lost between the points: seen at one, not at the other.
+    pub lost_between: u64,
+    /// Lost after the last point, from retransmissions of data that had passed.
+    pub lost_after: Option<u64>,
+    /// Duplicates made by the path between them.
+    pub duplicates: u64,
+    /// Segments seen at both.
+    pub at_both: u64,
+    /// One-way delay between the points above its smallest, of each segment.
+    pub delay_variation_median_ns: Option<i64>,
+    /// See above.
+    pub delay_variation_p95_ns: Option<i64>,
+    /// See above.
+    pub delay_variation_max_ns: Option<i64>,
+    /// Smallest one-way delay, clock offset included.
+    pub delay_raw_min_ns: Option<i64>,
+}
+
+impl DirectionBetween {
+    /// From the figures at the point that the data passes first and at the other, as far as known.
+    fn new(
+        way: &FlowWay,
+        first: Option<&DirectionFigures>,
+        last: Option<&DirectionFigures>,
+    ) -> DirectionBetween {
+        DirectionBetween {
+            lost_before: first.map(|d| d.lost_before),
+            lost_between: way.lost,
+            lost_after: last.map(|d| d.lost_after),
+            duplicates: way.duplicates,
+            at_both: way.matched,
+            delay_variation_median_ns: way.delay_variation_median_ns,
+            delay_variation_p95_ns: way.delay_variation_p95_ns,
+            delay_variation_max_ns: way.delay_variation_max_ns,
+            delay_raw_min_ns: way.delay_raw_min_ns,
+        }
+    }
+}
+
+/// What two points show of a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BetweenPoints {
+    /// Data from the client.
+    pub up: DirectionBetween,
+    /// Data from the server.
+    pub down: DirectionBetween,
+    /// Smallest round trip from the first point to the second and back.
+    pub rtt_min_ns: Option<i64>,
+    /// Its median.
+    pub rtt_median_ns: Option<i64>,
+}
+
+fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
+    let end = |(prefix, port): (Prefix, Option<u16>)| Some(SocketAddr::new(prefix.address()?, port?));
+    Some([end(key.reference)?, end(key.monitor)?])
+}
+
+/// Combines what both points saw of `connections` (those of the first point, in order). `second` are the other point's
+/// connections, `flows` the fate of the segments between them.
+pub fn put_together(
+    connections: &[Connection],
+    second: &[Connection],
+    flows: &[FlowFigures],
+) -> Vec<Option<BetweenPoints>> {
+    let there: HashMap<(SocketAddr, SocketAddr), &Connection> =
+        second.iter().flat_map(|c| [((c.client, c.server), c), ((c.server, c.client), c)]).collect();
+    let flows: HashMap<[SocketAddr; 2], &FlowFigures> =
+        flows.iter().filter_map(|f| Some((ends(&f.key?)?, f))).collect();
+    let of_connection = |c: &Connection| {
+        let near = flows.get(&[c.client, c.server]);
+        let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
+        // Directions of the other point by sender, whichever end it considers the client.
+        let other = there.get(&(c.client, c.server)).map(|o| match o.client == c.client {
+            true => [&o.up, &o.down],
+            false => [&o.down, &o.up],
+        });
+        // Data from the client pass the first point first where the client is on its side.
+        let [up, down] = match near.is_some() {
+            true => [
+                DirectionBetween::new(&flow.out, Some(&c.up), other.map(|o| o[0])),
+                DirectionBetween::new(&flow.back, other.map(|o| o[1]), Some(&c.down)),
+            ],
+            false => [
+                DirectionBetween::new(&flow.back, other.map(|o| o[0]), Some(&c.up)),
+                DirectionBetween::new(&flow.out, Some(&c.down), other.map(|o| o[1])),
+            ],
+        };
+        let rtt = flow.rtt_ns;
+        Some(BetweenPoints { up, down, rtt_min_ns: rtt.map(|r| r.min), rtt_median_ns: rtt.map(|r| r.median) })
+    };
+    connections.iter().map(of_connection).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FlowRtt, Grouping, LinkType, Way, decode};
+    use jitlat_core::time::WallTime;
+
+    fn connection(client: &str, server: &str, up: u64, down: u64) -> Connection {
+        let of = |n| DirectionFigures { lost_before: n, lost_after: n + 1, ..DirectionFigures::default() };
+        Connection {
+            client: client.parse().unwrap(),
+            server: server.parse().unwrap(),
+            first: WallTime(0),
+            last: WallTime(9),
+            handshake_server_ns: None,
+            handshake_client_ns: None,
+            up: of(up),
+            down: of(down),
+        }
+    }
+
+    /// From 10.0.0.1:5000 behind the first point to 10.0.0.2:5001; 7 were lost from there, 8 towards it.
+    fn flow(grouping: Grouping) -> FlowFigures {
+        let ip = [
+            0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 6, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2, 0x13, 0x88, 0x13, 0x89, 0,
+            8, 3, 4,
+        ];
+        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Way::Out, grouping);
+        let way = |lost| FlowWay { lost, matched: 10 * lost, duplicates: lost + 1, ..FlowWay::default() };
+        let rtt = FlowRtt { min: 5, median: 6, mean: 6.5, p95: 7, max: 8 };
+        FlowFigures {
+            key: Some(key),
+            flow: key.to_string(),
+            pairs: 1,
+            rtt_ns: Some(rtt),
+            out: way(7),
+            back: way(8),
+            first: WallTime(0),
+            last: WallTime(9),
+        }
+    }
+
+    const A: &str = "10.0.0.1:5000";
+    const B: &str = "10.0.0.2:5001";
+
+    fn losses(d: &DirectionBetween) -> (Option<u64>, u64, Option<u64>, u64, u64) {
+        (d.lost_before, d.lost_between, d.lost_after, d.duplicates, d.at_both)
+    }
+
+    fn between(near: Connection, far: &[Connection]) -> Option<BetweenPoints> {
+        let [between] = put_together(&[near], far, &[flow(Grouping::Flow)]).try_into().unwrap();
+        between
+    }
+
+    #[test]
+    fn losses_lie_before_between_and_behind_the_points() {
+        // A client behind the first point: its data pass the first point first.
+        let b = between(connection(A, B, 10, 20), &[connection(A, B, 30, 40)]).unwrap();
+        assert_eq!(losses(&b.up), (Some(10), 7, Some(31), 8, 70));
+        assert_eq!(losses(&b.down), (Some(40), 8, Some(21), 9, 80));
+        assert_eq!((b.rtt_min_ns, b.rtt_median_ns), (Some(5), Some(6)));
+        // A client behind the second point.
+        let b = between(connection(B, A, 10, 20), &[connection(B, A, 30, 40)]).unwrap();
+        assert_eq!(losses(&b.up), (Some(30), 8, Some(11), 9, 80));
+        assert_eq!(losses(&b.down), (Some(20), 7, Some(41), 8, 70));
+    }
+
+    #[test]
+    fn the_points_may_disagree_on_who_is_the_client() {
+        let b = between(connection(A, B, 10, 20), &[connection(B, A, 30, 40)]).unwrap();
+        assert_eq!((b.up.lost_after, b.down.lost_before), (Some(41), Some(30)));
+        let alone = between(connection(A, B, 10, 20), &[]).unwrap();
+        assert_eq!(
+            (alone.up.lost_before, alone.up.lost_after, alone.down.lost_before),
+            (Some(10), None, None)
+        );
+    }
+
+    #[test]
+    fn a_connection_without_a_flow_of_its_own_is_known_at_one_point_alone() {
+        assert_eq!(between(connection(A, "10.0.0.3:80", 1, 2), &[]), None);
+        let prefixes = flow(Grouping::Prefix { v4: 24, v6: 64 });
+        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes]), [None]);
+        assert!(put_together(&[], &[], &[]).is_empty());
+    }
+}

@@ -1,0 +1,192 @@
+//! [`Connection`]: both directions of a connection and its handshake.
+
+use super::delay_causes::DeliveryHistory;
+use super::direction::DirectionState;
+use super::event::TcpEvent;
+use super::figures::{DirectionFigures, DirectionStatus};
+use super::segment::{ACK, RST, SYN, Segment};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use jitlat_core::time::{Span, WallTime};
+use serde::{Deserialize, Serialize};
+
+/// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
+/// not seen.
+const SILENCE: Span = Span::seconds(1);
+
+/// One connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Connection {
+    /// The end that opened it, or sent the first segment seen.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// First and last segment.
+    pub first: WallTime,
+    /// See [`Self::first`].
+    pub last: WallTime,
+    /// From SYN to SYN-ACK, seen here: the round trip to the server.
+    pub handshake_server_ns: Option<Span>,
+    /// From SYN-ACK to the client's ACK: the round trip to the client.
+    pub handshake_client_ns: Option<Span>,
+    /// Data from the client.
+    pub up: DirectionFigures,
+    /// Data from the server.
+    pub down: DirectionFigures,
+}
+
+impl Connection {
+    /// From its first to its last segment; at least a nanosecond.
+    pub fn duration(&self) -> Span {
+        (self.last - self.first).max(Span(1))
+    }
+
+    /// Whether these are its two ends.
+    pub fn is_between(&self, a: SocketAddr, b: SocketAddr) -> bool {
+        [(a, b), (b, a)].contains(&(self.client, self.server))
+    }
+}
+
+/// Address, as IPv6, and port.
+pub(super) type End = (u128, u16);
+
+/// An end as a socket address.
+pub(super) fn socket((address, port): End) -> SocketAddr {
+    let a = Ipv6Addr::from_bits(address);
+    SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
+}
+
+/// When a segment of the handshake was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shake {
+    #[default]
+    Never,
+    Once(WallTime),
+    /// Karn: what was sent twice gives no measurement.
+    Again,
+}
+
+impl Shake {
+    fn note(&mut self, at: WallTime) {
+        *self = if *self == Shake::Never { Shake::Once(at) } else { Shake::Again };
+    }
+
+    fn until(self, at: WallTime) -> Option<Span> {
+        match self {
+            Shake::Once(sent) => Some(at - sent),
+            Shake::Never | Shake::Again => None,
+        }
+    }
+}
+
+/// A connection that is followed.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    pub(super) client: End,
+    pub(super) server: End,
+    pub(super) first: WallTime,
+    last: WallTime,
+    syn: Shake,
+    syn_ack: Shake,
+    /// Round trips to the server and to the client.
+    handshake: [Option<Span>; 2],
+    /// Data from the client, data from the server.
+    directions: [DirectionState; 2],
+    /// Both sides have finished, or one has reset it.
+    over: bool,
+}
+
+impl ConnectionState {
+    /// The connection of which this is the first segment seen.
+    pub(super) fn new(at: WallTime, from: End, to: End, s: &Segment, keeps_history: bool) -> ConnectionState {
+        // A SYN-ACK comes from the server, even if it is the first segment seen.
+        let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
+        let direction = || match keeps_history {
+            true => DirectionState::with_history(),
+            false => DirectionState::default(),
+        };
+        ConnectionState {
+            client,
+            server,
+            first: at,
+            last: at,
+            syn: Shake::Never,
+            syn_ack: Shake::Never,
+            handshake: [None; 2],
+            directions: [direction(), direction()],
+            over: false,
+        }
+    }
+
+    /// Whether a segment opens another connection between the same ends.
+    pub(super) fn is_succeeded_by(&self, at: WallTime, from: End, s: &Segment) -> bool {
+        let isn = self.directions[usize::from(from != self.client)].isn();
+        let silent = at - self.last >= SILENCE && isn != Some(s.seq);
+        s.has(SYN) && (silent || self.over && s.ack.is_none())
+    }
+
+    /// Handles a segment; adds its events to `events`.
+    pub(super) fn take(&mut self, at: WallTime, from: End, s: &Segment, events: &mut Vec<TcpEvent>) {
+        self.last = self.last.max(at);
+        self.note_handshake(at, from, s);
+        let [up, down] = &mut self.directions;
+        let (own, peer) = if from == self.client { (up, down) } else { (down, up) };
+        // The acknowledgement first: it may open the window that the data then fills.
+        if peer.take_acknowledgement(at, s, own.window().is_kept_by(s)) {
+            own.count_duplicate_ack();
+        }
+        let reset = s.has(RST) && own.may_reset(s.seq);
+        own.take_segment(at, s, peer.window().bytes(), events);
+        if !self.over && (reset || own.is_finished() && peer.is_finished()) {
+            self.over = true;
+            self.directions.iter_mut().for_each(DirectionState::close);
+        }
+    }
+
+    fn note_handshake(&mut self, at: WallTime, from: End, s: &Segment) {
+        match (s.has(SYN), s.ack.is_some()) {
+            (true, false) => self.syn.note(at),
+            (true, true) => {
+                self.handshake[0] = self.handshake[0].or(self.syn.until(at));
+                self.syn_ack.note(at);
+            }
+            (false, true) if from == self.client => {
+                self.handshake[1] = self.handshake[1].or(self.syn_ack.until(at));
+                self.syn_ack = Shake::Never;
+            }
+            _ => {}
+        }
+    }
+
+    /// The state of both directions at `at`.
+    pub(super) fn status(&self, at: WallTime) -> [DirectionStatus; 2] {
+        let [up, down] = &self.directions;
+        [up.status(at, down.window().bytes()), down.status(at, up.window().bytes())]
+    }
+
+    /// What was delivered from the client (`up`) or from the server; `None` if not recorded.
+    pub(super) fn delivery_history(&self, up: bool) -> Option<DeliveryHistory> {
+        let [from_client, from_server] = &self.directions;
+        if up { from_client.delivery_history(from_server) } else { from_server.delivery_history(from_client) }
+    }
+
+    /// Its figures so far.
+    pub(super) fn finish(&self) -> Connection {
+        Connection {
+            client: socket(self.client),
+            server: socket(self.server),
+            first: self.first,
+            last: self.last,
+            handshake_server_ns: self.handshake[0],
+            handshake_client_ns: self.handshake[1],
+            up: self.directions[0].finish(),
+            down: self.directions[1].finish(),
+        }
+    }
+
+    /// Segments in flight and gaps held, of data from the client.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> [(usize, usize); 2] {
+        self.directions.each_ref().map(DirectionState::remembered)
+    }
+}

@@ -1,0 +1,403 @@
+//! [`DirectionState`]: one direction of a connection at the capture point.
+
+use super::delay_causes::DeliveryHistory;
+use super::event::{EventKind, TcpEvent};
+use super::figures::{DirectionFigures, DirectionStatus};
+use super::flight::{Flight, InFlight};
+use super::gaps::{Gap, Gaps};
+use super::history::History;
+use super::round_trips::{MIN_TIMEOUT, RoundTrips};
+use super::segment::{FIN, RST, SYN, Segment};
+use super::window::{Change, Window, lasted};
+use jitlat_core::time::{Span, WallTime};
+use std::collections::VecDeque;
+
+/// What fills a gap this soon was overtaken, if no round trip is known.
+const OVERTAKEN: Span = Span::millis(3);
+/// Duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
+const DUPLICATE_ACKS: u32 = 3;
+/// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
+const BEYOND: u64 = 1 << 30;
+/// Most retransmissions of which a report of a duplicate is awaited.
+const UNPROVEN: usize = 64;
+
+/// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
+#[derive(Debug, Default)]
+pub(super) struct DirectionState {
+    figures: DirectionFigures,
+    /// Sequence number after the highest byte seen, unwrapped; `None` before the first segment.
+    next: Option<u64>,
+    /// Highest acknowledgement of this direction's data, unwrapped.
+    acked: Option<u64>,
+    /// Consecutive duplicates so far.
+    duplicate_acks: u32,
+    /// Highest sequence number selectively acknowledged, unwrapped.
+    sacked: u64,
+    /// The last retransmissions taken for the repair of a loss, until the receiver reports both copies (RFC 2883).
+    unproven: VecDeque<(u64, u64)>,
+    flight: Flight,
+    gaps: Gaps,
+    round_trips: RoundTrips,
+    window: Window,
+    /// Since when the peer's window has been full; `None` if it is not.
+    full: Option<WallTime>,
+    /// First sequence number as it stands in the SYN.
+    isn: Option<u32>,
+    /// Sequence number after the FIN, unwrapped.
+    end: Option<u64>,
+    /// Whether the connection is over: nothing more is measured, only counted.
+    over: bool,
+    /// What was delivered; `None` if not recorded.
+    history: Option<History>,
+}
+
+/// Whether a host that numbers its packets sent the one with this IP identification before the other: a little less, modulo
+/// 2¹⁶. What it sends again has a number of its own, which is greater.
+fn is_older(ident: u32, than: u32) -> bool {
+    const WINDOW: u16 = 256;
+    let behind = (than as u16).wrapping_sub(ident as u16);
+    ident != 0 && than != 0 && ident <= u32::from(u16::MAX) && (1..=WINDOW).contains(&behind)
+}
+
+/// Unwraps a sequence number near a known one.
+fn unwrap(near: u64, seq: u32) -> u64 {
+    near.wrapping_add_signed(i64::from(seq.wrapping_sub(near as u32) as i32))
+}
+
+impl DirectionState {
+    /// One that records what it delivers.
+    pub(super) fn with_history() -> DirectionState {
+        DirectionState { history: Some(History::default()), ..DirectionState::default() }
+    }
+
+    /// Handles a segment sent by this side; `peer_window` is the window the other side last advertised.
+    pub(super) fn take_segment(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        peer_window: Option<u64>,
+        events: &mut Vec<TcpEvent>,
+    ) {
+        self.figures.segments += 1;
+        self.note_window(at, s, events);
+        if s.payload > 0 {
+            self.figures.data_segments += 1;
+            self.figures.bytes += u64::from(s.payload);
+        }
+        if s.length() == 0 || s.has(RST) {
+            self.note_empty_probe(s);
+            return;
+        }
+        // Start far from zero, so that unwrapping never goes below it.
+        let next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
+        let start = unwrap(next, s.seq);
+        let end = start + u64::from(s.length());
+        if let (Some((value, _)), true) = (s.timestamps, end > next && !self.over) {
+            self.round_trips.note_sent(at, value);
+        }
+        if s.has(SYN) {
+            self.isn.get_or_insert(s.seq);
+            self.history.iter_mut().for_each(|h| h.begin(start + 1));
+        }
+        if s.has(FIN) {
+            self.end.get_or_insert(end);
+        }
+        let acknowledged = self.acked.is_some_and(|a| a >= next);
+        if start >= next {
+            if start > next {
+                self.gaps.open(Gap { start: next, end: start, opened: at, opener: s.ident });
+            }
+            self.next = Some(end);
+            self.figures.unique_bytes += u64::from(s.payload);
+            self.add_to_flight(InFlight::new(at, s, (start, end)));
+        } else if s.payload <= 1 && end == next && start + 1 == next && acknowledged {
+            self.figures.keep_alives += 1;
+        } else {
+            self.take_overlapping(at, s, (start, end), next, events);
+        }
+        self.measure_flight(at, s, peer_window, events);
+    }
+
+    /// Counts a segment without data that numbers the last byte again, all being acknowledged: a probe of an idle connection,
+    /// or of a closed window, as Linux and others send it.
+    fn note_empty_probe(&mut self, s: &Segment) {
+        let Some(next) = self.next else { return };
+        let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
+        self.figures.keep_alives += u64::from(probes && s.flags & (SYN | FIN | RST) == 0);
+    }
+
+    /// Handles a segment that begins before `next`: parts of it, or all, may have been seen before.
+    fn take_overlapping(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        (start, end): (u64, u64),
+        next: u64,
+        events: &mut Vec<TcpEvent>,
+    ) {
+        let filled = self.gaps.fill(start, end);
+        // SYN and FIN use a number, and are no payload.
+        let first = start + u64::from(s.has(SYN));
+        let last = first + u64::from(s.payload);
+        let payload = |from: u64, to: u64| to.min(last).saturating_sub(from.max(first));
+        self.figures.unique_bytes += filled.iter().map(|g| payload(g.start, g.end)).sum::<u64>();
+        let passed = (start, end.min(next));
+        if !filled.is_empty() {
+            self.note_filled(at, s, passed, &filled, events);
+        } else if end <= next && self.flight.holds_packet(at, s, start, MIN_TIMEOUT) {
+            self.figures.duplicates += 1;
+            events.push(TcpEvent { at, kind: EventKind::Duplicate, bytes: s.payload, waited: None });
+        } else {
+            self.note_retransmission(at, s, passed, events);
+        }
+        if end > next {
+            self.figures.unique_bytes += payload(next, end);
+            self.next = Some(end);
+            self.add_to_flight(InFlight::new(at, s, (next, end)));
+        }
+    }
+
+    fn add_to_flight(&mut self, new: InFlight) {
+        if !self.over {
+            self.flight.add(new, self.acked.is_some());
+        }
+    }
+
+    /// Handles a segment that fills gaps; the range `passed` was seen before. It was overtaken before the capture
+    /// point, or is a retransmission because it was lost there.
+    fn note_filled(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        passed: (u64, u64),
+        filled: &[Gap],
+        events: &mut Vec<TcpEvent>,
+    ) {
+        let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
+        let waited = at - opened;
+        let soon = self.round_trips.least().map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
+        let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
+        // A segment with bytes that were already seen was not overtaken.
+        let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
+        let older = filled.iter().all(|g| is_older(s.ident, g.opener)) && waited < MIN_TIMEOUT;
+        let kind = if wholly_new && (older || waited < soon && !signalled) {
+            self.figures.out_of_order += 1;
+            EventKind::OutOfOrder
+        } else {
+            self.figures.retransmissions += 1;
+            self.figures.lost_before += 1;
+            if !signalled && self.sacked <= passed.1 && waited >= self.round_trips.timeout() {
+                self.figures.timeouts += 1;
+                EventKind::Timeout
+            } else {
+                self.figures.fast += 1;
+                EventKind::Fast
+            }
+        };
+        self.figures.add_wait(kind, waited);
+        events.push(TcpEvent { at, kind, bytes: s.payload, waited: Some(waited) });
+        self.flight.mark_sent_again(at, passed, kind);
+        for gap in filled {
+            self.add_to_flight(InFlight::late(at, s, (gap.start, gap.end), gap.opened, kind));
+        }
+    }
+
+    /// Handles a retransmission of bytes seen here before.
+    fn note_retransmission(
+        &mut self,
+        at: WallTime,
+        s: &Segment,
+        range: (u64, u64),
+        events: &mut Vec<TcpEvent>,
+    ) {
+        self.figures.retransmissions += 1;
+        if self.acked.is_some_and(|a| range.1 <= a) {
+            self.figures.spurious += 1;
+            events.push(TcpEvent { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
+            return;
+        }
+        let waited = self.flight.waited(at, range);
+        self.figures.lost_after += 1;
+        if self.unproven.len() == UNPROVEN {
+            self.unproven.pop_front();
+        }
+        self.unproven.push_back(range);
+        let kind = if self.duplicate_acks >= DUPLICATE_ACKS || self.sacked > range.1 {
+            self.figures.fast += 1;
+            EventKind::Fast
+        } else if waited.is_none_or(|w| w >= self.round_trips.timeout()) {
+            self.figures.timeouts += 1;
+            EventKind::Timeout
+        } else {
+            EventKind::Probe
+        };
+        self.flight.mark_sent_again(at, range, kind);
+        self.figures.add_wait(kind, waited.unwrap_or_default());
+        events.push(TcpEvent { at, kind, bytes: s.payload, waited });
+    }
+
+    fn measure_flight(&mut self, at: WallTime, s: &Segment, window: Option<u64>, events: &mut Vec<TcpEvent>) {
+        let (Some(next), Some(acked)) = (self.next, self.acked) else { return };
+        let flight = next.saturating_sub(acked);
+        self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
+        if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
+            self.figures.window_full += 1;
+            self.full.get_or_insert(at);
+            events.push(TcpEvent { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
+        }
+    }
+
+    /// Handles an acknowledgement by the other side of this side's data; `same_window` if it advertises the same window
+    /// as the previous one. Returns whether it is a duplicate.
+    pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &Segment, same_window: bool) -> bool {
+        if let Some((_, echo)) = s.timestamps {
+            self.round_trips.note_echo(at, echo);
+        }
+        let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
+        let ack = unwrap(next, ack);
+        if ack > next + BEYOND {
+            return false;
+        }
+        if let Some((left, right)) = s.sack {
+            let (left, right) = (unwrap(next, left), unwrap(next, right));
+            if right <= ack {
+                // RFC 2883, section 4: these bytes came twice.
+                self.find_spurious((left, right));
+            } else if right <= next {
+                self.sacked = self.sacked.max(right);
+            }
+        }
+        match self.acked {
+            Some(known) if ack < known => false,
+            Some(known) if ack == known => {
+                let duplicate = s.payload == 0
+                    && s.flags & (SYN | FIN | RST) == 0
+                    && next > ack
+                    && same_window
+                    && !self.flight.is_empty();
+                self.duplicate_acks += u32::from(duplicate);
+                duplicate
+            }
+            _ => {
+                self.advance(at, s, ack);
+                false
+            }
+        }
+    }
+
+    /// Handles that bytes of this range arrived although they were sent again: nothing was lost.
+    fn find_spurious(&mut self, (start, end): (u64, u64)) {
+        if let Some(i) = self.unproven.iter().rposition(|r| r.0 < end && start < r.1) {
+            self.unproven.remove(i);
+            self.figures.spurious += 1;
+            self.figures.lost_after -= 1;
+        }
+    }
+
+    /// Handles that everything before `ack` has arrived.
+    fn advance(&mut self, at: WallTime, s: &Segment, ack: u64) {
+        self.acked = Some(ack);
+        self.duplicate_acks = 0;
+        if let Some(since) = self.full.take() {
+            self.figures.window_full_ns = self.figures.window_full_ns + lasted(since, at);
+            self.history.iter_mut().for_each(|h| h.keep_full(since, at));
+        }
+        // Karn: data sent twice gives no measurement, and neither does what is acknowledged together with it.
+        let (mut newest, mut clean) = (None, true);
+        while let Some(x) = self.flight.take_acknowledged(ack) {
+            self.history.iter_mut().for_each(|h| h.keep(&x));
+            clean &= x.again.is_none();
+            newest = Some(x.first);
+            // Eifel: the echo belongs to the original, not to the retransmission.
+            if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
+                && echo == own
+            {
+                self.find_spurious((x.start, x.end));
+            }
+        }
+        if let (Some(sent), true) = (newest, clean) {
+            self.round_trips.note_acknowledged(at, sent);
+        }
+        self.gaps.acknowledge(ack);
+    }
+
+    /// Tracks the window that this side advertises.
+    fn note_window(&mut self, at: WallTime, s: &Segment, events: &mut Vec<TcpEvent>) {
+        match self.window.note(at, s) {
+            None => {}
+            Some(Change::Closed) => {
+                self.figures.zero_windows += 1;
+                events.push(TcpEvent { at, kind: EventKind::ZeroWindow, bytes: 0, waited: None });
+            }
+            Some(Change::Opened(since)) => {
+                let waited = at - since;
+                self.figures.zero_window_ns = self.figures.zero_window_ns + waited;
+                self.history.iter_mut().for_each(|h| h.keep_closed(since, at));
+                events.push(TcpEvent { at, kind: EventKind::WindowOpens, bytes: 0, waited: Some(waited) });
+            }
+        }
+    }
+
+    /// Counts a duplicate acknowledgement that this side sent.
+    pub(super) fn count_duplicate_ack(&mut self) {
+        self.figures.duplicate_acks += 1;
+    }
+
+    /// The window this side advertises.
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The state at `at`, given the window the other side advertised last.
+    pub(super) fn status(&self, at: WallTime, window: Option<u64>) -> DirectionStatus {
+        let [rtt_ack, rtt_timestamp] = self.round_trips.learnt_at(at);
+        let in_flight = self.next.zip(self.acked).map(|(n, a)| n.saturating_sub(a));
+        DirectionStatus { in_flight, window, rtt_ack, rtt_timestamp }
+    }
+
+    /// What was delivered, given the other direction; `None` if it was not recorded, or if the beginning was not seen.
+    pub(super) fn delivery_history(&self, peer: &DirectionState) -> Option<DeliveryHistory> {
+        self.history.as_ref()?.delivered(self.flight.iter(), peer.history.as_ref())
+    }
+
+    /// Whether everything up to the FIN has been acknowledged.
+    pub(super) fn is_finished(&self) -> bool {
+        self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
+    }
+
+    /// Whether a reset with this sequence number belongs to this side, as far as its numbers are known.
+    pub(super) fn may_reset(&self, seq: u32) -> bool {
+        self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
+    }
+
+    /// The sequence number of the SYN; `None` if none was seen.
+    pub(super) fn isn(&self) -> Option<u32> {
+        self.isn
+    }
+
+    /// Ends the direction: keeps the figures and frees everything else.
+    pub(super) fn close(&mut self) {
+        self.figures = self.finish();
+        self.round_trips = RoundTrips::default();
+        self.history.iter_mut().for_each(|h| self.flight.iter().for_each(|x| h.keep(x)));
+        self.flight = Flight::default();
+        self.over = true;
+    }
+
+    /// The figures so far.
+    pub(super) fn finish(&self) -> DirectionFigures {
+        let [by_ack, by_timestamp] = self.round_trips.figures();
+        DirectionFigures {
+            unfilled_gaps: self.gaps.unfilled(),
+            rtt_ack_ns: by_ack.or(self.figures.rtt_ack_ns),
+            rtt_timestamp_ns: by_timestamp.or(self.figures.rtt_timestamp_ns),
+            ..self.figures.clone()
+        }
+    }
+
+    /// Segments in flight and gaps held.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> (usize, usize) {
+        (self.flight.iter().count(), self.gaps.list().len())
+    }
+}

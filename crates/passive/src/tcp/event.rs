@@ -1,0 +1,57 @@
+//! [`TcpEvent`]: what delayed, or was said to delay, the data of one direction.
+
+use core::net::SocketAddr;
+use jitlat_core::time::{Span, WallTime};
+use serde::{Deserialize, Serialize};
+
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// Retransmitted after duplicate acknowledgements or SACK.
+    Fast,
+    /// Retransmitted after a timeout.
+    Timeout,
+    /// Retransmitted early without a signal: a tail-loss probe.
+    Probe,
+    /// Retransmitted although it had been acknowledged.
+    Spurious,
+    /// Overtaken by a later segment.
+    OutOfOrder,
+    /// The same packet again.
+    Duplicate,
+    /// The receiver's window closed.
+    ZeroWindow,
+    /// The receiver's window opened again.
+    WindowOpens,
+    /// The sender has filled the window and has to wait.
+    WindowFull,
+}
+
+/// Something that delayed, or indicates a delay of, the data of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TcpEvent {
+    /// When it was seen.
+    pub at: WallTime,
+    /// What.
+    pub kind: EventKind,
+    /// Payload bytes concerned.
+    pub bytes: u32,
+    /// How long the data, or the window, had been waiting; `None` if unknown.
+    pub waited: Option<Span>,
+}
+
+/// An event of a connection's direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DirectedEvent {
+    /// The sender of the segment.
+    pub from: SocketAddr,
+    /// Its receiver.
+    pub to: SocketAddr,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: TcpEvent,
+}

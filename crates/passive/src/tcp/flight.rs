@@ -1,0 +1,116 @@
+//! [`Flight`]: the segments of one direction that were sent and not acknowledged yet.
+
+use super::event::EventKind;
+use super::segment::Segment;
+use jitlat_core::time::{Span, WallTime};
+use std::collections::VecDeque;
+
+/// Most segments held.
+const IN_FLIGHT: usize = 1 << 16;
+/// The same without visible acknowledgements, so that it is unknown when they have arrived.
+const UNACKNOWLEDGED: usize = 1 << 12;
+
+/// A stretch of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InFlight {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When it was first seen, or when the gap it filled was.
+    pub(super) first: WallTime,
+    /// When it was last sent.
+    pub(super) last: WallTime,
+    /// Why it was retransmitted last; `None` if it was not.
+    pub(super) again: Option<EventKind>,
+    ident: u32,
+    /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
+    pub(super) timestamp: Option<u32>,
+}
+
+impl InFlight {
+    /// New bytes of a segment.
+    pub(super) fn new(at: WallTime, s: &Segment, (start, end): (u64, u64)) -> InFlight {
+        let timestamp = s.timestamps.map(|t| t.0);
+        InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
+    }
+
+    /// Bytes of a segment that fill a gap which opened at `opened`. They were sent before, unseen here.
+    pub(super) fn late(
+        at: WallTime,
+        s: &Segment,
+        range: (u64, u64),
+        opened: WallTime,
+        why: EventKind,
+    ) -> InFlight {
+        InFlight { first: opened, again: Some(why), timestamp: None, ..InFlight::new(at, s, range) }
+    }
+}
+
+/// In the order of the stream; no stretch overlaps another.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    list: VecDeque<InFlight>,
+}
+
+impl Flight {
+    /// Adds a stretch that is not in flight yet. If acknowledgements are not visible, few are held.
+    pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
+        let room = if acknowledged { IN_FLIGHT } else { UNACKNOWLEDGED };
+        if self.list.len() >= room {
+            self.list.pop_front();
+        }
+        match self.list.back() {
+            Some(last) if last.start > new.start => {
+                let i = self.list.partition_point(|x| x.start < new.start);
+                self.list.insert(i, new);
+            }
+            _ => self.list.push_back(new),
+        }
+    }
+
+    /// Removes and returns the first stretch if everything before `ack` has arrived.
+    pub(super) fn take_acknowledged(&mut self, ack: u64) -> Option<InFlight> {
+        self.list.front().filter(|x| x.end <= ack)?;
+        self.list.pop_front()
+    }
+
+    /// The stretches with bytes in this range.
+    fn touched(&mut self, (start, end): (u64, u64)) -> impl Iterator<Item = &mut InFlight> {
+        let from = self.list.partition_point(|x| x.end <= start);
+        self.list.iter_mut().skip(from).take_while(move |x| x.start < end)
+    }
+
+    /// How long bytes of this range have been in transit at most; `None` if none are.
+    pub(super) fn waited(&mut self, at: WallTime, range: (u64, u64)) -> Option<Span> {
+        self.touched(range).map(|x| at - x.last).max()
+    }
+
+    /// Records that everything in this range was sent again.
+    pub(super) fn mark_sent_again(&mut self, at: WallTime, range: (u64, u64), why: EventKind) {
+        self.touched(range).for_each(|x| (x.last, x.again) = (at, Some(why)));
+    }
+
+    /// Whether a segment is the same packet as one sent less than `soon` ago, by its IP identification.
+    pub(super) fn holds_packet(&self, at: WallTime, s: &Segment, start: u64, soon: Span) -> bool {
+        let i = self.list.partition_point(|x| x.start < start);
+        self.list.get(i).is_some_and(|x| {
+            x.start == start
+                && x.ident == s.ident
+                && s.ident != 0
+                && x.timestamp == s.timestamps.map(|t| t.0)
+                && at - x.last < soon
+        })
+    }
+
+    /// In the order of the stream.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &InFlight> {
+        self.list.iter()
+    }
+
+    /// Whether nothing is in flight.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

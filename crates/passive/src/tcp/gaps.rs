@@ -1,0 +1,116 @@
+//! [`Gaps`]: stretches of a stream that later segments skipped, until something fills them.
+
+use jitlat_core::time::WallTime;
+
+/// Most gaps held of a direction; beyond that the earliest in the stream are given up.
+const REMEMBERED: usize = 256;
+
+/// A stretch of the stream that was skipped: sequence numbers from `start` to `end` (exclusive), unwrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// When a later segment was seen before it.
+    pub(super) opened: WallTime,
+    /// The IP identification of that segment; 0 = none.
+    pub(super) opener: u32,
+}
+
+/// The open gaps of one direction, in the order of the stream; no two are adjacent.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    open: Vec<Gap>,
+    /// Gaps that were acknowledged without having been filled here, or given up for lack of room.
+    unfilled: u64,
+}
+
+impl Gaps {
+    /// Opens a gap after all others.
+    pub(super) fn open(&mut self, gap: Gap) {
+        self.open.push(gap);
+        self.limit();
+    }
+
+    /// Removes what a segment with these sequence numbers fills from the gaps; returns the filled parts, in the order
+    /// of the stream.
+    pub(super) fn fill(&mut self, start: u64, end: u64) -> Vec<Gap> {
+        let from = self.open.partition_point(|g| g.end <= start);
+        let to = from + self.open[from..].partition_point(|g| g.start < end);
+        let (Some(first), Some(last)) = (self.open[from..to].first(), self.open[from..to].last()) else {
+            return Vec::new();
+        };
+        let left = [Gap { end: start, ..*first }, Gap { start: end, ..*last }];
+        let left = left.into_iter().filter(|g| g.start < g.end);
+        let touched: Vec<Gap> = self.open.splice(from..to, left).collect();
+        self.limit();
+        touched.into_iter().map(|g| Gap { start: g.start.max(start), end: g.end.min(end), ..g }).collect()
+    }
+
+    /// Everything before `ack` has arrived: the capture missed the gaps there.
+    pub(super) fn acknowledge(&mut self, ack: u64) {
+        let arrived = self.open.partition_point(|g| g.end <= ack);
+        self.unfilled += self.open.drain(..arrived).count() as u64;
+    }
+
+    /// Gaps that were not filled so far.
+    pub(super) fn unfilled(&self) -> u64 {
+        self.unfilled + self.open.len() as u64
+    }
+
+    fn limit(&mut self) {
+        let beyond = self.open.len().saturating_sub(REMEMBERED);
+        self.unfilled += self.open.drain(..beyond).count() as u64;
+    }
+
+    /// The open gaps.
+    #[cfg(test)]
+    pub(super) fn list(&self) -> &[Gap] {
+        &self.open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaps(list: &[(u64, u64)]) -> Gaps {
+        let mut gaps = Gaps::default();
+        list.iter().for_each(|&(start, end)| {
+            gaps.open(Gap { start, end, opened: WallTime(start as i64), opener: 0 });
+        });
+        gaps
+    }
+
+    fn parts(list: &[Gap]) -> Vec<(u64, u64, i64)> {
+        list.iter().map(|g| (g.start, g.end, g.opened.0)).collect()
+    }
+
+    #[test]
+    fn a_segment_fills_what_it_covers_of_each_gap() {
+        let mut g = gaps(&[(10, 20), (30, 40), (50, 60)]);
+        assert_eq!(parts(&g.fill(20, 30)), [], "between two gaps");
+        assert_eq!(parts(&g.fill(15, 35)), [(15, 20, 10), (30, 35, 30)]);
+        assert_eq!(parts(g.list()), [(10, 15, 10), (35, 40, 30), (50, 60, 50)]);
+        assert_eq!(parts(&g.fill(52, 54)), [(52, 54, 50)]);
+        assert_eq!(parts(g.list()), [(10, 15, 10), (35, 40, 30), (50, 52, 50), (54, 60, 50)]);
+        assert_eq!(g.fill(0, 100).len(), 4);
+        assert_eq!(g.unfilled(), 0);
+    }
+
+    #[test]
+    fn acknowledged_gaps_are_counted_and_forgotten() {
+        let mut g = gaps(&[(10, 20), (30, 40), (50, 60)]);
+        g.acknowledge(40);
+        assert_eq!((parts(g.list()), g.unfilled()), (vec![(50, 60, 50)], 3));
+        g.acknowledge(59);
+        assert_eq!(g.list().len(), 1);
+    }
+
+    #[test]
+    fn more_gaps_than_fit_are_counted() {
+        let list: Vec<_> = (0..300).map(|i| (i * 10, i * 10 + 5)).collect();
+        let g = gaps(&list);
+        assert_eq!((g.list().len(), g.unfilled()), (REMEMBERED, 300));
+        assert_eq!(g.list().first().map(|g| g.start), Some(440));
+    }
+}

@@ -1,0 +1,134 @@
+//! [`History`]: the delivery of one direction's data over time, if it is recorded.
+
+use super::delay_causes::{DeliveryHistory, SegmentTimes};
+use super::flight::InFlight;
+use jitlat_core::time::WallTime;
+
+/// Most segments recorded of a direction, and most times at which a window delayed it.
+const REMEMBERED: usize = 1 << 20;
+
+/// What a direction has delivered so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// Sequence number of the stream's first byte, unwrapped; `None` if the SYN was not seen.
+    begin: Option<u64>,
+    segments: Vec<SegmentTimes>,
+    /// When the peer's window was full, and when this side's own was closed.
+    full: Vec<(WallTime, WallTime)>,
+    closed: Vec<(WallTime, WallTime)>,
+}
+
+impl History {
+    /// Sets where the stream begins.
+    pub(super) fn begin(&mut self, start: u64) {
+        self.begin.get_or_insert(start);
+    }
+
+    /// Records a stretch that has arrived.
+    pub(super) fn keep(&mut self, x: &InFlight) {
+        if let Some(begin) = self.begin
+            && x.end > begin
+            && self.segments.len() < REMEMBERED
+        {
+            self.segments.push(SegmentTimes {
+                end: x.end - begin,
+                first: x.first,
+                last: x.last,
+                why: x.again,
+            });
+        }
+    }
+
+    /// Records that the peer's window was full between these times.
+    pub(super) fn keep_full(&mut self, since: WallTime, until: WallTime) {
+        remember(&mut self.full, (since, until));
+    }
+
+    /// Records that this side's own window was closed between these times.
+    pub(super) fn keep_closed(&mut self, since: WallTime, until: WallTime) {
+        remember(&mut self.closed, (since, until));
+    }
+
+    /// Everything so far, including what is still `open`, given the history of the other direction; `None` if the
+    /// beginning was not seen.
+    pub(super) fn delivered<'a>(
+        &self,
+        open: impl Iterator<Item = &'a InFlight>,
+        peer: Option<&History>,
+    ) -> Option<DeliveryHistory> {
+        self.begin?;
+        let mut whole = self.clone();
+        open.for_each(|x| whole.keep(x));
+        let mut held_up = whole.full;
+        held_up.extend(peer.iter().flat_map(|p| &p.closed));
+        held_up.sort_unstable();
+        // A window that is full may also close: no time counts twice.
+        held_up.dedup_by(|later, earlier| {
+            let overlap = later.0 <= earlier.1;
+            if overlap {
+                earlier.1 = earlier.1.max(later.1);
+            }
+            overlap
+        });
+        Some(DeliveryHistory { segments: whole.segments, held_up })
+    }
+}
+
+fn remember(list: &mut Vec<(WallTime, WallTime)>, times: (WallTime, WallTime)) {
+    if list.len() < REMEMBERED {
+        list.push(times);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::segment::Segment;
+
+    fn stretch(start: u64, end: u64) -> InFlight {
+        InFlight::new(WallTime(end as i64), &Segment::default(), (start, end))
+    }
+
+    #[test]
+    fn what_arrived_is_counted_from_the_beginning_of_the_stream() {
+        let mut h = History::default();
+        h.keep(&stretch(100, 200));
+        assert!(h.delivered([].iter(), None).is_none(), "the beginning was not seen");
+        h.begin(100);
+        h.begin(150);
+        [stretch(90, 100), stretch(100, 101), stretch(101, 300)].iter().for_each(|x| h.keep(x));
+        let delivered = h.delivered([stretch(300, 400)].iter(), None).unwrap();
+        let ends: Vec<_> = delivered.segments.iter().map(|s| (s.end, s.first)).collect();
+        assert_eq!(ends, [(1, WallTime(101)), (200, WallTime(300)), (300, WallTime(400))]);
+        assert_eq!(h.segments.len(), 2, "what is open is not kept");
+    }
+
+    #[test]
+    fn a_long_history_is_bounded() {
+        let mut h = History::default();
+        h.begin(0);
+        for k in 0..REMEMBERED as u64 + 2 {
+            h.keep(&stretch(k, k + 1));
+            h.keep_full(WallTime(0), WallTime(1));
+        }
+        assert_eq!((h.segments.len(), h.full.len()), (REMEMBERED, REMEMBERED));
+    }
+
+    #[test]
+    fn times_that_a_window_held_up_count_once() {
+        let at = |(from, to)| (WallTime(from), WallTime(to));
+        let (mut h, mut peer) = (History::default(), History::default());
+        h.begin(0);
+        for (from, to) in [(10, 20), (40, 50), (70, 80)] {
+            h.keep_full(WallTime(from), WallTime(to));
+        }
+        h.keep_closed(WallTime(1), WallTime(2));
+        for (from, to) in [(20, 30), (42, 44), (81, 90)] {
+            peer.keep_closed(WallTime(from), WallTime(to));
+        }
+        peer.keep_full(WallTime(3), WallTime(4));
+        let held_up = |peer| h.delivered([].iter(), peer).unwrap().held_up;
+        assert_eq!(held_up(None), [(10, 20), (40, 50), (70, 80)].map(at));
+        assert_eq!(held_up(Some(&peer)), [(10, 30), (40, 50), (70, 80), (81, 90)].map(at));
+    }
+}

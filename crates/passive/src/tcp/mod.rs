@@ -1,0 +1,150 @@
+//! Analysis of TCP connections at one capture point: retransmissions and their reasons, reordering, losses before and
+//! after the point, round trips, windows.
+
+mod answer;
+mod between;
+mod connection;
+mod delay_causes;
+mod direction;
+mod event;
+mod figures;
+mod flight;
+mod gaps;
+mod history;
+mod notes;
+mod part;
+mod result;
+mod round_trips;
+mod rounds;
+mod segment;
+mod verdict;
+mod window;
+
+pub use answer::{TcpWay, answer, ways};
+pub use between::{BetweenPoints, DirectionBetween, put_together};
+pub use connection::Connection;
+pub use delay_causes::{
+    CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, Framing, ObservedRecord, SegmentTimes,
+};
+pub use event::{DirectedEvent, EventKind, TcpEvent};
+pub use figures::{DirectionFigures, DirectionStatus};
+pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
+pub use result::{TcpPoint, TcpResult};
+pub use rounds::{SegmentRound, SegmentRounds};
+pub use segment::Segment;
+pub use verdict::explain_delays;
+
+use super::packet::Packet;
+use connection::{ConnectionState, End, socket};
+use core::net::SocketAddr;
+use foldhash::fast::RandomState;
+use jitlat_core::prefix::bits;
+use jitlat_core::time::WallTime;
+use std::collections::HashMap;
+
+/// Most connections followed; further ones are only counted. Unit tests are run with few.
+const CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
+
+/// Observes one connection segment by segment, for figures.
+pub trait ConnectionObserver {
+    /// An event of the data from the client (`up`) or from the server.
+    fn event(&mut self, up: bool, event: &TcpEvent);
+
+    /// The state of the data from the client (`up`) or from the server at `at`.
+    fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
+}
+
+/// Analyses the TCP connections of one capture point.
+#[derive(Debug, Default)]
+pub struct TcpAnalyzer {
+    /// In the order of their first segment.
+    connections: Vec<ConnectionState>,
+    /// Which connection is between two ends, the lesser first; the latest, if there were several.
+    known: HashMap<(End, End), usize, RandomState>,
+    segments: u64,
+    not_followed: u64,
+    events: Vec<TcpEvent>,
+    keeps_history: bool,
+}
+
+impl TcpAnalyzer {
+    /// One that records how data were delivered, for [`Self::delivery_history`]: 32 bytes per segment, at most 2²⁰
+    /// segments each way of a connection.
+    pub fn with_history() -> TcpAnalyzer {
+        TcpAnalyzer { keeps_history: true, ..TcpAnalyzer::default() }
+    }
+
+    /// How the data from the client (`up`) or from the server of a connection were delivered; `None` if it was not
+    /// followed from its beginning.
+    pub fn delivery_history(&self, of: &Connection, up: bool) -> Option<DeliveryHistory> {
+        let end = |a: SocketAddr| (bits(a.ip()), a.port());
+        let (client, server) = (end(of.client), end(of.server));
+        let is_it = |c: &&ConnectionState| (c.client, c.server, c.first) == (client, server, of.first);
+        self.connections.iter().find(is_it)?.delivery_history(up)
+    }
+
+    /// Handles a packet; returns its events.
+    #[inline]
+    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
+        self.events.clear();
+        let (mut from, mut to) = Default::default();
+        if let Some(s) = Segment::of(p) {
+            let (src, dst) = p.ends();
+            (from, to) = ((src, s.ports.0), (dst, s.ports.1));
+            self.segment(at, from, to, &s);
+        }
+        self.events.iter().map(move |e| DirectedEvent { from: socket(from), to: socket(to), event: *e })
+    }
+
+    fn segment(&mut self, at: WallTime, from: End, to: End, s: &Segment) {
+        self.segments += 1;
+        let key = if from <= to { (from, to) } else { (to, from) };
+        let known = self.known.get(&key).copied();
+        let n = match known.filter(|n| !self.connections[*n].is_succeeded_by(at, from, s)) {
+            Some(n) => n,
+            None if self.connections.len() >= CONNECTIONS => {
+                self.not_followed += 1;
+                return;
+            }
+            None => {
+                self.known.insert(key, self.connections.len());
+                self.connections.push(ConnectionState::new(at, from, to, s, self.keeps_history));
+                self.connections.len() - 1
+            }
+        };
+        if let Some(c) = self.connections.get_mut(n) {
+            c.take(at, from, s, &mut self.events);
+        }
+    }
+
+    /// The state of both directions of a packet's connection after it: data from the client, data from the server.
+    pub fn status(&self, at: WallTime, p: &Packet<'_>) -> Option<[DirectionStatus; 2]> {
+        let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
+        let (from, to) = ((src, a), (dst, b));
+        let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
+        Some(self.connections.get(*n)?.status(at))
+    }
+
+    /// Connections that have begun so far.
+    pub fn begun(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// TCP segments seen.
+    pub fn segments(&self) -> u64 {
+        self.segments
+    }
+
+    /// Segments of connections beyond the limit.
+    pub fn not_followed(&self) -> u64 {
+        self.not_followed
+    }
+
+    /// All connections, in the order of their first segment.
+    pub fn finish(&self) -> Vec<Connection> {
+        self.connections.iter().map(ConnectionState::finish).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Notes about the reliability of one capture point or two.
+
+use super::part::{ConnectionsPart, PointPair, PointRead};
+use crate::verdict::list_prefixes;
+
+/// All notes.
+pub(super) fn describe(found: &ConnectionsPart) -> Vec<String> {
+    let points = found.points.iter().zip(found.not_followed);
+    let mut notes: Vec<String> = points.flat_map(|(point, left)| describe_point(point, left)).collect();
+    if let (Some(pair), [first, second]) = (&found.pair, &found.points[..]) {
+        notes.extend(describe_points([&first.name, &second.name], pair));
+    }
+    notes
+}
+
+fn describe_point(p: &PointRead, not_followed: u64) -> Vec<String> {
+    let mut notes = p.notes.clone();
+    if not_followed > 0 {
+        notes.push(format!("{not_followed} segments of connections beyond 131072 were left alone"));
+    }
+    if p.drops > 0 {
+        notes.push(format!("the capture lost {} packets itself; they look like gaps", p.drops));
+    }
+    notes
+}
+
+fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
+    let sides = &pair.sides;
+    let mut notes = vec![format!(
+        "two capture points: {} near {}, {} near {}",
+        names[0],
+        list_prefixes(&sides[0].reference),
+        names[1],
+        list_prefixes(&sides[1].monitor)
+    )];
+    if pair.direction_assumed {
+        notes.push("which point is nearer to the client is uncertain: it was derived from the clocks of the captures alone".to_owned());
+    }
+    if pair.is_translated() {
+        notes.push(
+            "addresses are translated between the points: of the second only what passed both is known"
+                .to_owned(),
+        );
+    }
+    if pair.same_times {
+        notes
+            .push("every segment has the same time at both points: is it the same capture twice?".to_owned());
+    }
+    for ((long, longest), name) in pair.long.iter().zip(names) {
+        if *long > 0 && pair.long.iter().any(|other| other.0 == 0) {
+            notes.push(format!(
+                "{name}: {long} segments of up to {longest} bytes never travelled like that and match nothing: capture with \
+                 `ethtool -K IFACE tso off gso off gro off lro off`"
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,328 @@
+//! Connections of a capture in parts, analysed apart and joined again: [`ConnectionShare`] says which of them a part has,
+//! [`ConnectionsPart`] is what it found.
+//!
+//! A connection belongs to one part by its addresses and ports. Its figures do not depend on other connections, so those of all parts
+//! together are those of the whole.
+
+use super::{
+    BetweenPoints, Connection, DirectedEvent, DirectionFigures, TcpEvent, TcpPoint, TcpResult, notes,
+};
+use crate::part::{PartError, seal, unseal};
+use crate::{Packet, Sides};
+use core::fmt;
+use core::net::SocketAddr;
+use core::str::FromStr;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+
+/// What a state begins with.
+const FIRST_LINE: &[u8] = b"jitlat tcp part 1\n";
+/// The same, of any version.
+const ANY_VERSION: &[u8] = b"jitlat tcp part ";
+/// Most parts.
+const MOST: u32 = 4096;
+/// No count and no time of a capture is larger.
+const LARGEST: u64 = 1 << 62;
+
+/// Which connections: part `number` of `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionShare {
+    /// Which part, from 1 on.
+    number: u32,
+    /// How many there are.
+    of: u32,
+}
+
+impl ConnectionShare {
+    /// All connections.
+    pub const ALL: ConnectionShare = ConnectionShare { number: 1, of: 1 };
+
+    /// Whether a packet's connection belongs to it. Both directions of a connection do, or neither.
+    #[inline]
+    pub fn has(&self, p: &Packet<'_>) -> bool {
+        if self.of == 1 {
+            return true;
+        }
+        let ((src, dst), (from, to)) = (p.ends(), p.ports().unwrap_or_default());
+        let (a, b) = ((src, from), (dst, to));
+        let (low, high) = if a <= b { (a, b) } else { (b, a) };
+        let mut key = [0; 36];
+        for (room, (address, port)) in key.chunks_exact_mut(18).zip([low, high]) {
+            room[..16].copy_from_slice(&address.to_be_bytes());
+            room[16..].copy_from_slice(&port.to_be_bytes());
+        }
+        xxhash_rust::xxh3::xxh3_64(&key) % u64::from(self.of) == u64::from(self.number - 1)
+    }
+
+    fn is_possible(&self) -> bool {
+        (1..=MOST).contains(&self.of) && (1..=self.of).contains(&self.number)
+    }
+}
+
+impl fmt::Display for ConnectionShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for ConnectionShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ConnectionShare, String> {
+        let parsed = text.split_once('/').and_then(|(number, of)| {
+            Some(ConnectionShare { number: number.parse().ok()?, of: of.parse().ok()? })
+        });
+        parsed
+            .filter(ConnectionShare::is_possible)
+            .ok_or_else(|| format!("'{text}' is no part: write 1/4 for the first of four ({MOST} at most)"))
+    }
+}
+
+/// What was read of one point, whatever the part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointRead {
+    /// Its captures.
+    pub name: String,
+    /// IP packets.
+    pub packets: u64,
+    /// Frames that are not IP packets, or are unsupported.
+    pub skipped: u64,
+    /// Packets that the capture reports as dropped.
+    pub drops: u64,
+    /// Messages about errors in the files.
+    pub notes: Vec<String>,
+    /// A checksum of the times and lengths of its packets, in order.
+    pub checksum: u64,
+}
+
+/// Two points, as far as it is no matter of single connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointPair {
+    /// Addresses at the two ends, as both points see them.
+    pub sides: [Sides; 2],
+    /// Whether the direction is a guess from the clocks.
+    pub direction_assumed: bool,
+    /// Whether every segment has the same time at both.
+    pub same_times: bool,
+    /// Segments that never travelled as they were captured, and the longest of them, at each point.
+    pub long: [(u64, u32); 2],
+}
+
+impl PointPair {
+    /// Whether a connection has other addresses at the second point.
+    pub fn is_translated(&self) -> bool {
+        self.sides[0] != self.sides[1]
+    }
+}
+
+/// A connection that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FoundConnection {
+    /// At which packet of the capture it begins.
+    pub begins: u64,
+    /// Its figures.
+    pub connection: Connection,
+    /// What two points show of it.
+    pub between: Option<BetweenPoints>,
+}
+
+/// An event, and at which packet of the capture it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundEvent {
+    /// The packet's number.
+    pub packet: u64,
+    /// The sender of the segment.
+    from: SocketAddr,
+    /// Its receiver.
+    to: SocketAddr,
+    /// What happened.
+    event: TcpEvent,
+}
+
+impl FoundEvent {
+    /// An event at this packet.
+    pub fn new(packet: u64, event: &DirectedEvent) -> FoundEvent {
+        FoundEvent { packet, from: event.from, to: event.to, event: event.event }
+    }
+
+    /// The event.
+    pub fn directed(&self) -> DirectedEvent {
+        DirectedEvent { from: self.from, to: self.to, event: self.event }
+    }
+}
+
+/// What was found of the connections that belong to a part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionsPart {
+    /// Which parts it consists of.
+    shares: Vec<ConnectionShare>,
+    /// Which hosts and ports were looked at.
+    pub filter: String,
+    /// What was read: one point, or two.
+    pub points: Vec<PointRead>,
+    /// Of two points.
+    pub pair: Option<PointPair>,
+    /// TCP segments at the first point.
+    pub segments: u64,
+    /// Segments of connections beyond the limit, at each point.
+    pub not_followed: [u64; 2],
+    /// Its connections.
+    pub connections: Vec<FoundConnection>,
+    /// Events of the first point, if they are kept.
+    pub events: Vec<FoundEvent>,
+}
+
+impl ConnectionsPart {
+    /// Without connections.
+    pub fn new(share: ConnectionShare, filter: String) -> ConnectionsPart {
+        ConnectionsPart { shares: vec![share], filter, ..ConnectionsPart::default() }
+    }
+
+    /// As bytes for [`ConnectionsPart::load`].
+    ///
+    /// # Errors
+    /// [`PartError::Impossible`].
+    pub fn save(&self) -> Result<Vec<u8>, PartError> {
+        let body = rmp_serde::to_vec_named(self).map_err(|e| PartError::Impossible(e.to_string()))?;
+        Ok(seal(FIRST_LINE, &body))
+    }
+
+    /// What [`ConnectionsPart::save`] wrote. The bytes need not be trusted.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn load(bytes: &[u8]) -> Result<ConnectionsPart, PartError> {
+        let body = unseal(FIRST_LINE, ANY_VERSION, bytes).map_err(|not| not.of("tcp"))?;
+        let part: ConnectionsPart =
+            jitlat_core::msgpack::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
+        if !part.is_possible() {
+            return Err(PartError::Impossible("it has figures that no capture gives".to_owned()));
+        }
+        Ok(part)
+    }
+
+    fn is_possible(&self) -> bool {
+        let points = self.points.len() == 1 + usize::from(self.pair.is_some());
+        let counts = [self.segments, self.not_followed[0], self.not_followed[1]];
+        let connection = |f: &FoundConnection| {
+            let Connection { first, last, up, down, .. } = &f.connection;
+            first.0 <= last.0
+                && [first.0, last.0].iter().all(|at| at.unsigned_abs() < LARGEST)
+                && [up, down].iter().all(|d| is_possible(d))
+        };
+        points
+            && matches!(self.shares[..], [share] if share.is_possible())
+            && counts.iter().all(|n| *n < LARGEST)
+            && self.points.iter().all(|p| [p.packets, p.skipped, p.drops].iter().all(|n| *n < LARGEST))
+            && self.connections.iter().all(connection)
+    }
+
+    /// Whether there is no TCP segment in it.
+    pub fn is_empty(&self) -> bool {
+        self.segments == 0
+    }
+
+    /// The whole from its parts, in any order.
+    ///
+    /// # Errors
+    /// [`PartError`] if they are not all the parts of one whole, each once.
+    pub fn join(parts: Vec<ConnectionsPart>) -> Result<ConnectionsPart, PartError> {
+        let mut parts = parts.into_iter();
+        let mut whole = parts.next().ok_or(PartError::NoPart)?;
+        for next in parts {
+            whole.add(next)?;
+        }
+        whole.shares.sort_by_key(|share| share.number);
+        let of = whole.shares.first().map_or(1, |share| share.of);
+        for (share, number) in whole.shares.iter().zip(1..) {
+            if share.number < number {
+                return Err(PartError::Twice { number: share.number, of });
+            }
+            if share.number > number {
+                return Err(PartError::Missing { number, of });
+            }
+        }
+        let there = whole.shares.len() as u32;
+        if there < of {
+            return Err(PartError::Missing { number: there + 1, of });
+        }
+        whole.shares = vec![ConnectionShare::ALL];
+        whole.events.sort_by_key(|event| event.packet);
+        Ok(whole)
+    }
+
+    fn add(&mut self, next: ConnectionsPart) -> Result<(), PartError> {
+        let rule = |s: &ConnectionsPart| {
+            let sides = s.pair.as_ref().map(|pair| (pair.sides.clone(), pair.direction_assumed));
+            (s.shares.first().map(|share| share.of), s.filter.clone(), s.points.clone(), sides)
+        };
+        if rule(self) != rule(&next) {
+            return Err(PartError::OtherCaptures);
+        }
+        self.shares.extend(next.shares);
+        self.segments += next.segments;
+        self.not_followed.iter_mut().zip(next.not_followed).for_each(|(mine, theirs)| *mine += theirs);
+        self.connections.extend(next.connections);
+        self.events.extend(next.events);
+        if let (Some(mine), Some(theirs)) = (&mut self.pair, next.pair) {
+            mine.same_times &= theirs.same_times;
+            for (mine, theirs) in mine.long.iter_mut().zip(theirs.long) {
+                *mine = (mine.0.saturating_add(theirs.0), mine.1.max(theirs.1));
+            }
+        }
+        Ok(())
+    }
+
+    /// The result: connections with most bytes first, of as many the one that begins first.
+    pub fn result(mut self) -> TcpResult {
+        self.connections.sort_by_key(|f| {
+            (Reverse(f.connection.up.bytes.saturating_add(f.connection.down.bytes)), f.begins)
+        });
+        let mut result = TcpResult { notes: notes::describe(&self), ..TcpResult::default() };
+        for found in self.connections {
+            result.first.connections.push(found.connection);
+            if self.pair.is_some() {
+                result.between.push(found.between);
+            }
+        }
+        let read = self.points.into_iter().next().unwrap_or_default();
+        result.first = TcpPoint {
+            segments: self.segments,
+            not_followed: self.not_followed[0],
+            packets: read.packets,
+            skipped: read.skipped,
+            drops: read.drops,
+            notes: read.notes,
+            ..result.first
+        };
+        result
+    }
+}
+
+/// Whether sums and differences of these figures are numbers.
+fn is_possible(d: &DirectionFigures) -> bool {
+    let counts = [
+        d.segments,
+        d.data_segments,
+        d.bytes,
+        d.unique_bytes,
+        d.retransmissions,
+        d.fast,
+        d.timeouts,
+        d.spurious,
+        d.out_of_order,
+        d.duplicates,
+        d.lost_before,
+        d.lost_after,
+        d.unfilled_gaps,
+        d.keep_alives,
+        d.duplicate_acks,
+        d.zero_windows,
+        d.window_full,
+        d.max_in_flight,
+    ];
+    counts.iter().all(|n| *n < 1 << 56)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! [`RoundTrips`]: round trips from the capture point to the receiver and back, by acknowledgements and by timestamps.
+
+use crate::{Spread, SpreadFigures};
+use jitlat_core::time::{Span, WallTime};
+use std::collections::VecDeque;
+
+/// Most timestamps that wait for their echo.
+const ECHOES: usize = 1 << 12;
+/// The smallest retransmission timeout in use (Linux).
+pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
+
+/// The round trips of one direction's data.
+#[derive(Debug)]
+pub(super) struct RoundTrips {
+    by_ack: Spread,
+    by_timestamp: Spread,
+    /// Time stamps of segments, and when each was first sent.
+    echoes: VecDeque<(u32, WallTime)>,
+    least: Option<Span>,
+    /// Smoothed round trip and its variation, in ns (RFC 6298).
+    smoothed: Option<(f64, f64)>,
+    /// The newest by acknowledgement and by timestamp, with the time of measurement.
+    newest: [Option<(WallTime, Span)>; 2],
+}
+
+impl Default for RoundTrips {
+    fn default() -> RoundTrips {
+        RoundTrips {
+            by_ack: Spread::of_flow(),
+            by_timestamp: Spread::of_flow(),
+            echoes: VecDeque::new(),
+            least: None,
+            smoothed: None,
+            newest: [None; 2],
+        }
+    }
+}
+
+impl RoundTrips {
+    /// Records the timestamp of a segment with new data.
+    pub(super) fn note_sent(&mut self, at: WallTime, value: u32) {
+        if self.echoes.back().is_none_or(|(v, _)| *v != value) {
+            self.echoes.push_back((value, at));
+        }
+        if self.echoes.len() > ECHOES {
+            self.echoes.pop_front();
+        }
+    }
+
+    /// Records the echo of a timestamp; only the first echo of a value gives a measurement.
+    pub(super) fn note_echo(&mut self, at: WallTime, value: u32) {
+        let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
+        let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };
+        self.by_timestamp.push((at - sent).0);
+        self.newest[1] = Some((at, at - sent));
+        self.note(at - sent);
+    }
+
+    /// Records that data sent once, at `sent`, was acknowledged.
+    pub(super) fn note_acknowledged(&mut self, at: WallTime, sent: WallTime) {
+        self.by_ack.push((at - sent).0);
+        self.newest[0] = Some((at, at - sent));
+        self.note(at - sent);
+    }
+
+    fn note(&mut self, rtt: Span) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        let r = rtt.0 as f64;
+        self.smoothed = Some(match self.smoothed {
+            None => (r, r / 2.0),
+            Some((s, v)) => (0.875 * s + 0.125 * r, 0.75 * v + 0.25 * (s - r).abs()),
+        });
+    }
+
+    /// The smallest, by either measure.
+    pub(super) fn least(&self) -> Option<Span> {
+        self.least
+    }
+
+    /// The shortest silence that may be a timeout: nine tenths of RFC 6298's, because the sender's round trips differ a
+    /// little from ours.
+    pub(super) fn timeout(&self) -> Span {
+        let computed = self.smoothed.map_or(MIN_TIMEOUT.0, |(s, v)| (0.9 * (s + 4.0 * v)) as i64);
+        Span(computed.max(MIN_TIMEOUT.0 * 9 / 10))
+    }
+
+    /// What was measured at `at`: by acknowledgement and by timestamp.
+    pub(super) fn learnt_at(&self, at: WallTime) -> [Option<Span>; 2] {
+        self.newest.map(|n| n.filter(|n| n.0 == at).map(|n| n.1))
+    }
+
+    /// By acknowledgement and by timestamp.
+    pub(super) fn figures(&self) -> [Option<SpreadFigures>; 2] {
+        [self.by_ack.figures(0), self.by_timestamp.figures(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Explains which delays of a connection were retransmissions, which a full window, and which the path.
+
+use super::{BetweenPoints, Connection, DirectionBetween, DirectionFigures};
+use crate::SpreadFigures;
+use jitlat_core::units::eng4;
+
+/// A queue shorter than this is not worth mentioning, in ns.
+const QUEUE: i64 = 5_000_000;
+
+/// Fewest segments with payload from which anything is concluded.
+pub(super) const ENOUGH: u64 = 10;
+
+/// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
+const DELAYED_ACK: i64 = 200_000_000;
+
+/// What delayed the data of each direction that has any.
+pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<String> {
+    let ways = [
+        ("from client", &c.up, &c.down, between.map(|b| &b.up)),
+        ("from server", &c.down, &c.up, between.map(|b| &b.down)),
+    ];
+    let busy = ways.into_iter().filter(|(_, data, ..)| data.data_segments >= ENOUGH);
+    busy.flat_map(|(name, data, peer, between)| {
+        let parts = [path(data, between), retransmissions(data, between), window(data, peer, c.duration().0)];
+        parts.into_iter().flatten().map(move |p| format!("{name}: {p}"))
+    })
+    .collect()
+}
+
+/// The better of the two round trips: timestamps also measure what was sent twice.
+pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
+    match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
+        (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),
+        (t, a) => t.or(a),
+    }
+}
+
+/// Whether round trips show a queue: `Some(false)` where delayed acknowledgements would look the same; `None` if not.
+pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
+    let above = r.median.saturating_sub(r.min);
+    (above > r.min && above > QUEUE).then_some(above >= DELAYED_ACK)
+}
+
+fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
+    let r = round_trip(data)?;
+    let above = r.median.saturating_sub(r.min);
+    let mut text = if is_queued(&r) == Some(false) {
+        format!(
+            "{} there and back at least, {} in the middle: a queue on the path, or the receiver's delayed acknowledgements",
+            eng4(r.min),
+            eng4(r.median)
+        )
+    } else if is_queued(&r) == Some(true) {
+        format!(
+            "the path is most of it: {} there and back when idle, {} in the middle, a queue of {}",
+            eng4(r.min),
+            eng4(r.median),
+            eng4(above)
+        )
+    } else {
+        format!(
+            "the path adds little: {} there and back at least, {} in the middle",
+            eng4(r.min),
+            eng4(r.median)
+        )
+    };
+    if let Some(v) = between.and_then(|l| l.delay_variation_median_ns)
+        && above >= DELAYED_ACK
+    {
+        let share = (100.0 * v as f64 / above as f64).clamp(0.0, 100.0);
+        text.push_str(&format!(", {share:.0} % of it between the two points"));
+    }
+    Some(text)
+}
+
+fn retransmissions(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
+    if data.retransmissions == 0 {
+        return Some("nothing was sent again".to_owned());
+    }
+    let share = 100.0 * data.retransmissions as f64 / data.data_segments.max(1) as f64;
+    let waited = data.fast_wait_ns.0.saturating_add(data.timeout_wait_ns.0);
+    let mut text = format!("{} segments ({share:.1} %) were sent again", data.retransmissions);
+    if waited > 0 {
+        text.push_str(&format!(
+            " after {} on average, {} at most",
+            eng4(waited / (data.fast + data.timeouts).max(1) as i64),
+            eng4(data.longest_wait_ns.0)
+        ));
+    }
+    if data.spurious > 0 {
+        text.push_str(&format!(", {} of them for nothing", data.spurious));
+    }
+    if let Some(l) = between
+        && l.lost_between > 0
+    {
+        text.push_str(&format!("; {} packets vanished between the two points", l.lost_between));
+    }
+    Some(text)
+}
+
+fn window(data: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Option<String> {
+    let waited = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
+    let share = 100.0 * waited as f64 / duration as f64;
+    match (waited, peer.zero_windows) {
+        (0, 0) => Some("the receiver's window never held it up".to_owned()),
+        (_, 0) => {
+            Some(format!("the receiver's window was full for {} ({share:.1} % of the time)", eng4(waited)))
+        }
+        (_, n) => Some(format!(
+            "the receiver's window was full or closed ({n} times) for {} ({share:.1} % of the time)",
+            eng4(waited)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! [`Window`]: the receive window that one side advertises.
+
+use super::segment::{RST, SYN, Segment};
+use jitlat_core::time::{Span, WallTime};
+
+/// What an advertisement changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The window closed.
+    Closed,
+    /// It opened again, having been closed since.
+    Opened(WallTime),
+}
+
+/// The window one side has advertised last.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    /// By its SYN; `None` if that was not seen.
+    scale: Option<u8>,
+    bytes: Option<u64>,
+    /// The field as it was, not scaled.
+    field: Option<u16>,
+    closed: Option<WallTime>,
+}
+
+impl Window {
+    /// Handles the window advertised in a segment of this side.
+    pub(super) fn note(&mut self, at: WallTime, s: &Segment) -> Option<Change> {
+        if s.has(SYN) {
+            self.scale = Some(s.window_scale.unwrap_or(0));
+        }
+        self.field = Some(s.window);
+        if s.has(RST) || s.ack.is_none() {
+            return None;
+        }
+        // The window of a SYN is never scaled (RFC 7323 §2.2).
+        let scale = if s.has(SYN) { Some(0) } else { self.scale };
+        self.bytes = scale.map(|scale| u64::from(s.window) << scale);
+        // A closed window is one whatever the scale.
+        let bytes = u64::from(s.window);
+        match (self.closed, bytes) {
+            (None, 0) => {
+                self.closed = Some(at);
+                Some(Change::Closed)
+            }
+            (Some(since), 1..) => {
+                self.closed = None;
+                Some(Change::Opened(since))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a segment of this side does not change it.
+    pub(super) fn is_kept_by(&self, s: &Segment) -> bool {
+        self.field == Some(s.window)
+    }
+
+    /// The window in bytes; `None` if its scale is unknown.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+}
+
+/// How long something lasted; never negative.
+pub(super) fn lasted(since: WallTime, until: WallTime) -> Span {
+    (until - since).max(Span(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::segment::ACK;
+
+    fn segment(window: u16, flags: u8) -> Segment {
+        Segment { window, flags, ack: Some(1), ..Segment::default() }
+    }
+
+    #[test]
+    fn a_window_is_scaled_but_in_a_syn() {
+        let mut w = Window::default();
+        assert_eq!(w.bytes(), None);
+        w.note(WallTime(0), &Segment { window_scale: Some(3), ..segment(100, SYN | ACK) });
+        assert_eq!(w.bytes(), Some(100));
+        w.note(WallTime(0), &segment(100, ACK));
+        assert_eq!(w.bytes(), Some(800));
+    }
+
+    #[test]
+    fn a_reset_and_a_segment_that_acknowledges_nothing_leave_the_window() {
+        let mut w = Window::default();
+        w.note(WallTime(0), &segment(100, SYN | ACK));
+        assert_eq!(w.note(WallTime(1), &segment(0, RST)), None);
+        assert_eq!(w.note(WallTime(1), &Segment { ack: None, ..segment(0, 0) }), None);
+        assert_eq!(w.bytes(), Some(100));
+        assert!(w.is_kept_by(&segment(0, ACK)) && !w.is_kept_by(&segment(100, ACK)));
+    }
+
+    #[test]
+    fn without_the_syn_the_scale_is_unknown_and_a_closed_window_is_not() {
+        let mut w = Window::default();
+        w.note(WallTime(0), &segment(100, ACK));
+        assert_eq!(w.bytes(), None);
+        assert_eq!(w.note(WallTime(1), &segment(0, ACK)), Some(Change::Closed));
+    }
+
+    #[test]
+    fn a_window_closes_and_opens_once() {
+        let mut w = Window::default();
+        let mut note = |at, window| w.note(WallTime(at), &segment(window, ACK));
+        assert_eq!([note(1, 5), note(2, 0), note(3, 0)], [None, Some(Change::Closed), None]);
+        assert_eq!([note(4, 1), note(5, 2)], [Some(Change::Opened(WallTime(2))), None]);
+    }
+
+    #[test]
+    fn nothing_lasts_less_than_no_time() {
+        let lasted = |from, to| lasted(WallTime(from), WallTime(to));
+        assert_eq!([lasted(3, 5), lasted(5, 3)], [Span(2), Span(0)]);
+    }
+}

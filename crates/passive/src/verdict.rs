@@ -1,0 +1,242 @@
+//! Problems of captures and of their matching, with what to do about them.
+
+use super::pipeline::CaptureFacts;
+use super::{Fields, IdentityRule, PassiveResult, Plan, WayFigures};
+use jitlat_core::prefix::Prefix;
+use jitlat_core::units;
+
+/// Names of the two points.
+pub const POINTS: [&str; 2] = ["reference", "monitor"];
+/// Most prefixes of a side that are listed.
+const NAMED: usize = 4;
+/// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
+const HEADER_MASK: u32 = 63;
+
+/// The prefixes of a side; of many the first few.
+pub fn list_prefixes(prefixes: &[Prefix]) -> String {
+    let mut text: Vec<_> = prefixes.iter().take(NAMED).map(ToString::to_string).collect();
+    if prefixes.len() > NAMED {
+        text.push(format!("and {} more", prefixes.len() - NAMED));
+    }
+    text.join(", ")
+}
+
+/// Describes how packets are identified.
+pub fn describe_identity(rule: &IdentityRule) -> String {
+    match rule.fields {
+        Fields::Mask(mask) => format!("the fields of mask {mask}"),
+        Fields::Full { addresses, ports, ident } => {
+            let mut parts = vec!["length", "protocol fields and payload"];
+            for (on, name) in [(ident, "identification"), (ports, "ports"), (addresses, "addresses")] {
+                if on {
+                    parts.insert(0, name);
+                }
+            }
+            let mut text = parts.join(", ");
+            if !addresses {
+                text.push_str(if ports {
+                    " (addresses are translated)"
+                } else {
+                    " (addresses and ports are translated)"
+                });
+            }
+            if !ident {
+                text.push_str(" (the identification is rewritten on the way)");
+            }
+            text
+        }
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+impl PassiveResult {
+    /// Whether any packet was recognised at both points.
+    pub fn is_measured(&self) -> bool {
+        self.total(|w| w.counts.matched) > 0
+    }
+
+    fn total(&self, count: fn(&WayFigures) -> u64) -> u64 {
+        count(&self.summary.out) + count(&self.summary.back)
+    }
+
+    /// Notes about the reliability of the captures and of the matching.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (facts, point) in self.captures.iter().zip(POINTS) {
+            note_capture(&mut notes, facts, point);
+        }
+        for (facts, point) in self.captures.iter().zip(POINTS) {
+            if !self.addresses_given && percent(facts.elsewhere, facts.packets) > 20.0 {
+                notes.push(format!(
+                    "{point}: {:.0} % of the packets are not between these addresses and were left out; -a and -A take \
+                     prefixes that hold more of them",
+                    percent(facts.elsewhere, facts.packets)
+                ));
+            }
+        }
+        self.note_matching(&mut notes);
+        self.note_times(&mut notes);
+        notes
+    }
+
+    fn note_matching(&self, notes: &mut Vec<String>) {
+        let seen = self.total(|w| w.counts.seen_at_reference + w.counts.seen_at_monitor);
+        let matched = self.total(|w| w.counts.matched);
+        let ambiguous = self.total(|w| w.counts.ambiguous);
+        let given_up = self.total(|w| w.counts.given_up);
+        if percent(ambiguous, seen) > 1.0 {
+            notes.push(format!(
+                "{:.1} % of the sightings were dropped as ambiguous: packets repeat the fields that identify them (no IP \
+                 identification, the same payload). Capture more bytes of each packet (tcpdump -s 0){}",
+                percent(ambiguous, seen),
+                if matches!(self.identity.fields, Fields::Mask(_)) { ", or leave out the mask" } else { "" }
+            ));
+        }
+        if given_up > 0 {
+            notes.push(format!(
+                "{given_up} sightings had to be given up before it was known whether they arrive: a shorter -d takes \
+                 less room"
+            ));
+        }
+        let unmatched = seen.saturating_sub(2 * matched);
+        if matched > 0 && percent(unmatched, seen) > 30.0 && percent(ambiguous, seen) <= 1.0 {
+            notes.push(format!(
+                "{:.0} % of the sightings have no partner: if the captures overlap, look for segmentation offload, a \
+                 NAT that changes part of the traffic, or filters that differ",
+                percent(unmatched, seen)
+            ));
+        }
+        let long = self.captures.each_ref().map(|f| f.long);
+        if long[0] != long[1] && percent(unmatched, seen) > 1.0 {
+            let at = usize::from(long[0] < long[1]);
+            notes.push(describe_offload(&self.captures[at], POINTS[at]));
+        }
+        let unidentified: u64 = self.captures.iter().map(|f| f.unidentified).sum();
+        let ours: u64 = self.captures.iter().map(|f| f.ours).sum();
+        if let Fields::Mask(mask) = self.identity.fields
+            && mask & !HEADER_MASK == 0
+            && percent(unidentified, ours) > 10.0
+        {
+            notes.push(format!(
+                "{:.0} % of the packets have no IP identification, on which mask {mask} rests: matches slip after each \
+                 loss. Use mask 3135 (UDP) or 16639 (TCP), or leave out the mask",
+                percent(unidentified, ours)
+            ));
+        }
+        if matched == 0 {
+            notes.push(format!(
+                "no packet was matched within {}; {}",
+                units::duration(self.window),
+                if self.plan.common == 0 {
+                    "the captures have none in common under this rule"
+                } else {
+                    "try a larger -d, or another -o"
+                }
+            ));
+        } else if self.summary.pairs == 0 {
+            notes.push(
+                "no pair: it takes packets both ways, an OUT followed by an IN at the monitor".to_owned(),
+            );
+        }
+    }
+
+    fn note_times(&self, notes: &mut Vec<String>) {
+        let ways = [&self.summary.out, &self.summary.back];
+        let same_times = ways.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
+        if self.total(|w| w.counts.matched) > 10 && same_times {
+            notes.push(
+                "every packet has the same time at both points: is it the same capture twice?".to_owned(),
+            );
+        }
+        if self.summary.rtt_ns.is_some_and(|rtt| rtt.min < 0) {
+            notes.push("some round trips are negative: a clock was set while its capture ran".to_owned());
+        }
+    }
+}
+
+fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
+    notes.extend(f.notes.iter().cloned());
+    if let Some((link, n)) = f.unknown_link {
+        notes.push(format!("{point}: {n} frames are of link type {}, which is not understood", link.0));
+    }
+    if f.too_short > 0 {
+        notes.push(format!(
+            "{point}: {} packets were captured too short to be identified: capture with -s 0, or at least -s 128",
+            f.too_short
+        ));
+    }
+    if percent(f.truncated, f.frames) > 1.0 {
+        notes.push(format!("{point}: {} frames were cut before the end of their headers", f.truncated));
+    }
+    if f.malformed > 0 {
+        notes.push(format!("{point}: {} malformed packets were passed over", f.malformed));
+    }
+    if f.drops > 0 {
+        notes.push(format!(
+            "{point}: the capture lost {} packets itself; losses below are not the path's alone",
+            f.drops
+        ));
+    }
+    if f.disordered > 0 {
+        notes
+            .push(format!("{point}: {} packets were out of order in the file and were sorted", f.disordered));
+    }
+    if f.steps_back > 0 {
+        notes.push(format!("{point}: the clock was set back {} times during the capture", f.steps_back));
+    }
+}
+
+fn describe_offload(f: &CaptureFacts, point: &str) -> String {
+    format!(
+        "{point}: {} packets of up to {} bytes never travelled like that: segmentation offload. Capture with \
+         `ethtool -K IFACE tso off gso off gro off lro off`",
+        f.long, f.longest
+    )
+}
+
+/// Possible reasons why two captures could not be matched at all. `elsewhere` is what they have in common between other
+/// addresses than the requested ones.
+pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&Plan>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (f, point) in captures.iter().zip(POINTS) {
+        let what = f.span.map_or("no packets".to_owned(), |(a, b)| {
+            format!(
+                "{} frames, {} IP packets, {} to {}",
+                f.frames,
+                f.packets,
+                units::utc_date(a),
+                units::utc_date(b)
+            )
+        });
+        notes.push(format!("{point}: {what}"));
+        note_capture(&mut notes, f, point);
+    }
+    if let (Some(r), Some(m)) = (captures[0].span, captures[1].span)
+        && (r.1 < m.0 || m.1 < r.0)
+    {
+        let gap = if r.1 < m.0 { m.0 - r.1 } else { r.0 - m.1 };
+        notes.push(format!(
+            "the captures do not overlap in time: {} lie between them, unless a clock is wrong by that much",
+            units::eng4(gap.0)
+        ));
+    }
+    for (f, point) in captures.iter().zip(POINTS) {
+        if f.long > 0 && captures.iter().any(|g| g.long == 0) {
+            notes.push(describe_offload(f, point));
+        }
+    }
+    if let Some(plan) = elsewhere {
+        notes.push(format!(
+            "the common packets go between {} and {}; leave out -a and -A to have the addresses found",
+            list_prefixes(&plan.sides[0].reference),
+            list_prefixes(&plan.sides[1].monitor)
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;
