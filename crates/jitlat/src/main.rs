@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Some(Command::Analyze(args)) => match &args.dataset.dataset {
             Some(root) => archive::dataset::run(root, &args.dataset, &args.report.options()),
             None => {
-                let shown = if args.live.live { live::saved::show_if_possible(&args.logs) } else { Ok(()) };
+                let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
                 let together = Together { merge: args.merge, state: args.state.clone() };
                 shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
             }

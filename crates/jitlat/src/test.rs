@@ -48,7 +48,7 @@ pub struct TestArgs {
 pub fn run(args: &TestArgs) -> Result<Status> {
     if let Some(log) = &args.file {
         if args.live.live {
-            live::saved::show_if_possible(std::slice::from_ref(log))?;
+            live::show_if_possible(std::slice::from_ref(log))?;
         }
         return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
     }
@@ -96,7 +96,7 @@ pub fn measure(
     let capture = TestCapture::start(&test.request(), args)?;
     let mut view = None;
     if drawn {
-        view = Some(View::start(Board::of_hosts([test.host.as_str()]), stop)?);
+        view = Some(live::start(Board::of_hosts([test.host.as_str()]), stop)?);
         followed.windows.keep_quiet();
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));

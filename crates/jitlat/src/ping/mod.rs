@@ -78,7 +78,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let mut windows = args.report.running_windows();
     let mut view = None;
     if drawn {
-        view = Some(View::start(Board::of_hosts([args.host.as_str()]), &stop)?);
+        view = Some(live::start(Board::of_hosts([args.host.as_str()]), &stop)?);
         windows.keep_quiet();
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));

@@ -34,7 +34,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let tests: Vec<Ping> = tests.collect::<Result<_>>()?;
     let drawn = args.live.live && live::is_possible()?;
     let stop = interrupt::stop()?;
-    let view = if drawn { Some(View::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
+    let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
     let found = measure(&tests, args, &stop, view.as_ref());
     drop(view);
     console::print(&table(&hosts, &found))?;

@@ -1,7 +1,7 @@
 //! The keys.
 
 use super::{Shown, write};
-use crate::live::viewing::KEYS;
+use crate::viewing::KEYS;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;

@@ -11,7 +11,7 @@ mod hosts;
 mod overview;
 mod plot;
 mod table;
-pub mod targets;
+pub(crate) mod targets;
 
 use super::Board;
 use super::look::Look;
@@ -26,11 +26,15 @@ use ratatui::style::Style;
 /// Everything that a screen is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
+    /// All tests.
     pub board: &'a Board,
+    /// What a person looks at.
     pub viewing: &'a Viewing,
+    /// What the terminal can show.
     pub look: Look,
     /// Every figure of each stream of the chosen test, if that was computed.
     pub summaries: &'a [Option<Summary>],
+    /// The time, for tests that run.
     pub now: SteadyTime,
 }
 

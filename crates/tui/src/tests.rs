@@ -3,7 +3,7 @@
 use super::Board;
 use super::look::Look;
 use super::screen::{self, Shown};
-use super::viewing::{Tab, Viewing, Wish};
+use super::viewing::{Request, Tab, Viewing};
 use jitlat_core::distribution::Precision;
 use jitlat_core::live::LiveState;
 use jitlat_core::live::Phase;
@@ -227,8 +227,8 @@ fn a_running_test_can_be_scrolled_back() {
     pressed(&mut viewing, board, now, &[KeyCode::Esc]);
     assert_eq!(viewing, Viewing::new(1));
     let end = |code, modifiers| Viewing::new(1).key(KeyEvent::new(code, modifiers), board, now);
-    assert_eq!(end(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::End));
-    assert_eq!(end(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::End));
+    assert_eq!(end(KeyCode::Char('q'), KeyModifiers::NONE), Some(Request::End));
+    assert_eq!(end(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Request::End));
     assert_eq!(end(KeyCode::Char('c'), KeyModifiers::NONE), None);
 }
 
@@ -315,7 +315,7 @@ fn any_size_and_any_key_at_any_time() {
 
 #[test]
 fn the_guide_shows_the_screen_and_the_keys() {
-    let guide = include_str!("../../../../docs/guide/live.md");
+    let guide = include_str!("../../../docs/guide/live.md");
     let drawn = picture(&both(12), &Viewing::new(1), FULL, [80, 24]);
     let lines = drawn.lines().map(|line| line.trim_matches('"').trim_end());
     let screen = lines.collect::<Vec<_>>().join("\n");

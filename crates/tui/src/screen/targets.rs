@@ -1,7 +1,7 @@
 //! Many tests at once, in one table that can be sorted.
 
 use super::{Shown, phase, write};
-use crate::live::Board;
+use crate::Board;
 use jitlat_core::live::{LiveState, Phase};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::units::eng3;

@@ -9,10 +9,15 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// The pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
+    /// A table of all tests; only with several.
     Targets,
+    /// Delay and loss over time.
     Overview,
+    /// Histogram and distribution function.
     Distribution,
+    /// Every figure.
     Figures,
+    /// Both hosts and their clocks.
     Hosts,
 }
 
@@ -41,9 +46,9 @@ pub const KEYS: [(&str, &str); 12] = [
     ("?", "this help"),
 ];
 
-/// What is wished beyond looking at something else.
+/// A request of the person who watches, beyond looking at something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// The test is to end, or the view of a saved one.
     End,
     /// The screen is to be drawn anew.
@@ -53,7 +58,9 @@ pub enum Wish {
 /// What is looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Viewing {
+    /// The page.
     pub tab: Tab,
+    /// True while the help covers it.
     pub help: bool,
     /// How much time is shown, ns; `None`: all.
     pub span: Option<i64>,
@@ -65,8 +72,9 @@ pub struct Viewing {
     pub figure: usize,
     /// The chosen target.
     pub target: usize,
-    /// The column that targets are sorted by, in [`COLUMNS`], and whether the largest come first.
+    /// The column that targets are sorted by, counted from the left.
     pub sort: usize,
+    /// True if the largest come first.
     pub falling: bool,
 }
 
@@ -102,21 +110,21 @@ impl Viewing {
         [end - span, end]
     }
 
-    /// What the key does to the look at `board`.
-    pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<Wish> {
+    /// Follows a key; returns what it asks for beyond looking at something else.
+    pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<Request> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Some(Wish::End),
-                KeyCode::Char('l') => Some(Wish::Redraw),
+                KeyCode::Char('c') => Some(Request::End),
+                KeyCode::Char('l') => Some(Request::Redraw),
                 _ => None,
             };
         }
         let tabs = Viewing::tabs(board.targets.len());
         match key.code {
-            KeyCode::Char('q') => return Some(Wish::End),
+            KeyCode::Char('q') => return Some(Request::End),
             KeyCode::Char('?') | KeyCode::F(1) => self.help = !self.help,
             KeyCode::Esc if self.help => self.help = false,
             KeyCode::Esc => self.cursor = None,

@@ -1,22 +1,47 @@
-//! Scrolling through saved tests: `jitlat -f LOG --live`.
+//! `--live`: the views of `jitlat-tui` of tests that run, and of logs (`jitlat -f LOG --live`).
 
-use super::{Board, View};
-use crate::interrupt;
-use anyhow::{Result, bail};
+use crate::{console, interrupt};
+use anyhow::{Context, Result, bail};
 use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
+use jitlat_report::text::Style;
 use jitlat_store::log::LogReader;
+pub use jitlat_tui::{Board, View};
+use jitlat_tui::Look;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Records handed over at once.
 const CHUNK: usize = 4096;
 
+/// Whether the view that was asked for can be drawn; false: a line a second is printed instead.
+///
+/// # Errors
+/// If standard output is not a terminal.
+pub fn is_possible() -> Result<bool> {
+    if !console::is_terminal() {
+        bail!(
+            "--live draws on a terminal, and standard output is none: leave --live out, or do not redirect it"
+        );
+    }
+    if console::is_dumb() {
+        warn!("--live: this terminal cannot be drawn on (TERM=dumb); a line a second is printed instead");
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Draws `board` on this terminal; lines of the log wait until it is given back.
+pub fn start(board: Board, stop: &Stop) -> Result<View> {
+    let look = Look { colour: console::style() == Style::Colour, unicode: console::shows_unicode() };
+    View::start(board, look, console::log::hold(), stop).context("--live")
+}
+
 /// Shows `logs`, where this terminal can be drawn on.
 pub fn show_if_possible(logs: &[PathBuf]) -> Result<()> {
-    if super::is_possible()? { show(logs, &interrupt::stop()?) } else { Ok(()) }
+    if is_possible()? { show(logs, &interrupt::stop()?) } else { Ok(()) }
 }
 
 /// Shows `logs`, each a stream, until the person who watches leaves or `stop` is requested.
@@ -25,7 +50,7 @@ fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
         bail!("--live reads the log before it is analysed, which standard input cannot: give a file");
     }
     let board = Board { targets: vec![read(logs)?], saved: true };
-    View::start(board, stop)?.wait();
+    start(board, stop)?.wait();
     Ok(())
 }
 

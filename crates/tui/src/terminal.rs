@@ -3,9 +3,7 @@
 use super::Board;
 use super::look::Look;
 use super::screen::{self, Shown};
-use super::viewing::{Tab, Viewing, Wish};
-use crate::console::log;
-use anyhow::{Context, Result};
+use super::viewing::{Request, Tab, Viewing};
 use jitlat_core::Summary;
 use jitlat_core::live::Phase;
 use jitlat_core::live::{StreamState, summary};
@@ -54,12 +52,26 @@ fn give_back() {
 /// The terminal while it is taken over; given back when dropped, and when the program panics.
 struct TakenTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Lines of the log wait until the terminal is given back.
-    _held: log::Held,
+    /// Dropped once the terminal is given back.
+    _while_taken: Box<dyn Send>,
+}
+
+/// Why there is no view.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Neither standard input nor the controlling terminal can be read from.
+    #[error("no terminal to read keys from")]
+    Keyboard(#[source] io::Error),
+    /// Standard output did not become a full screen.
+    #[error("taking the terminal over")]
+    Terminal(#[source] io::Error),
+    /// The drawing thread could not be started.
+    #[error("starting a thread that draws")]
+    Thread(#[source] io::Error),
 }
 
 impl TakenTerminal {
-    fn take() -> io::Result<TakenTerminal> {
+    fn take(while_taken: Box<dyn Send>) -> io::Result<TakenTerminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
@@ -68,7 +80,6 @@ impl TakenTerminal {
                 usual(panic);
             }));
         });
-        let held = log::hold();
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
         let taken = execute!(io::stdout(), EnterAlternateScreen, Hide).and_then(|()| {
@@ -76,7 +87,7 @@ impl TakenTerminal {
             Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fullscreen })
         });
         match taken {
-            Ok(terminal) => Ok(TakenTerminal { terminal, _held: held }),
+            Ok(terminal) => Ok(TakenTerminal { terminal, _while_taken: while_taken }),
             Err(e) => {
                 give_back();
                 Err(e)
@@ -104,17 +115,33 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 impl View {
-    /// Takes the terminal over and draws `board`; a key that ends the test requests `stop`.
+    /// Takes the terminal over and draws `board`; a key that ends the test requests `stop`. `while_taken` is dropped once the
+    /// terminal is given back: a guard that holds back other output to it, say.
     ///
     /// # Errors
-    /// If the terminal cannot be taken over.
-    pub fn start(board: Board, stop: &Stop) -> Result<View> {
-        let keyboard = keyboard().context("--live: no terminal to read keys from")?;
-        let taken = TakenTerminal::take().context("--live: taking the terminal over")?;
+    /// [`ViewError`]; then the terminal is as it was.
+    pub fn start(
+        board: Board,
+        look: Look,
+        while_taken: impl Send + 'static,
+        stop: &Stop,
+    ) -> Result<View, ViewError> {
+        let keyboard = keyboard().map_err(ViewError::Keyboard)?;
+        let taken = TakenTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
         let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
-        let drawer = Drawer::new(taken, keyboard, board.clone(), over.clone(), stop.clone());
+        let drawer = Drawer {
+            taken,
+            keyboard,
+            viewing: Viewing::new(lock(&board).targets.len()),
+            board: board.clone(),
+            over: over.clone(),
+            stop: stop.clone(),
+            look,
+            summaries: Vec::new(),
+            computed: None,
+        };
         let drawing = thread::Builder::new().name("view".to_owned()).spawn(move || drawer.run());
-        let drawing = drawing.context("--live: starting a thread that draws")?;
+        let drawing = drawing.map_err(ViewError::Thread)?;
         Ok(View { board, over, stop: stop.clone(), drawing: Some(drawing) })
     }
 
@@ -221,18 +248,6 @@ struct Drawer {
 }
 
 impl Drawer {
-    fn new(
-        taken: TakenTerminal,
-        keyboard: OwnedFd,
-        board: Arc<Mutex<Board>>,
-        over: Arc<AtomicBool>,
-        stop: Stop,
-    ) -> Drawer {
-        let viewing = Viewing::new(lock(&board).targets.len());
-        let (look, summaries) = (Look::of_terminal(), Vec::new());
-        Drawer { taken, keyboard, board, over, stop, viewing, look, summaries, computed: None }
-    }
-
     fn run(mut self) {
         // Packet threads come first.
         pace::yield_to_others();
@@ -248,9 +263,9 @@ impl Drawer {
             }
             match self.keys() {
                 Ok(None) => {}
-                Ok(Some(Wish::Redraw)) => drop(self.taken.terminal.clear()),
-                Ok(Some(Wish::End)) if saved => return,
-                Ok(Some(Wish::End)) => self.stop.request(),
+                Ok(Some(Request::Redraw)) => drop(self.taken.terminal.clear()),
+                Ok(Some(Request::End)) if saved => return,
+                Ok(Some(Request::End)) => self.stop.request(),
                 Err(_) => return,
             }
         }
@@ -276,27 +291,27 @@ impl Drawer {
     }
 
     /// Takes keys until the next picture is due, or something changes.
-    fn keys(&mut self) -> io::Result<Option<Wish>> {
+    fn keys(&mut self) -> io::Result<Option<Request>> {
         wait_for_input(&self.keyboard, FRAME)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
-        let mut wish = None;
+        let mut request = None;
         // Keys that are held down come faster than pictures are drawn.
         for _ in 0..64 {
             match event::read()? {
                 Event::Key(key) => {
                     let board = lock(&self.board);
-                    wish = self.viewing.key(key, &board, steady()).or(wish);
+                    request = self.viewing.key(key, &board, steady()).or(request);
                 }
-                Event::Resize(..) => wish = wish.or(Some(Wish::Redraw)),
+                Event::Resize(..) => request = request.or(Some(Request::Redraw)),
                 _ => {}
             }
             if !event::poll(Duration::ZERO)? {
                 break;
             }
         }
-        Ok(wish)
+        Ok(request)
     }
 
     /// Computes every figure, if they are looked at and it is time.

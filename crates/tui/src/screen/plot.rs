@@ -1,7 +1,7 @@
 //! Curves in characters, with axes.
 
 use super::write;
-use crate::live::look::Look;
+use crate::look::Look;
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,7 +1,5 @@
 //! [`Look`]: what a terminal can show.
 
-use crate::console;
-use jitlat_report::text::Style as TextStyle;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
@@ -9,25 +7,21 @@ use ratatui::symbols::Marker;
 /// What a terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
+    /// Colours.
     pub colour: bool,
     /// Characters beyond ASCII.
     pub unicode: bool,
 }
 
 impl Look {
-    /// That of this terminal: NO_COLOR, TERM and the locale decide.
-    pub fn of_terminal() -> Look {
-        Look { colour: console::style() == TextStyle::Colour, unicode: console::shows_unicode() }
-    }
-
     /// The style of the `k`-th stream: colours that are told apart by every eye.
-    pub fn stream(self, k: usize) -> Style {
+    pub(crate) fn stream(self, k: usize) -> Style {
         const COLOURS: [Color; 2] = [Color::Cyan, Color::Yellow];
         self.coloured(COLOURS[k % COLOURS.len()])
     }
 
     /// The marker of the `k`-th stream: without colours streams differ by it.
-    pub fn marker(self, k: usize) -> Marker {
+    pub(crate) fn marker(self, k: usize) -> Marker {
         match (self.unicode, self.colour, k % 2) {
             (true, true, _) | (true, false, 0) => Marker::Braille,
             (true, false, _) => Marker::Dot,
@@ -37,23 +31,23 @@ impl Look {
     }
 
     /// Dots that a column of the `k`-th stream's marker has side by side.
-    pub fn dots(self, k: usize) -> usize {
+    pub(crate) fn dots(self, k: usize) -> usize {
         if self.marker(k) == Marker::Braille { 2 } else { 1 }
     }
 
-    pub fn title(self) -> Style {
+    pub(crate) fn title(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    pub fn faint(self) -> Style {
+    pub(crate) fn faint(self) -> Style {
         self.coloured(Color::DarkGray)
     }
 
-    pub fn bad(self) -> Style {
+    pub(crate) fn bad(self) -> Style {
         self.coloured(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    pub fn chosen(self) -> Style {
+    pub(crate) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
@@ -62,7 +56,7 @@ impl Look {
     }
 
     /// Replaces what the terminal cannot show.
-    pub fn adapt(self, buffer: &mut Buffer) {
+    pub(crate) fn adapt(self, buffer: &mut Buffer) {
         if self.unicode {
             return;
         }
