@@ -40,7 +40,7 @@ ingest TESTS='3000':
 
 # How often `changed` and `worse` fire of TESTS of simulated paths that do not change, and how soon of paths that do (minutes)
 alert-rates TESTS='300':
-    JITLAT_TESTS={{TESTS}} cargo test --profile fast -p jitlat --bin jitlat -- alerts::rates::table --ignored --nocapture
+    JITLAT_TESTS={{TESTS}} cargo test --profile fast -p jitlat-monitor --lib -- alerts::rates::table --ignored --nocapture
 
 # What each instrument and protocol reports minus what captures at both hosts say (root, tcpdump)
 bias PACKETS='2000':

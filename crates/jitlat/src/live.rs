@@ -8,8 +8,8 @@ use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
 use jitlat_report::text::Style;
 use jitlat_store::log::LogReader;
-pub use jitlat_tui::{Board, View};
 use jitlat_tui::Look;
+pub use jitlat_tui::{Board, View};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 

@@ -7,9 +7,9 @@
 //! * [`analyze`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
 //!   [`tcp`] – captured traffic
 //! * [`monitor`] – many paths, all the time
-//! * [`mod@web`] – the page of an archive; [`on_demand`] – tests that are asked for on it
+//! * [`mod@web`] – the page of an archive
 //! * [`output`] – all output formats, in one list
-//! * [`live`] – the full-screen view
+//! * [`live`] – options of the full-screen view
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -33,7 +33,6 @@ mod live;
 mod load;
 mod manual;
 mod monitor;
-mod on_demand;
 mod options;
 mod output;
 mod path;

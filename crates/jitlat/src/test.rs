@@ -5,7 +5,7 @@ use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::Status;
 use crate::journal::{Closed, Journals};
-use crate::live::{self, Board, View};
+use crate::live::{self, Board};
 use crate::options::live::LiveArgs;
 use crate::options::one_way::{LogArgs, OneWayArgs};
 use crate::options::report::QuietArgs;

@@ -1,13 +1,14 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
 use crate::exit::Status;
-use crate::on_demand::alone::Alone;
+use crate::monitor::instruments::Known;
 use crate::options::{key, read_key_file};
 use crate::{archive, console, interrupt};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
+use jitlat_monitor::runtime::Alone;
 use jitlat_web::{Access, PORT, RunLimits, Runs, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -73,6 +74,7 @@ impl RunArgs {
     fn runs(&self, archive: &Path) -> Result<Option<Runs>> {
         let Some(hosts) = &self.run else { return Ok(None) };
         let runner = Alone {
+            equipment: Arc::new(Known),
             archive: archive.to_owned(),
             hosts: hosts.iter().map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).collect(),
             key: self.run_key_file.as_deref().map(key).transpose().context("--run-key-file")?,
@@ -100,7 +102,7 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
 }
 
 /// An address and a port, with the usual ones for what is not said.
-pub fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
+fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
 }
 
@@ -126,6 +128,6 @@ pub fn run(args: &WebArgs) -> Result<Status> {
 }
 
 /// The token in a file.
-pub fn token(path: &Path) -> Result<Token> {
+fn token(path: &Path) -> Result<Token> {
     Ok(Token::of_file_contents(&read_key_file(path)?.contents)?)
 }

@@ -11,7 +11,7 @@
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
-//! * [`random`] – random bytes of the system
+//! * [`random`] – random bytes of the system; [`key_file`] – files that nobody else may read
 //!
 //! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
 //! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
@@ -65,6 +65,7 @@ pub mod emulator;
 mod engine;
 mod frame;
 mod interface_counters;
+pub mod key_file;
 pub mod lamp_frame;
 mod launch;
 mod lead;

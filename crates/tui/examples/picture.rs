@@ -3,7 +3,7 @@
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec, WallTime};
 use jitlat_tui::{Board, Look, Shown, Viewing, draw};
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 
 fn main() {
@@ -22,6 +22,6 @@ fn main() {
     let look = Look { colour: false, unicode: true };
     draw(&Shown { board: &board, viewing: &Viewing::new(1), look, summaries: &[], now }, &mut picture);
     for row in picture.content.chunks(80) {
-        println!("{}", row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end());
+        println!("{}", row.iter().map(Cell::symbol).collect::<String>().trim_end());
     }
 }

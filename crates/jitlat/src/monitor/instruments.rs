@@ -1,8 +1,7 @@
 //! What a monitor can measure with: the tests of the command, with the same options.
 
-use super::captures::kinds::{self, CAPTURED};
+use super::captures::{self, CAPTURED};
 use super::given::{OptionSet, ids};
-use super::measure::Measuring;
 use crate::exit::explain;
 use crate::journal::Journals;
 use crate::options::late::LateArgs;
@@ -13,23 +12,23 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
 use jitlat_core::observer::{Observer, Unobserved};
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction as Way, Transport};
-use jitlat_instruments::{Error, Instrument, OneWay, Ping};
+use jitlat_instruments::passive::PeriodEvent;
+use jitlat_instruments::serve::Serve;
+use jitlat_instruments::{Error, Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
+use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, Logs, Measuring, ServerKeys};
 use jitlat_net::client::ClientError;
-use jitlat_proto::jitlat::Failure as Conversation;
+use jitlat_proto::jitlat::{Failure as Conversation, Key, Keys};
 use jitlat_store::log::{LogFile, Naming, Version};
-use std::path::{Path, PathBuf};
-
-/// The logs of a test, or why there is none, in words.
-pub type Logs = Result<Vec<PathBuf>, (Failure, String)>;
+use std::path::Path;
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
@@ -43,16 +42,6 @@ pub struct Monitored {
     measure: fn(&OptionSet, &Asked<'_>, &mut Measuring<'_>, &Path) -> Logs,
 }
 
-impl Monitored {
-    /// Makes a test, and leaves its logs in `folder`; none if nothing was answered.
-    ///
-    /// # Errors
-    /// Why nothing was measured, in words.
-    pub fn measure(&self, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
-        (self.measure)(&(self.options)(), asked, with, folder)
-    }
-}
-
 /// Every instrument of a monitor; the first is that of a test that names none.
 pub const MONITORED: [Monitored; 2] = [
     Monitored {
@@ -64,7 +53,8 @@ pub const MONITORED: [Monitored; 2] = [
     Monitored { name: "ping", options: ping_options, traffic: ping_traffic, measure: measure_ping },
 ];
 
-/// The instruments of this program, for the reader of the file.
+/// The instruments of this program, for the file and the runtime.
+#[derive(Debug)]
 pub struct Known;
 
 impl Instruments for Known {
@@ -87,7 +77,7 @@ impl Instruments for Known {
     }
 
     fn capture(&self, asked: &AskedCapture<'_>) -> Result<(), Wrong> {
-        kinds::check(asked)
+        captures::check(asked)
     }
 
     fn has_https(&self) -> bool {
@@ -96,6 +86,50 @@ impl Instruments for Known {
 
     fn serve(&self, options: &[(String, Value)]) -> Result<(), Wrong> {
         serve_args(options).map(drop)
+    }
+}
+
+impl Equipment for Known {
+    fn measure(&self, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
+        let known = MONITORED.iter().find(|i| i.name == asked.instrument);
+        let Some(instrument) = known else {
+            return Err((Failure::Other, "there is no such instrument".to_owned()));
+        };
+        (instrument.measure)(&(instrument.options)(), asked, with, folder)
+    }
+
+    fn follow(
+        &self,
+        setup: &CaptureSetup,
+        key: Option<&Key>,
+        stop: &Stop,
+        each: &mut dyn FnMut(PeriodEvent<'_>),
+    ) -> Captured {
+        let known = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument);
+        let Some(kind) = known else {
+            return Err((Failure::Other, "there is no such instrument".to_owned()));
+        };
+        (kind.follow)(setup, key, stop, each)
+    }
+
+    fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve> {
+        let mut args = serve_args(options).map_err(|wrong| anyhow!(wrong.message))?;
+        let offers_all = !args.digests.capture.is_empty();
+        let new = keys.interfaces.into_iter().filter(|name| !args.digests.capture.contains(name));
+        let new: Vec<String> = new.collect();
+        args.digests.capture.extend(new);
+        let mut access = args.access()?;
+        for (name, key, captures) in keys.hosts {
+            if offers_all || captures {
+                access.digest_keys.add(&name, key.clone());
+            }
+            access.keys.add(&name, key);
+        }
+        if let Some(key) = keys.common {
+            access.digest_keys.add(Keys::ANY, key.clone());
+            access.keys.add(Keys::ANY, key);
+        }
+        args.settings(access)
     }
 }
 

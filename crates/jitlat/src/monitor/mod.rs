@@ -1,39 +1,28 @@
-//! `jitlat monitor`: many paths, all the time, from one file that all hosts have.
+//! `jitlat monitor`: many paths, all the time, from one file that all hosts have. The library `jitlat-monitor` does it; here are its
+//! options, and those that its file may have.
 //!
-//! * [`instruments`] – what tests can measure with; [`given`] – options in the file
-//! * [`measure`] – one test; [`job`] – one of the timetable; [`demand`] – one that is asked for on the page
-//! * [`run`] – the monitor at work; [`access`] – keys and the server; [`page`] – the page; [`own`] – which host this is
-//! * [`captures`] – what passes interfaces
-//! * [`push`] – tests to collectors; [`collect`] – those of other hosts into the archive
-//! * [`alerts`] – what follows from results, and who gets messages
-//! * [`show`] – the plan and the counts, for people
+//! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – what passes interfaces
+//! * [`given`] – options in the file
 
-mod access;
-mod alerts;
 mod captures;
-mod collect;
-mod demand;
+#[cfg(test)]
+mod demand_tests;
 mod given;
 pub mod instruments;
-mod job;
-pub mod measure;
-mod own;
-mod page;
-mod push;
-mod run;
-mod show;
 
-use crate::console;
 use crate::exit::Status;
-use anyhow::{Context, Result, bail};
+use crate::{console, interrupt};
+use anyhow::{Context, Result};
 use clap::Args;
 use instruments::Known;
 use jitlat_core::{Span, quantity};
-use jitlat_monitor::file::{keys, read};
-use jitlat_monitor::{Model, Plan, Timetable};
+use jitlat_monitor::runtime::{self, MonitorSettings};
+use jitlat_monitor::{Plan, Timetable, text};
 use jitlat_net::clock;
-use std::path::{Path, PathBuf};
-use tracing::{error, warn};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tracing::warn;
 
 /// Measure many paths all the time: one file says which, and is the same on all hosts
 #[derive(Clone, Debug, Args)]
@@ -71,49 +60,34 @@ impl MonitorArgs {
 
 /// Measures, or checks the file, or prints its plan.
 pub fn run(args: &MonitorArgs) -> Result<Status> {
-    let Some(model) = load(&args.file)? else { return Ok(Status::NotMeasured) };
+    let Some(model) = runtime::load(&args.file, &Known)? else { return Ok(Status::NotMeasured) };
     let timetable = Timetable::new(&model);
-    let host = args.host.as_deref().map(|name| named(&model, name)).transpose()?;
+    let host = args.host.as_deref().map(|name| runtime::named(&model, name)).transpose()?;
     if args.plan {
         let plan = Plan::new(&model, &timetable);
-        let text = match args.json {
+        let shown = match args.json {
             true => serde_json::to_string_pretty(&plan).context("writing the plan")? + "\n",
-            false => show::plan(&model, &timetable, &plan, host, clock::wall()),
+            false => text::plan(&model, &timetable, &plan, host, clock::wall()),
         };
-        console::print(&text)?;
+        console::print(&shown)?;
         return Ok(Status::Measured);
     }
     for shortfall in timetable.shortfalls(&model) {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
-        console::print(&show::checked(&args.file, &model))?;
+        console::print(&text::checked(&args.file, &model))?;
         return Ok(Status::Measured);
     }
-    run::run(args, model, timetable)?;
+    let (stop, reload) = interrupt::stop_and_reload()?;
+    let settings = MonitorSettings {
+        file: args.file.clone(),
+        host: args.host.clone(),
+        archive: args.archive.clone(),
+        duration: args.duration,
+        equipment: Arc::new(Known),
+        print: Arc::new(|text| console::print(text).map_err(io::Error::other)),
+    };
+    console::print(&text::counts(&runtime::run(&settings, model, timetable, &stop, &reload)?))?;
     Ok(Status::Measured)
-}
-
-/// Reads the file; `None` if something is wrong with it, which is in the log then.
-fn load(path: &Path) -> Result<Option<Model>> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
-    match read(&text, &Known) {
-        Ok(model) => Ok(Some(model)),
-        Err(faults) => {
-            for fault in &faults {
-                error!("{name}:{fault}");
-            }
-            Ok(None)
-        }
-    }
-}
-
-/// The host of this name.
-fn named(model: &Model, name: &str) -> Result<usize> {
-    if let Some(host) = model.host(name) {
-        return Ok(host);
-    }
-    let names: Vec<&str> = model.hosts.iter().map(|h| h.name.as_str()).collect();
-    bail!("--host: there is no host '{name}': {}", keys::choose(name, &names))
 }

@@ -8,7 +8,7 @@ mod several;
 use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::{Status, explain};
 use crate::journal::Journals;
-use crate::live::{self, Board, View};
+use crate::live::{self, Board};
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::screen::Origin;

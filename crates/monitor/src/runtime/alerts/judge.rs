@@ -1,11 +1,11 @@
 //! [`Judge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
 
 use super::compare::Comparer;
+use crate::Model;
+use crate::alert::machine::Event;
+use crate::alert::{self, Machine, TestResult};
 use jitlat_archive::{Archive, Change, Entered, Error, Fired, Note, Slots};
 use jitlat_core::{Span, WallTime};
-use jitlat_monitor::Model;
-use jitlat_monitor::alert::machine::Event;
-use jitlat_monitor::alert::{self, Machine, TestResult};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

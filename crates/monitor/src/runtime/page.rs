@@ -1,16 +1,19 @@
 //! The page of this host's archive, beside the tests.
 
 use super::demand::Demands;
-use super::show;
-use crate::web;
+use crate::Model;
+use crate::agenda::{Counts, Ending};
+use crate::model::{Readers, RunRules};
+use crate::text;
 use anyhow::{Context, Result, bail};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
-use jitlat_monitor::Model;
-use jitlat_monitor::agenda::{Counts, Ending};
-use jitlat_monitor::model::{Readers, RunRules};
+use jitlat_net::key_file;
 use jitlat_net::pace;
-use jitlat_web::{Access, MonitorNow, MonitorState, RunLimits, Runs, Settings, SlotsNow, Starters, Web};
+use jitlat_web::{
+    Access, MonitorNow, MonitorState, PORT, RunLimits, Runs, Settings, SlotsNow, Starters, Token, Web,
+};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -40,14 +43,13 @@ impl RunningPage {
         };
         let mut settings = Settings::new(archive);
         settings.monitor = Some(state.clone());
-        settings.listen = web::address(rules.listen);
+        settings.listen = address(rules.listen);
         settings.access = match &rules.readers {
             Readers::Local => Access::Local,
             Readers::Proxy => Access::Proxy,
             Readers::Token(file) => {
                 let file = folder.join(file);
-                let token =
-                    web::token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
+                let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
                 Access::Token(token)
             }
         };
@@ -71,11 +73,21 @@ impl RunningPage {
     }
 }
 
+/// An address and a port, with the usual ones for what the file leaves out.
+fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
+}
+
+/// The token in a file.
+fn token(path: &Path) -> Result<Token> {
+    Ok(Token::of_file_contents(&key_file::read(path)?)?)
+}
+
 /// Who may run tests from the page, and how much, by the file.
 fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs> {
     let token = |name: &String| {
         let file = folder.join(name);
-        web::token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))
+        token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))
     };
     let who = rules.token.as_ref().map(token).transpose()?;
     let usual = RunLimits::default();
@@ -144,7 +156,7 @@ impl OwnState {
                 test: test.clone(),
                 far: far.clone(),
                 measured: counts.measured(),
-                lost: lost.map(|(ending, n)| (show::ending(ending).to_owned(), n)).collect(),
+                lost: lost.map(|(ending, n)| (text::ending(ending).to_owned(), n)).collect(),
             }
         });
         self.shown.set(MonitorNow {

@@ -1,30 +1,21 @@
 //! Tests that somebody asks for on the page: what is offered, and a wish as an instrument with its options.
-//!
-//! * [`alone`] – those of `jitlat web`; those of a monitor are in [`crate::monitor`]
 
-pub mod alone;
-
-use crate::monitor::instruments::Known;
-use crate::monitor::measure::{Measuring, measure};
+use super::Equipment;
+use super::measure::{Measuring, measure};
+use crate::file::{Asked, Value, Wrong};
+use crate::model::{Direction, Flow, Traffic};
 use jitlat_core::time::SECOND;
 use jitlat_core::verdict::PROFILES;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::one_way::ONE_WAY_PROTOCOLS;
 use jitlat_instruments::ping::PROTOCOLS;
-use jitlat_monitor::file::{Asked, Instruments, Value, Wrong};
-use jitlat_monitor::model::{Direction, Flow, Traffic};
 use jitlat_proto::jitlat::Key;
 use jitlat_web::{HostOffer, Planned, Refusal, RunFeed, TestOffer, Wish};
 use std::path::Path;
 
 /// The tag of results that were asked for on a page.
 pub const ASKED: (&str, &str) = ("asked", "page");
-
-/// What may be measured: one way over UDP and TCP, and by every other protocol there is.
-pub fn tests() -> Vec<TestOffer> {
-    choices().map(|choice| TestOffer { id: choice.id, name: choice.name, one_way: choice.one_way }).collect()
-}
 
 /// Applications that a test may send as.
 pub fn profiles() -> Vec<(String, String)> {
@@ -81,11 +72,18 @@ pub struct Demand {
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
 impl Demand {
+    /// What may be measured: one way over UDP and TCP, and by every other protocol there is.
+    pub fn offered() -> Vec<TestOffer> {
+        choices()
+            .map(|choice| TestOffer { id: choice.id, name: choice.name, one_way: choice.one_way })
+            .collect()
+    }
+
     /// What `wish` asks for.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of(wish: &Wish, host: &HostOffer) -> Result<Demand, Refusal> {
+    pub fn of(wish: &Wish, host: &HostOffer, equipment: &dyn Equipment) -> Result<Demand, Refusal> {
         let wrong = |field: &str, why: String| Err(Refusal::Wish(field.to_owned(), why));
         let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
         let Some(choice) = found else {
@@ -128,7 +126,7 @@ impl Demand {
             traffic: Traffic::default(),
             about: String::new(),
         };
-        demand.traffic = Known.traffic(&demand.asked()).map_err(refused)?;
+        demand.traffic = equipment.traffic(&demand.asked()).map_err(refused)?;
         demand.about = about(&choice.name, choice.one_way, wish, &demand.traffic, direction);
         Ok(demand)
     }
@@ -155,7 +153,7 @@ impl Demand {
     }
 
     /// Measures with the host at `address`, and says to `feed` what becomes of it.
-    pub fn measure(&self, place: &Place<'_>, mut feed: RunFeed) {
+    pub fn measure(&self, equipment: &dyn Equipment, place: &Place<'_>, mut feed: RunFeed) {
         feed.started();
         let stop = Stop::from(feed.stop());
         let tags = [ASKED, ("client", place.from), ("server", place.host)];
@@ -169,7 +167,7 @@ impl Demand {
             watcher: Some(&mut feed),
             stop: &stop,
         };
-        let result = measure(&self.asked(), &mut with, Some(place.archive));
+        let result = measure(equipment, &self.asked(), &mut with, Some(place.archive));
         feed.ended(result.map_err(|(_, why)| why));
     }
 }
@@ -217,61 +215,4 @@ fn about(name: &str, one_way: bool, wish: &Wish, traffic: &Traffic, direction: D
     let packets = traffic.forward.packets.max(traffic.backward.packets);
     let seconds = (sending(traffic).as_seconds() * 10.0).round() / 10.0;
     format!("{name}{way}: {packets} packets{as_of} in {seconds} s")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(only_answers: bool) -> HostOffer {
-        HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
-    }
-
-    fn wish(fields: &[(&str, &str)]) -> Wish {
-        let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
-        serde_json::from_value(json.collect()).unwrap()
-    }
-
-    #[test]
-    fn a_wish_is_what_the_command_line_would_send() {
-        let of = |fields: &[(&str, &str)]| Demand::of(&wish(fields), &host(false)).unwrap().planned();
-        let usual = of(&[]);
-        assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
-        assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
-        let there =
-            of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
-        assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
-        let voice = of(&[("profile", "voice"), ("duration", "5s"), ("test", "ping-stamp")]);
-        assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
-        let large = of(&[("size", "1000"), ("direction", "backward")]);
-        assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
-        // Whatever is offered can be asked for.
-        for test in tests() {
-            assert!(
-                of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets
-                    > 0
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_of_its_field() {
-        for (fields, answers, field, said) in [
-            (&[("test", "x")][..], false, "test", "no test 'x'"),
-            (&[("test", "one-way-udp")], true, "test", "only answers"),
-            (&[("direction", "up")], false, "direction", "'up' is no direction"),
-            (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
-            (&[("duration", "soon")], false, "duration", "soon"),
-            (&[("packets", "x")], false, "packets", "x"),
-            (&[("packets", "5"), ("duration", "5s")], false, "packets", "duration"),
-            (&[("period", "-1")], false, "period", ""),
-            (&[("size", "3")], false, "", ""),
-            (&[("profile", "vioce")], false, "profile", "vioce"),
-        ] {
-            let Err(Refusal::Wish(about, why)) = Demand::of(&wish(fields), &host(answers)) else {
-                panic!("{fields:?}")
-            };
-            assert!(about == field && why.contains(said), "{fields:?}: {about}: {why}");
-        }
-    }
 }

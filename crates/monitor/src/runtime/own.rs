@@ -1,7 +1,7 @@
 //! Which host of the file this one is.
 
+use crate::Model;
 use anyhow::{Result, bail};
-use jitlat_monitor::Model;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use nix::unistd::gethostname;
@@ -60,13 +60,13 @@ fn addresses() -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_monitor::file::read;
+    use crate::file::read;
 
     #[test]
     fn a_host_is_found_by_its_name_or_an_address() {
         let text = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = \"B\", address = \"2001:db8::2\" }, \
                     { name = \"c\", address = \"c.example\" }]\n[[test]]\nname = \"t\"\nevery = \"1h\"";
-        let model = read(text, &super::super::instruments::Known).unwrap();
+        let model = read(text, &crate::runtime::fake::Simple).unwrap();
         let ip = |text: &str| vec![text.parse().unwrap()];
         assert_eq!(choose(&model, "b.example.org", &[]), [1]);
         assert_eq!(choose(&model, "c.example", &[]), [2]);

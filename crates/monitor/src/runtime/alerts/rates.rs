@@ -3,14 +3,14 @@
 
 use super::compare::Comparer;
 use super::judge::result_of;
-use crate::monitor::instruments::Known;
+use crate::alert::Machine;
+use crate::alert::machine::Event;
+use crate::file::read;
+use crate::runtime::fake::Simple;
 use jitlat_archive::Archive;
 use jitlat_core::time::Source;
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_impair::{Clock, Config, Jitter, Outcome, Trial};
-use jitlat_monitor::alert::Machine;
-use jitlat_monitor::alert::machine::Event;
-use jitlat_monitor::file::read;
 use jitlat_store::log::{LogWriter, Version};
 use std::collections::BTreeMap;
 
@@ -129,7 +129,7 @@ struct Rates {
 fn rates(path: &Path, unchanged: u64, more: f64) -> Rates {
     let folder = tempfile::tempdir().unwrap();
     let archive = Archive::make(&folder.path().join("a")).unwrap();
-    let model = read(FILE, &Known).unwrap();
+    let model = read(FILE, &Simple).unwrap();
     let start = WallTime(1_767_225_600_000_000_000);
     let mut machine = Machine::new(&model, "a", &BTreeMap::new(), start);
     let (mut comparer, mut rates, mut judged) = (Comparer::default(), Rates::default(), 0);

@@ -1,17 +1,20 @@
 //! One test of the timetable: measured, and put into the archive.
 
+use super::Equipment;
 use super::measure::{Measuring, measure};
+use crate::Model;
+use crate::agenda::{Failure, Job};
+use crate::file::{Asked, Value};
+use crate::model::Test;
 use jitlat_instruments::Stop;
-use jitlat_monitor::Model;
-use jitlat_monitor::agenda::{Failure, Job};
-use jitlat_monitor::file::{Asked, Value};
-use jitlat_monitor::model::Test;
 use jitlat_proto::jitlat::Key;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What a thread needs to measure.
 pub struct Task {
+    /// What it measures with.
+    pub equipment: Arc<dyn Equipment>,
     /// The file as it was when the test was due.
     pub model: Arc<Model>,
     /// The test.
@@ -82,6 +85,6 @@ impl Task {
             watcher: None,
             stop,
         };
-        measure(&asked, &mut with, self.archive.as_deref()).map(drop)
+        measure(&*self.equipment, &asked, &mut with, self.archive.as_deref()).map(drop)
     }
 }

@@ -1,17 +1,21 @@
 //! [`Alone`]: tests that `jitlat web --run` makes, beside no timetable.
 
-use super::{Demand, Place, profiles, tests};
+use super::Equipment;
+use super::on_demand::{Demand, Place, profiles};
 use jitlat_archive::Archive;
 use jitlat_proto::jitlat::Key;
 use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
 use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tracing::debug;
 
 /// Makes tests with the hosts of a list, or with those that the archive knows.
 #[derive(Debug)]
 pub struct Alone {
+    /// What tests are made with.
+    pub equipment: Arc<dyn Equipment>,
     /// Where results go.
     pub archive: PathBuf,
     /// The far hosts that are allowed; empty: those of the archive.
@@ -26,15 +30,16 @@ impl Runner for Alone {
             |name: &String| HostOffer { name: name.clone(), address: name.clone(), only_answers: false };
         let hosts =
             if self.hosts.is_empty() { known(archive)? } else { self.hosts.iter().map(named).collect() };
-        Ok(Offer { from: own_name(), hosts, tests: tests(), profiles: profiles() })
+        Ok(Offer { from: own_name(), hosts, tests: Demand::offered(), profiles: profiles() })
     }
 
     fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
-        Ok(Demand::of(wish, host)?.planned())
+        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
     }
 
     fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
-        let demand = Demand::of(wish, host)?;
+        let demand = Demand::of(wish, host, &*self.equipment)?;
+        let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
         debug!("page: test {} with {} starts", feed.id(), host.address);
         let thread = std::thread::Builder::new().name(format!("test {}", feed.id()));
@@ -47,7 +52,7 @@ impl Runner for Alone {
                 of_server: &[],
                 archive: &archive,
             };
-            demand.measure(&place, feed);
+            demand.measure(&*equipment, &place, feed);
         };
         thread
             .spawn(run)

@@ -1,11 +1,12 @@
 //! [`Demands`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
 //! into a gap of the timetable, and says when, or that there is none.
 
-use crate::on_demand::{Demand, Place, profiles, tests};
+use super::Equipment;
+use super::on_demand::{Demand, Place, profiles};
+use crate::Model;
+use crate::extra::{HORIZON, NoGap};
+use crate::file::text_of;
 use jitlat_archive::Archive;
-use jitlat_monitor::Model;
-use jitlat_monitor::extra::{HORIZON, NoGap};
-use jitlat_monitor::file::text_of;
 use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What is asked for, on its way to the monitor.
 #[derive(Debug)]
 pub struct Demands {
+    equipment: Arc<dyn Equipment>,
     /// The file, and this host's place in it.
     now: Mutex<(Arc<Model>, usize)>,
     queue: Mutex<Vec<Demanded>>,
@@ -35,8 +37,8 @@ pub struct Demanded {
 
 impl Demands {
     /// Of the host at this place of the file.
-    pub fn new(model: Arc<Model>, host: usize) -> Demands {
-        Demands { now: Mutex::new((model, host)), queue: Mutex::default() }
+    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>) -> Demands {
+        Demands { equipment, now: Mutex::new((model, host)), queue: Mutex::default() }
     }
 
     /// Follows a new file.
@@ -65,15 +67,20 @@ impl Runner for Demands {
             only_answers: true,
         });
         let from = model.hosts.get(*own).map_or_else(String::new, |host| host.name.clone());
-        Ok(Offer { from, hosts: others.chain(targets).collect(), tests: tests(), profiles: profiles() })
+        Ok(Offer {
+            from,
+            hosts: others.chain(targets).collect(),
+            tests: Demand::offered(),
+            profiles: profiles(),
+        })
     }
 
     fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
-        Ok(Demand::of(wish, host)?.planned())
+        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
     }
 
     fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
-        let demand = Demand::of(wish, host)?;
+        let demand = Demand::of(wish, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
         let demanded = Demanded { demand, host: host.clone(), feed, answer };
@@ -97,8 +104,8 @@ impl Demanded {
     }
 
     /// Measures it.
-    pub fn measure(self, place: &Place<'_>) {
-        self.demand.measure(place, self.feed);
+    pub fn measure(self, equipment: &dyn Equipment, place: &Place<'_>) {
+        self.demand.measure(equipment, place, self.feed);
     }
 }
 

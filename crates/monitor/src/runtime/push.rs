@@ -1,10 +1,10 @@
 //! This host's tests, pushed to collectors: a thread for each, beside the tests.
 
+use crate::Model;
 use anyhow::Result;
 use jitlat_archive::{Archive, MOST_UNSETTLED, Outgoing, Settled};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_instruments::Stop;
-use jitlat_monitor::Model;
 use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::{clock, pace};
 use jitlat_proto::jitlat::Key;
@@ -49,7 +49,7 @@ pub struct Target {
 /// The collectors that `host` pushes to.
 pub fn targets(model: &Model, host: usize) -> Vec<Target> {
     let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
-    let target = |collector: &jitlat_monitor::model::CollectorRules| {
+    let target = |collector: &crate::model::CollectorRules| {
         let far = &model.hosts[collector.host];
         Target {
             name: far.name.clone(),
@@ -183,7 +183,7 @@ impl Pusher {
             Ok(()) => {
                 self.retry.succeeded();
                 if let Some((since, _)) = self.said.take() {
-                    let long = jitlat_monitor::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
+                    let long = crate::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
                     info!("{}: tests are pushed again, after {long}", self.target.name);
                 }
                 self.spool.said = false;

@@ -1,29 +1,29 @@
 //! Captures of a monitor, beside its tests: what passes interfaces, a result a period, for ever.
 //!
-//! * [`kinds`] – the instruments; [`keep`] – logs of periods into the archive
+//! * [`keep`] – logs of periods into the archive
 //! * this file – threads that capture, begin anew after troubles, and say what became of each period
 
 mod keep;
-pub mod kinds;
 
+use super::Equipment;
 use super::access::own_key;
+use crate::Model;
+use crate::agenda::{Counts, Ending, Failure};
+use crate::file::{Value, text_of};
+use crate::model::{Capture, KeySource};
 use anyhow::{Context, Result, bail};
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::PeriodEvent;
-use jitlat_monitor::Model;
-use jitlat_monitor::agenda::{Counts, Ending, Failure};
-use jitlat_monitor::file::{Value, text_of};
-use jitlat_monitor::model::{Capture, KeySource};
 use jitlat_net::clock;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::Key;
 use keep::{Keeper, Period};
-use kinds::{CAPTURED, CaptureKind};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -72,6 +72,7 @@ pub struct Outcome {
 
 /// Captures under way, until this is dropped.
 pub struct RunningCaptures {
+    equipment: Arc<dyn Equipment>,
     /// Those of the file, with what this host proves at others.
     wanted: (Vec<Setup>, Option<Key>),
     /// Those, and others that were asked to end.
@@ -103,6 +104,7 @@ pub fn check(model: &Model, host: usize, archive: Option<&Path>) -> Result<()> {
 impl RunningCaptures {
     /// Starts the captures of `host`.
     pub fn start(
+        equipment: Arc<dyn Equipment>,
         model: &Model,
         host: usize,
         folder: &Path,
@@ -111,7 +113,7 @@ impl RunningCaptures {
         let (to, ended) = channel();
         let wanted = (Vec::new(), None);
         let mut captures =
-            RunningCaptures { wanted, running: Vec::new(), to, ended, counts: BTreeMap::new() };
+            RunningCaptures { equipment, wanted, running: Vec::new(), to, ended, counts: BTreeMap::new() };
         captures.follow(model, host, folder, archive)?;
         Ok(captures)
     }
@@ -142,7 +144,7 @@ impl RunningCaptures {
             if self.running.iter().any(|own| own.setup.capture.name == setup.capture.name) {
                 continue;
             }
-            match Running::start(setup.clone(), key.clone(), self.to.clone()) {
+            match Running::start(self.equipment.clone(), setup.clone(), key.clone(), self.to.clone()) {
                 Ok(own) => self.running.push(own),
                 Err(e) => {
                     error!("[[capture]] {}: {e:#}", setup.capture.name);
@@ -206,12 +208,17 @@ impl Setup {
 }
 
 impl Running {
-    fn start(setup: Setup, key: Option<Key>, to: Sender<Outcome>) -> Result<Running> {
+    fn start(
+        equipment: Arc<dyn Equipment>,
+        setup: Setup,
+        key: Option<Key>,
+        to: Sender<Outcome>,
+    ) -> Result<Running> {
         let stop = Stop::new();
         let (asked, own) = (stop.clone(), setup.clone());
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread
-            .spawn(move || capture(&own, key.as_ref(), &asked, to))
+            .spawn(move || capture(&*equipment, &own, key.as_ref(), &asked, to))
             .context("starting the thread of a capture")?;
         Ok(Running { setup, stop, thread: Some(thread) })
     }
@@ -227,9 +234,8 @@ impl Drop for Running {
 }
 
 /// Captures until it is to stop, and begins anew after troubles.
-fn capture(setup: &Setup, key: Option<&Key>, stop: &Stop, to: Sender<Outcome>) {
+fn capture(equipment: &dyn Equipment, setup: &Setup, key: Option<&Key>, stop: &Stop, to: Sender<Outcome>) {
     let name = &setup.capture.name;
-    let Some(kind) = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument) else { return };
     let keeper = match Keeper::start(setup, to.clone()) {
         Ok(keeper) => keeper,
         Err(e) => return error!("[[capture]] {name}: {e:#}"),
@@ -238,7 +244,7 @@ fn capture(setup: &Setup, key: Option<&Key>, stop: &Stop, to: Sender<Outcome>) {
     let mut pause = FIRST;
     while !stop.is_requested() {
         let begun = Instant::now();
-        let why = course.follow(kind, key, stop);
+        let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
         if begun.elapsed() >= STABLE {
             pause = FIRST;
@@ -289,9 +295,14 @@ impl<'a> Course<'a> {
     }
 
     /// Captures; why that ended, unless it was asked to.
-    fn follow(&mut self, kind: &CaptureKind, key: Option<&Key>, stop: &Stop) -> Option<(Failure, String)> {
+    fn follow(
+        &mut self,
+        equipment: &dyn Equipment,
+        key: Option<&Key>,
+        stop: &Stop,
+    ) -> Option<(Failure, String)> {
         let setup = self.setup;
-        let ended = (kind.follow)(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
+        let ended = equipment.follow(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
         self.keeper.drop_open();
         match ended {
             Ok(end) if end.reasons.is_empty() => None,

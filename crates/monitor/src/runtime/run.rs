@@ -1,30 +1,32 @@
 //! The monitor at work: what is due is started in threads, ends in the archive, and troubles are said.
 
 use super::access::{RunningServer, check_file, own_key};
-use super::alerts::{self, RunningAlerts};
+use super::alerts::{self, Print, RunningAlerts};
 use super::captures::{self, RunningCaptures};
 use super::demand::{Demanded, Demands, refused};
 use super::job::{Task, options_of_server};
+use super::on_demand::Place;
 use super::page::{OwnState, RunningPage};
 use super::push::{self, RunningPushes};
-use super::{MonitorArgs, load, own, show};
-use crate::on_demand::Place;
-use crate::{archive, console, interrupt};
+use super::{Equipment, own};
+use crate::agenda::Counts;
+use crate::agenda::{Failure, Missed, Notice, Order};
+use crate::extra::Step;
+use crate::file::text_of;
+use crate::file::{keys, read};
+use crate::model::ArchiveRules;
+use crate::text;
+use crate::{Agenda, Model, Timetable};
 use anyhow::{Context, Result, bail};
-use jitlat_archive::{Archive, Keep, Slots};
+use jitlat_archive::{Archive, Keep, Slots, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
-use jitlat_monitor::agenda::{Failure, Missed, Notice, Order};
-use jitlat_monitor::extra::Step;
-use jitlat_monitor::file::text_of;
-use jitlat_monitor::model::ArchiveRules;
-use jitlat_monitor::{Agenda, Model, Timetable};
 use jitlat_net::clock;
 use jitlat_proto::jitlat::Key;
 use jitlat_web::Refusal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -43,6 +45,26 @@ const TO_END: Span = Span::seconds(10);
 
 type Measured = Result<(), (Failure, String)>;
 
+/// How the slots of each test with each far host ended, by test and far host.
+pub type SlotCounts = BTreeMap<(String, String), Counts>;
+
+/// What a monitor needs beside its file.
+#[derive(Clone)]
+pub struct MonitorSettings {
+    /// The file, which is read again when it changes.
+    pub file: PathBuf,
+    /// Name of this host in the file; `None`: the one with its host name, or with an address of its interfaces.
+    pub host: Option<String>,
+    /// Archive for results; `None`: that of the file.
+    pub archive: Option<PathBuf>,
+    /// Time after which it ends; `None`: it runs until it is stopped.
+    pub duration: Option<Span>,
+    /// What it measures, captures and serves with.
+    pub equipment: Arc<dyn Equipment>,
+    /// Prints alerts of channels that ask for it.
+    pub print: Print,
+}
+
 /// A test under way.
 struct Thread {
     id: u64,
@@ -54,7 +76,7 @@ struct Thread {
 
 /// This host at work.
 struct Monitor<'a> {
-    args: &'a MonitorArgs,
+    settings: &'a MonitorSettings,
     folder: PathBuf,
     host: usize,
     agenda: Agenda,
@@ -74,36 +96,47 @@ struct Monitor<'a> {
     drops_said: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Measures until a signal, or as long as `--for` says.
-pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()> {
+/// Measures until `stop`, or as long as the settings say; reads the file again when it changes, and when `reload` is set. Returns how
+/// slots ended.
+///
+/// # Errors
+/// Why it cannot begin. What goes wrong later is logged, and tried again.
+pub fn run(
+    settings: &MonitorSettings,
+    model: Model,
+    timetable: Timetable,
+    stop: &Stop,
+    reload: &AtomicBool,
+) -> Result<SlotCounts> {
+    let args = settings;
+    let equipment = &args.equipment;
     let host = match &args.host {
-        Some(name) => super::named(&model, name)?,
+        Some(name) => named(&model, name)?,
         None => own::find(&model)?,
     };
     // Key files and the archive are looked for beside the file.
     let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
     check_file(&args.file, &model)?;
     let key = own_key(&model, host, &folder)?;
-    let (stop, reload) = interrupt::stop_and_reload()?;
     let (model, timetable) = (Arc::new(model), Arc::new(timetable));
     let kept = archive_of(args, &model, &folder);
-    archive::check(kept.as_deref(), false)?;
+    check_archive(kept.as_deref())?;
     alerts::check(&model, kept.as_deref())?;
     captures::check(&model, host, kept.as_deref())?;
     recover(kept.as_deref())?;
-    let server = RunningServer::start(&model, host, &folder, kept.as_deref())?;
+    let server = RunningServer::start(&**equipment, &model, host, &folder, kept.as_deref())?;
     let pushes = RunningPushes::start(&model, host, kept.as_deref(), key.as_ref())?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
-    let demands = Arc::new(Demands::new(model.clone(), host));
+    let demands = Arc::new(Demands::new(model.clone(), host, equipment.clone()));
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
-    let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref())?;
-    let captures = RunningCaptures::start(&model, host, &folder, kept.as_deref())?;
+    let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
+    let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
     info!("monitoring as {name}{}", next_line(&agenda));
     let mut monitor = Monitor {
-        args,
+        settings,
         folder,
         host,
         agenda,
@@ -148,7 +181,48 @@ pub fn run(args: &MonitorArgs, model: Model, timetable: Timetable) -> Result<()>
     }
     monitor.finish();
     let all = monitor.agenda.counts().iter().chain(monitor.captures.counts());
-    console::print(&show::counts(&all.map(|(of, counts)| (of.clone(), counts.clone())).collect()))
+    Ok(all.map(|(of, counts)| (of.clone(), counts.clone())).collect())
+}
+
+/// Reads the file; `None` if something is wrong with it, which is logged.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn load(path: &Path, equipment: &dyn Equipment) -> Result<Option<Model>> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
+    match read(&text, equipment) {
+        Ok(model) => Ok(Some(model)),
+        Err(faults) => {
+            for fault in &faults {
+                error!("{name}:{fault}");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Position of the host with this name.
+///
+/// # Errors
+/// Names that are similar.
+pub fn named(model: &Model, name: &str) -> Result<usize> {
+    if let Some(host) = model.host(name) {
+        return Ok(host);
+    }
+    let names: Vec<&str> = model.hosts.iter().map(|h| h.name.as_str()).collect();
+    bail!("--host: there is no host '{name}': {}", keys::choose(name, &names))
+}
+
+/// Refuses an archive that could not take results; makes it if there is none.
+fn check_archive(archive: Option<&Path>) -> Result<()> {
+    let Some(root) = archive else { return Ok(()) };
+    if is_archive(root) {
+        Archive::open_to_write(root).map(drop)?;
+    } else {
+        Archive::make(root).map(drop)?;
+    }
+    Ok(())
 }
 
 /// When the file was changed, and its length; `None` if it is not there.
@@ -157,7 +231,7 @@ fn version(path: &Path) -> Option<(SystemTime, u64)> {
     Some((about.modified().ok()?, about.len()))
 }
 
-fn archive_of(args: &MonitorArgs, model: &Model, folder: &Path) -> Option<PathBuf> {
+fn archive_of(args: &MonitorSettings, model: &Model, folder: &Path) -> Option<PathBuf> {
     let named = model.archive.folder.as_ref().map(|name| folder.join(name));
     args.archive.clone().or(named)
 }
@@ -179,10 +253,11 @@ impl Monitor<'_> {
         for order in self.agenda.poll(wall, now) {
             match order {
                 Order::Start(job) => self.start(Task {
+                    equipment: self.settings.equipment.clone(),
                     model: self.agenda.model().clone(),
                     job,
                     key: self.key.clone(),
-                    archive: archive_of(self.args, self.agenda.model(), &self.folder),
+                    archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
                 Order::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
             }
@@ -244,7 +319,7 @@ impl Monitor<'_> {
     fn start_extra(&mut self, id: u64) {
         let Some(demanded) = self.demanded.remove(&id) else { return };
         let model = self.agenda.model().clone();
-        let Some(archive) = archive_of(self.args, &model, &self.folder) else {
+        let Some(archive) = archive_of(self.settings, &model, &self.folder) else {
             self.agenda.end_extra(id);
             demanded.feed.ended(Err("there is no archive any more".to_owned()));
             return;
@@ -252,16 +327,18 @@ impl Monitor<'_> {
         let (from, key) = (model.hosts[self.host].name.clone(), self.key.clone());
         let of_server = if demanded.host.only_answers { Vec::new() } else { options_of_server(&model) };
         let stop = Stop::from(demanded.feed.stop());
+        let equipment = self.settings.equipment.clone();
         let run = move || {
             let host = demanded.host.clone();
-            demanded.measure(&Place {
+            let place = Place {
                 from: &from,
                 host: &host.name,
                 address: &host.address,
                 key: key.as_ref(),
                 of_server: &of_server,
                 archive: &archive,
-            });
+            };
+            demanded.measure(&*equipment, &place);
             Ok(())
         };
         match std::thread::Builder::new().name(format!("test {id}")).spawn(run) {
@@ -326,23 +403,23 @@ impl Monitor<'_> {
                 outcome.test,
                 outcome.far,
                 outcome.place,
-                show::ending(outcome.ending)
+                text::ending(outcome.ending)
             );
             if let Some(alerts) = &self.alerts {
                 alerts.slot_ended(Slots {
                     test: outcome.test,
                     client: self.agenda.model().hosts[self.host].name.clone(),
                     server: outcome.far,
-                    ending: show::ending(outcome.ending).to_owned(),
+                    ending: text::ending(outcome.ending).to_owned(),
                 });
             }
         }
         for outcome in self.captures.outcomes() {
             let captures::Outcome { name: test, far: server, ending } = outcome;
-            debug!("{test} towards {server}: a period {}", show::ending(ending));
+            debug!("{test} towards {server}: a period {}", text::ending(ending));
             if let Some(alerts) = &self.alerts {
                 let client = self.agenda.model().hosts[self.host].name.clone();
-                alerts.slot_ended(Slots { test, client, server, ending: show::ending(ending).to_owned() });
+                alerts.slot_ended(Slots { test, client, server, ending: text::ending(ending).to_owned() });
             }
         }
         for notice in self.agenda.notices() {
@@ -350,14 +427,14 @@ impl Monitor<'_> {
                 Notice::Failing { far, failure, why } => {
                     warn!(
                         "{far}: tests fail ({}): {why}; tried again less and less often",
-                        show::failure(failure)
+                        text::failure(failure)
                     );
                 }
                 Notice::Recovered { far, since, lost } => {
                     let long = text_of(((clock::wall() - since).0 / 1_000_000_000).max(0) * 1_000_000_000);
                     info!("{far}: measured again, after {long} and {lost} lost tests");
                 }
-                Notice::Missing(missed) => warn!("tests are missed: {}", show::missed(missed)),
+                Notice::Missing(missed) => warn!("tests are missed: {}", text::missed(missed)),
                 Notice::InTime { missed: Missed::Late | Missed::Busy, lost } => {
                     info!("tests are in time again; {lost} were missed");
                 }
@@ -369,8 +446,8 @@ impl Monitor<'_> {
 
     /// Reads the file again, and follows it if nothing is wrong with it.
     fn take_up(&mut self) {
-        let file = self.args.file.display();
-        let new = match load(&self.args.file) {
+        let file = self.settings.file.display();
+        let new = match load(&self.settings.file, &*self.settings.equipment) {
             Ok(Some(model)) => model,
             Ok(None) => return warn!("{file}: the file as it was before stays in force"),
             Err(e) => return warn!("{e:#}; the file as it was before stays in force"),
@@ -383,17 +460,17 @@ impl Monitor<'_> {
     fn follow(&mut self, new: Model) -> Result<()> {
         let name = self.agenda.model().hosts[self.host].name.clone();
         let Some(host) = new.host(&name) else { bail!("it does not have this host, '{name}'") };
-        check_file(&self.args.file, &new)?;
+        check_file(&self.settings.file, &new)?;
         let key = own_key(&new, host, &self.folder)?;
-        let kept = archive_of(self.args, &new, &self.folder);
-        archive::check(kept.as_deref(), false)?;
+        let kept = archive_of(self.settings, &new, &self.folder);
+        check_archive(kept.as_deref())?;
         alerts::check(&new, kept.as_deref())?;
         captures::check(&new, host, kept.as_deref())?;
         let old = self.agenda.model().clone();
         let keys =
             |model: &Model| model.hosts.iter().map(|h| (h.name.clone(), h.key.clone())).collect::<Vec<_>>();
         let shown_to_others = |model: &Model, host: usize| model.far_interfaces(host);
-        let kept_before = archive_of(self.args, &old, &self.folder);
+        let kept_before = archive_of(self.settings, &old, &self.folder);
         let moved = kept != kept_before;
         let collects = new.collectors != old.collectors;
         if new.serve != old.serve
@@ -404,14 +481,20 @@ impl Monitor<'_> {
         {
             // Its ports are needed by the next one.
             self.server = None;
-            match RunningServer::start(&new, host, &self.folder, kept.as_deref()) {
+            match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder, kept.as_deref()) {
                 Ok(server) => self.server = server,
                 Err(e) => {
-                    self.server = RunningServer::start(&old, self.host, &self.folder, kept_before.as_deref())
-                        .unwrap_or_else(|again| {
-                            error!("{again:#}");
-                            None
-                        });
+                    self.server = RunningServer::start(
+                        &*self.settings.equipment,
+                        &old,
+                        self.host,
+                        &self.folder,
+                        kept_before.as_deref(),
+                    )
+                    .unwrap_or_else(|again| {
+                        error!("{again:#}");
+                        None
+                    });
                     return Err(e);
                 }
             }
@@ -442,7 +525,15 @@ impl Monitor<'_> {
         self.captures.follow(&new, host, &self.folder, kept.as_deref())?;
         match (&self.alerts, &kept) {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
-            _ => self.alerts = RunningAlerts::start(&new, &name, &self.folder, kept.as_deref())?,
+            _ => {
+                self.alerts = RunningAlerts::start(
+                    &new,
+                    &name,
+                    &self.folder,
+                    kept.as_deref(),
+                    self.settings.print.clone(),
+                )?;
+            }
         }
         let changes = self
             .agenda
@@ -469,7 +560,7 @@ impl Monitor<'_> {
             return;
         }
         let rules = self.agenda.model().archive.clone();
-        let Some(root) = archive_of(self.args, self.agenda.model(), &self.folder) else { return };
+        let Some(root) = archive_of(self.settings, self.agenda.model(), &self.folder) else { return };
         let said = self.drops_said.clone();
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {

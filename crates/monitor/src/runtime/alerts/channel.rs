@@ -1,9 +1,9 @@
 //! [`Sender`]: messages of a channel, in order, each until it is taken; what is not taken waits longer and longer.
 
-use crate::console;
+use super::Print;
+use crate::alert::rule::{Channel, Way};
 use jitlat_archive::{Alert, Archive, Error, Message, utc};
 use jitlat_core::{Span, WallTime};
-use jitlat_monitor::alert::rule::{Channel, Way};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,6 +29,7 @@ pub struct Sender {
     root: PathBuf,
     /// In which files of the channel are.
     folder: PathBuf,
+    print: Print,
     archive: Option<Archive>,
     /// Whether the last attempt failed: said once.
     failing: bool,
@@ -36,8 +37,8 @@ pub struct Sender {
 
 impl Sender {
     /// Of the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
-    pub fn new(channel: Channel, root: PathBuf, folder: PathBuf) -> Sender {
-        Sender { channel, root, folder, archive: None, failing: false }
+    pub fn new(channel: Channel, root: PathBuf, folder: PathBuf, print: Print) -> Sender {
+        Sender { channel, root, folder, print, archive: None, failing: false }
     }
 
     /// Sends what is due.
@@ -102,7 +103,7 @@ impl Sender {
                         .map_err(|e| format!("{address}: {e}"))
                 }
                 Way::Command(command) => run(command, &delivered.left[0]).map(|()| 1),
-                Way::Print => console::print(&format!("{}\n", line(&delivered.left[0].alert)))
+                Way::Print => (self.print)(&format!("{}\n", line(&delivered.left[0].alert)))
                     .map(|()| 1)
                     .map_err(|e| e.to_string()),
             };
@@ -217,6 +218,10 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
+    fn silent() -> Print {
+        std::sync::Arc::new(|_| Ok(()))
+    }
+
     fn fired(dst: &str) -> Change {
         let [alert, severity, test] = ["loss", "warning", "voice"].map(str::to_owned);
         let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "loss>1% (loss is 2%)".to_owned());
@@ -268,7 +273,7 @@ mod tests {
         let archive = archive(folder.path(), vec![fired("b")]);
         let (address, server) = server(&[503, 200]);
         let channel = Channel { name: "n".to_owned(), way: Way::Webhook { address, ca_file: None } };
-        let mut sender = Sender::new(channel, folder.path().to_owned(), PathBuf::new());
+        let mut sender = Sender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
         // A message that came later waits for the one before it.
@@ -304,8 +309,12 @@ mod tests {
             file.display()
         );
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        let mut sender =
-            Sender::new(Channel { name: "n".to_owned(), way: Way::Command(command) }, root, PathBuf::new());
+        let mut sender = Sender::new(
+            Channel { name: "n".to_owned(), way: Way::Command(command) },
+            root,
+            PathBuf::new(),
+            silent(),
+        );
         sender.step(WallTime(0));
         assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
         sender.step(WallTime(FIRST.0));

@@ -1,22 +1,19 @@
 //! [`CAPTURED`]: what a monitor can find in captured traffic, all the time, with the options of the commands.
 
-use super::Setup;
+use super::given::{OptionSet, ids};
 use crate::exit::explain;
-use crate::monitor::given::{OptionSet, ids};
 use crate::spp::SppArgs;
 use clap::FromArgMatches;
 use jitlat_instruments::Stop;
-use jitlat_instruments::passive::{CaptureEnd, LivePoint, PassiveError, PeriodEvent, SegmentCapture};
+use jitlat_instruments::passive::{LivePoint, PassiveError, PeriodEvent, SegmentCapture};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{AskedCapture, Value, Wrong};
+use jitlat_monitor::runtime::{CaptureSetup, Captured};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::Key;
 
-/// What a capture found, or why it could not begin, in words.
-pub type Captured = Result<CaptureEnd, (Failure, String)>;
-
 /// Captures until it is to stop; the key is what this host proves at others.
-type Follow = fn(&Setup, Option<&Key>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> Captured;
+type Follow = fn(&CaptureSetup, Option<&Key>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> Captured;
 
 /// An instrument that a capture of the file may name.
 pub struct CaptureKind {
@@ -106,7 +103,7 @@ fn read(
 }
 
 fn follow_pairs(
-    setup: &Setup,
+    setup: &CaptureSetup,
     key: Option<&Key>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),
@@ -140,7 +137,7 @@ const ANYWHERE: &str = "0.0.0.0/0,::/0";
 
 /// The segments of TCP connections from this host, or from what lies on this side of it, that leave one interface.
 fn follow_segments(
-    setup: &Setup,
+    setup: &CaptureSetup,
     _: Option<&Key>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),

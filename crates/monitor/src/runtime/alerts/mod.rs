@@ -10,12 +10,12 @@ mod judge;
 #[cfg(test)]
 mod rates;
 
+use crate::Model;
+use crate::alert::rule::Channel;
 use anyhow::{Context, Result, bail};
 use channel::Sender;
 use jitlat_archive::Slots;
 use jitlat_instruments::Stop;
-use jitlat_monitor::Model;
-use jitlat_monitor::alert::rule::Channel;
 use jitlat_net::{clock, pace};
 use judge::Judge;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ const STEP: Duration = Duration::from_secs(1);
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// After a failure of the archive.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// Prints the text of an alert for people, where a channel says so.
+pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
 /// Threads that judge and send messages, until this is dropped.
 pub struct RunningAlerts {
@@ -67,6 +70,7 @@ impl RunningAlerts {
         name: &str,
         folder: &Path,
         archive: Option<&Path>,
+        print: Print,
     ) -> Result<Option<RunningAlerts>> {
         check(model, archive)?;
         let Some(root) = archive else { return Ok(None) };
@@ -74,7 +78,7 @@ impl RunningAlerts {
         let stop = Stop::new();
         let (asked, model, root) = (stop.clone(), model.clone(), root.to_owned());
         let (name, folder) = (name.to_owned(), folder.to_owned());
-        let run = move || judge(model, &name, &folder, root, &news, &asked);
+        let run = move || judge(model, &name, &folder, root, &print, &news, &asked);
         let thread = spawn("alerts", run)?;
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to }))
     }
@@ -125,11 +129,12 @@ fn judge(
     host: &str,
     folder: &Path,
     mut root: PathBuf,
+    print: &Print,
     news: &Receiver<News>,
     stop: &Stop,
 ) {
     let mut judge = Judge::new(model.clone(), host, &root);
-    let mut channels = Channels::start(&model, host, &root, folder);
+    let mut channels = Channels::start(&model, host, &root, folder, print);
     let mut failing = false;
     loop {
         let last = stop.is_requested();
@@ -139,7 +144,7 @@ fn judge(
                 News::File(new, archive) => {
                     if new.alerts != model.alerts || archive != root {
                         drop(channels);
-                        channels = Channels::start(&new, host, &archive, folder);
+                        channels = Channels::start(&new, host, &archive, folder, print);
                     }
                     (model, root) = (new, archive);
                     judge.follow(model.clone(), &root);
@@ -167,14 +172,16 @@ struct Channels {
 }
 
 impl Channels {
-    fn start(model: &Model, host: &str, root: &Path, folder: &Path) -> Channels {
+    fn start(model: &Model, host: &str, root: &Path, folder: &Path, print: &Print) -> Channels {
         let stop = Stop::new();
         // Where several monitors use one archive, those tell that judge.
         let rules = &model.alerts.rules;
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
         let start = |channel: &Channel| {
-            let (mut sender, stop) =
-                (Sender::new(channel.clone(), root.to_owned(), folder.to_owned()), stop.clone());
+            let (mut sender, stop) = (
+                Sender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone()),
+                stop.clone(),
+            );
             let started = spawn("notify", move || {
                 while wait(&stop, STEP) {
                     sender.step(clock::wall());

@@ -1,12 +1,11 @@
 //! [`measure`]: one test, of the timetable or one that somebody asked for, measured and put into the archive.
 
-use super::instruments::MONITORED;
-use crate::archive;
-use jitlat_archive::TestId;
+use super::Equipment;
+use crate::agenda::Failure;
+use crate::file::{Asked, Value};
+use jitlat_archive::{Added, Archive, Error, TestId};
 use jitlat_core::observer::Observer;
 use jitlat_instruments::{Annotations, Stop};
-use jitlat_monitor::agenda::Failure;
-use jitlat_monitor::file::{Asked, Value};
 use jitlat_proto::jitlat::Key;
 use std::path::Path;
 
@@ -43,23 +42,28 @@ impl Measuring<'_> {
 /// # Errors
 /// Why there is no result, in words.
 pub fn measure(
+    equipment: &dyn Equipment,
     asked: &Asked<'_>,
     with: &mut Measuring<'_>,
     archive: Option<&Path>,
 ) -> Result<Vec<TestId>, (Failure, String)> {
     let other = |e: &dyn std::fmt::Display| (Failure::Other, e.to_string());
-    let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-    let instrument = known.ok_or_else(|| other(&"no such instrument"))?;
     // An archive takes logs.
     let folder = tempfile::tempdir().map_err(|e| other(&e))?;
-    let logs = instrument.measure(asked, with, folder.path())?;
+    let logs = equipment.measure(asked, with, folder.path())?;
     if logs.is_empty() {
         return Err((Failure::Unreachable, "nothing was answered".to_owned()));
     }
     let Some(root) = archive else { return Ok(Vec::new()) };
     let keep = |log: &Path| {
-        let kept = archive::add_log(root, log);
+        let kept = add_log(root, log);
         kept.map_err(|e| (Failure::NotKept, format!("archive {}: {e}", root.display())))
     };
     logs.iter().map(|log| keep(log)).collect()
+}
+
+/// Puts the log of a test into the archive at `root`, which is made if there is none.
+pub fn add_log(root: &Path, log: &Path) -> Result<TestId, Error> {
+    let (Added::New(id) | Added::Known(id)) = Archive::make(root)?.add(log, &[])?;
+    Ok(id)
 }

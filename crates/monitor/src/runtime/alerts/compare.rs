@@ -1,9 +1,9 @@
 //! [`Comparer`]: the packets of a test with those of tests in an earlier period, by the verdict of metrics §20.
 
+use crate::alert::Compared;
 use jitlat_archive::{Archive, Entered, Error, TestId};
 use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
 use jitlat_core::{Options, Span, verdict};
-use jitlat_monitor::alert::Compared;
 use std::collections::BTreeMap;
 use tracing::debug;
 

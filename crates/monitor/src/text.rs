@@ -1,11 +1,11 @@
 //! The plan and what became of it, for people.
 
+use crate::agenda::{Counts, Ending, Failure, Missed};
+use crate::file::text_of;
+use crate::plan::HostPlan;
+use crate::{Model, Plan, Timetable};
 use jitlat_core::WallTime;
 use jitlat_core::units::utc_date;
-use jitlat_monitor::agenda::{Counts, Ending, Failure, Missed};
-use jitlat_monitor::file::text_of;
-use jitlat_monitor::plan::HostPlan;
-use jitlat_monitor::{Model, Plan, Timetable};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! The keys of the hosts, and the server of this one.
 
 use super::collect::ArchiveShelf;
-use super::instruments::serve_args;
-use crate::options;
-use anyhow::{Context, Result, anyhow, ensure};
+use super::{Equipment, ServerKeys};
+use crate::Model;
+use crate::model::{CollectorRules, KeySource};
+use anyhow::{Context, Result, ensure};
 use jitlat_instruments::Stop;
 use jitlat_instruments::serve::{CollectService, Serve, Serving};
-use jitlat_monitor::Model;
-use jitlat_monitor::model::{CollectorRules, KeySource};
+use jitlat_net::key_file;
 use jitlat_net::push::PushService;
 use jitlat_proto::jitlat::{Key, Keys};
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +40,11 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
 
 fn key(source: &KeySource, folder: &Path) -> Result<Key> {
     match source {
-        KeySource::File(name) => options::key(&folder.join(name)),
+        KeySource::File(name) => {
+            let path = folder.join(name);
+            let contents = key_file::read(&path)?;
+            Key::from_file_contents(&contents).with_context(|| format!("the key file {}", path.display()))
+        }
         KeySource::Text(text) => Key::from_file_contents(text.as_bytes()).context("the key in the file"),
     }
 }
@@ -54,6 +58,7 @@ pub struct RunningServer {
 impl RunningServer {
     /// Starts the server of `host`, which collects into `archive` if the file says so; `None` if the file does not want one.
     pub fn start(
+        equipment: &dyn Equipment,
         model: &Model,
         host: usize,
         folder: &Path,
@@ -63,7 +68,7 @@ impl RunningServer {
         if !model.serve.on && collector.is_none() {
             return Ok(None);
         }
-        let mut serve = settings(model, host, folder).context("[serve]")?;
+        let mut serve = settings(equipment, model, host, folder).context("[serve]")?;
         if !model.serve.on {
             (serve.one_way, serve.reflectors, serve.digests) = (None, Vec::new(), None);
         }
@@ -112,31 +117,19 @@ impl Drop for RunningServer {
 }
 
 /// What is served: as `jitlat serve` with the options of the file, and to the keys of its hosts.
-fn settings(model: &Model, host: usize, folder: &Path) -> Result<Serve> {
-    let mut args = serve_args(&model.serve.options).map_err(|wrong| anyhow!(wrong.message))?;
-    // What other hosts' captures look at here.
-    let wanted = model.far_interfaces(host).into_iter();
-    let new: Vec<String> = wanted.filter(|name| !args.digests.capture.contains(name)).collect();
-    let offers_all = !args.digests.capture.is_empty();
-    args.digests.capture.extend(new);
-    let mut access = args.access()?;
-    let keyed = model.hosts.iter().enumerate().filter(|(k, _)| *k != host);
-    for (place, other) in keyed {
+fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path) -> Result<Serve> {
+    let mut keys = ServerKeys {
+        interfaces: model.far_interfaces(host).into_iter().collect(),
+        common: model.serve.key.as_ref().map(|source| key(source, folder)).transpose()?,
+        hosts: Vec::new(),
+    };
+    for (place, other) in model.hosts.iter().enumerate().filter(|(k, _)| *k != host) {
         if let Some(source) = &other.key {
-            let key = key(source, folder)?;
-            add(&mut access.keys, &other.name, key.clone());
-            // Those whose captures ask for it get what passes here.
-            if offers_all || model.captures_of(place).any(|capture| capture.towards == Some(host as u32)) {
-                add(&mut access.digest_keys, &other.name, key);
-            }
+            let captures = model.captures_of(place).any(|capture| capture.towards == Some(host as u32));
+            keys.hosts.push((other.name.clone(), key(source, folder)?, captures));
         }
     }
-    if let Some(source) = &model.serve.key {
-        let key = key(source, folder)?;
-        add(&mut access.keys, Keys::ANY, key.clone());
-        add(&mut access.digest_keys, Keys::ANY, key);
-    }
-    args.settings(access)
+    equipment.server(&model.serve.options, keys)
 }
 
 /// The collector that `rules` make of this host.
@@ -145,14 +138,10 @@ fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path)
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
         // The file is refused if one has none.
         if let Some(source) = &host.key {
-            add(&mut keys, &host.name, key(source, folder)?);
+            keys.add(&host.name, key(source, folder)?);
         }
     }
     let names = model.hosts.iter().map(|host| host.name.clone());
     let shelf = Arc::new(ArchiveShelf::new(archive, names)?);
     Ok(CollectService { port: rules.port, service: PushService { keys, shelf } })
-}
-
-fn add(keys: &mut Keys, name: &str, key: Key) {
-    keys.add(name, key);
 }

@@ -1,12 +1,12 @@
 //! [`Keeper`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
 
 use super::{Outcome, Setup};
-use crate::archive;
+use crate::agenda::{Ending, Failure};
+use crate::runtime::measure::add_log;
 use anyhow::{Context, Result};
 use jitlat_core::session::Ending as LogEnding;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_monitor::agenda::{Ending, Failure};
 use jitlat_net::pace;
 use jitlat_store::log::{LogFile, LogReader, Naming, Version};
 use std::collections::BTreeMap;
@@ -210,7 +210,7 @@ impl Finished {
         if let Some(trouble) = &self.trouble {
             return Err(trouble.clone());
         }
-        let keep = |log: &PathBuf| archive::add_log(root, log).map(drop).map_err(|e| e.to_string());
+        let keep = |log: &PathBuf| add_log(root, log).map(drop).map_err(|e| e.to_string());
         self.logs.iter().try_for_each(keep)
     }
 }

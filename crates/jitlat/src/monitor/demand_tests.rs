@@ -1,0 +1,56 @@
+//! Tests that people ask for on a page are what the command line would send.
+
+use super::instruments::Known;
+use jitlat_monitor::runtime::Demand;
+use jitlat_web::{HostOffer, Refusal, Wish};
+
+fn host(only_answers: bool) -> HostOffer {
+    HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
+}
+
+fn wish(fields: &[(&str, &str)]) -> Wish {
+    let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
+    serde_json::from_value(json.collect()).unwrap()
+}
+
+#[test]
+fn a_wish_is_what_the_command_line_would_send() {
+    let of = |fields: &[(&str, &str)]| Demand::of(&wish(fields), &host(false), &Known).unwrap().planned();
+    let usual = of(&[]);
+    assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
+    assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
+    let there =
+        of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
+    assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
+    let voice = of(&[("profile", "voice"), ("duration", "5s"), ("test", "ping-stamp")]);
+    assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
+    let large = of(&[("size", "1000"), ("direction", "backward")]);
+    assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
+    // Whatever is offered can be asked for.
+    for test in Demand::offered() {
+        assert!(
+            of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets > 0
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_of_its_field() {
+    for (fields, answers, field, said) in [
+        (&[("test", "x")][..], false, "test", "no test 'x'"),
+        (&[("test", "one-way-udp")], true, "test", "only answers"),
+        (&[("direction", "up")], false, "direction", "'up' is no direction"),
+        (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
+        (&[("duration", "soon")], false, "duration", "soon"),
+        (&[("packets", "x")], false, "packets", "x"),
+        (&[("packets", "5"), ("duration", "5s")], false, "packets", "duration"),
+        (&[("period", "-1")], false, "period", ""),
+        (&[("size", "3")], false, "", ""),
+        (&[("profile", "vioce")], false, "profile", "vioce"),
+    ] {
+        let Err(Refusal::Wish(about, why)) = Demand::of(&wish(fields), &host(answers), &Known) else {
+            panic!("{fields:?}")
+        };
+        assert!(about == field && why.contains(said), "{fields:?}: {about}: {why}");
+    }
+}

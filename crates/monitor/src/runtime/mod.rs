@@ -1,0 +1,38 @@
+//! The runtime: measures what the timetable says, on this host, until it is stopped.
+//!
+//! * [`run()`] – a host of the file at work; [`MonitorSettings`] – which file, host and archive; [`load`] – the file
+//! * [`Equipment`] – what the caller provides: instruments, captures and the server, made from options of the file
+//! * [`Alone`] – tests that people start from a page without a timetable; [`Demand`] – such a test
+//!
+//! Within it: `job` is one test of the timetable, `measure` makes one, `demand` takes those asked for on the page; `access` has keys and
+//! the server, `page` the page, `own` finds which host this is; `captures` follows interfaces; `push` sends tests to collectors, `collect`
+//! takes those of other hosts; `alerts` judges results and notifies people.
+//!
+//! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
+//! feature `runtime`.
+
+mod access;
+mod alerts;
+mod alone;
+mod captures;
+mod collect;
+mod demand;
+mod equipment;
+#[cfg(test)]
+#[path = "../../tests/common/mod.rs"]
+mod fake;
+mod job;
+mod measure;
+mod on_demand;
+mod own;
+mod page;
+mod push;
+mod run;
+
+pub use alerts::Print;
+pub use alone::Alone;
+pub use captures::Setup as CaptureSetup;
+pub use equipment::{Captured, Equipment, Logs, ServerKeys};
+pub use measure::Measuring;
+pub use on_demand::Demand;
+pub use run::{MonitorSettings, SlotCounts, load, named, run};

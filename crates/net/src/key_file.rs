@@ -1,0 +1,91 @@
+//! Files with keys, users or tokens, which nobody else may be able to read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Maximum length of a key file, in bytes: more than all users of a server take.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why a key file is not used; the file's name is part of each message.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// It cannot be read.
+    #[error("reading the key file {name}")]
+    Read {
+        /// Name of the file.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Its permissions let others in.
+    #[error("others can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
+    Open {
+        /// Name of the file.
+        name: String,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// It is longer than any key file.
+    #[error("the key file {name} has more than {MAX_BYTES} bytes: is it the right file?")]
+    TooLong {
+        /// Name of the file.
+        name: String,
+    },
+    /// It has nothing but white space.
+    #[error("the key file {name} is empty: make a key with `head -c 32 /dev/urandom | base64 > {name}`")]
+    Empty {
+        /// Name of the file.
+        name: String,
+    },
+}
+
+/// Reads a file with a key, users or a token.
+///
+/// # Errors
+/// [`KeyFileError`], also if others can read or change it, unless the service manager handed it over (`CREDENTIALS_DIRECTORY`).
+pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    let name = || path.display().to_string();
+    let doing = |source| KeyFileError::Read { name: name(), source };
+    let file = File::open(path).map_err(doing)?;
+    let about = file.metadata().map_err(doing)?;
+    let mode = about.permissions().mode() & 0o777;
+    // The service manager protects credentials by other means.
+    let credential = std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
+    if about.is_file() && !credential && mode & 0o077 != 0 {
+        return Err(KeyFileError::Open { name: name(), mode });
+    }
+    let mut contents = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut contents).map_err(doing)?;
+    if contents.len() as u64 > MAX_BYTES {
+        return Err(KeyFileError::TooLong { name: name() });
+    }
+    if contents.trim_ascii().is_empty() {
+        return Err(KeyFileError::Empty { name: name() });
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+
+    #[test]
+    fn a_key_file_is_read_unless_others_can_read_it_or_it_has_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let read_with = |contents: &[u8], mode| {
+            std::fs::write(&path, contents).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            read(&path)
+        };
+        assert_eq!(read_with(b"secret\n", 0o600).unwrap(), b"secret\n");
+        assert!(matches!(read_with(b"secret\n", 0o640), Err(KeyFileError::Open { mode: 0o640, .. })));
+        assert!(matches!(read_with(b" \n", 0o400), Err(KeyFileError::Empty { .. })));
+        let long = vec![b'x'; MAX_BYTES as usize + 1];
+        assert!(matches!(read_with(&long, 0o600), Err(KeyFileError::TooLong { .. })));
+        assert!(matches!(read(&folder.path().join("none")), Err(KeyFileError::Read { .. })));
+    }
+}
