@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period};
-use jitlat_core::figures::Figure;
+use jitlat_core::scalars::Scalar;
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_fuzz::{Heap, Scratch, uncaught};
@@ -99,7 +99,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
         let tags = [("site".to_owned(), k.to_string())];
         assert!(matches!(archive.add(&log, &tags), Ok(Added::New(_))));
     }
-    let figure = Figure::named("pdv-p99").expect("a figure");
+    let figure = Scalar::named("pdv-p99").expect("a figure");
     archive.query(&Filter::default(), figure, Period::Month).expect("roll-ups");
     drop(archive);
     let db = Connection::open(root.join(CATALOGUE)).expect("a catalogue");
@@ -206,7 +206,7 @@ fn read_everything(root: &Path) {
     if let Ok(waiting) = archive.waiting("mail", i64::MAX, 100) {
         let _ = archive.not_sent(&waiting.iter().map(|message| message.id).collect::<Vec<_>>(), 0);
     }
-    let figure = Figure::named("pdv-p99.9").expect("a figure");
+    let figure = Scalar::named("pdv-p99.9").expect("a figure");
     for period in [Period::Test, Period::Day, Period::All] {
         let _ = archive.query(&Filter::default(), figure, period);
     }

@@ -2,7 +2,7 @@
 
 use crate::errors::failed;
 use crate::summary::{Summary, dumps, loads};
-use jitlat_core::figures::FIGURES;
+use jitlat_core::scalars::SCALARS;
 use jitlat_core::pool::{self, Pool as CorePool};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -41,8 +41,8 @@ impl Pool {
     #[getter]
     fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        for figure in FIGURES.iter().filter(|figure| pool::has(figure)) {
-            all.set_item(figure.key, self.pool.figure(figure))?;
+        for figure in SCALARS.iter().filter(|figure| pool::has(figure)) {
+            all.set_item(figure.key, self.pool.scalar(figure))?;
         }
         Ok(all)
     }

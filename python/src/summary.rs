@@ -4,7 +4,7 @@ use crate::errors::{Error, failed, invalid};
 use jitlat_archive::{Header, Stream};
 use jitlat_core::analysis::Samples;
 use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
-use jitlat_core::figures::{FIGURES, selectors};
+use jitlat_core::scalars::{SCALARS, selectors};
 use jitlat_core::pool::Pool;
 use jitlat_core::{Session, Summary as CoreSummary, WallTime};
 use jitlat_report::figure::{self, DrawnRun, DrawnStream, Trace};
@@ -348,5 +348,5 @@ pub fn compare(
 /// All scalars of a summary: name, column in tables (which ends in the unit), and definition.
 #[pyfunction]
 pub fn scalars() -> Vec<(&'static str, String, &'static str)> {
-    FIGURES.iter().map(|figure| (figure.key, figure.column(), figure.about)).collect()
+    SCALARS.iter().map(|figure| (figure.key, figure.column(), figure.about)).collect()
 }

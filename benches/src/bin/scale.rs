@@ -9,8 +9,8 @@
 
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
 use jitlat_benches::queued;
-use jitlat_core::figures::Figure;
 use jitlat_core::pool::Pool;
+use jitlat_core::scalars::Scalar;
 use jitlat_core::{Options, PacketRecord};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use rusqlite::{Connection, params};
@@ -155,10 +155,10 @@ fn large(folder: &Path) -> Result<()> {
     let row = |name: &str, used: f64, said: &str| {
         println!("{name:<62} {used:>7.2} cpu-s {:>6.1} M rows/cpu-s {said}", rate(used));
     };
-    let percentile = Figure::named("pdv-p99.9").ok_or("no such figure")?;
-    let delay = Figure::named("latency-p99.9").ok_or("no such figure")?;
+    let percentile = Scalar::named("pdv-p99.9").ok_or("no such figure")?;
+    let delay = Scalar::named("latency-p99.9").ok_or("no such figure")?;
     let said =
-        |pool: &Pool| format!("p99.9 of delay {:?}, PDV {:?}", pool.figure(delay), pool.figure(percentile));
+        |pool: &Pool| format!("p99.9 of delay {:?}, PDV {:?}", pool.scalar(delay), pool.scalar(percentile));
     row("every figure, from Parquet (target 5)", exact, &said(&pool));
     let (scan, _, last) = best(whose, || {
         let mut delays = Vec::new();
@@ -236,7 +236,7 @@ fn small(folder: &Path) -> Result<()> {
         Ok(())
     })?;
     let (used, _, (rows, _)) = best(UsageWho::RUSAGE_SELF, || pooled(&root, &ids, 1))?;
-    let figure = Figure::named("latency-p99").ok_or("no such figure")?;
+    let figure = Scalar::named("latency-p99").ok_or("no such figure")?;
     // By their own pools, which the catalogue has: the year's roll-up is not stored, that of its only month is.
     let forget = || Connection::open(root.join(CATALOGUE))?.execute("DELETE FROM rollups", []);
     let (merged, _, point) = best(UsageWho::RUSAGE_SELF, || {
@@ -356,7 +356,7 @@ fn make_year(root: &Path, minutes: f64) -> Result<()> {
         bytes / made as f64 / 1e3
     );
     let begun = cpu(UsageWho::RUSAGE_SELF);
-    let figure = Figure::named("pdv-p99.9").ok_or("no such figure")?;
+    let figure = Scalar::named("pdv-p99.9").ok_or("no such figure")?;
     let days = archive
         .query(&one_path()?, figure, Period::Day)?
         .iter()
@@ -386,7 +386,7 @@ fn one_path() -> Result<Filter> {
 }
 
 fn ask_year(root: &Path) -> Result<()> {
-    let figure = Figure::named("pdv-p99.9").ok_or("no such figure")?;
+    let figure = Scalar::named("pdv-p99.9").ok_or("no such figure")?;
     let filter = one_path()?;
     let times = |name: &str, target: u32, run: &dyn Fn(&Archive) -> Result<usize>| -> Result<()> {
         let archive = Archive::open(root)?;

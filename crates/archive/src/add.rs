@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer};
 use crate::parts::take_apart;
 use crate::{Archive, Stream, TestId, alerts, collected, rollup, totals};
-use jitlat_core::figures::{Number, selectors};
+use jitlat_core::scalars::{Number, selectors};
 use jitlat_core::{Direction, Session};
 use jitlat_store::log::LogReader;
 use rusqlite::types::Value;

@@ -4,7 +4,7 @@
 //! are no part of them: they follow the list of figures, and are added when the archive is opened for writing.
 
 use crate::error::Error;
-use jitlat_core::figures::selectors;
+use jitlat_core::scalars::selectors;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow};
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jitlat_core::WallTime;
-use jitlat_core::figures::Selector;
+use jitlat_core::scalars::Selector;
 use rusqlite::types::Value;
 use rusqlite::{Row as SqlRow, params_from_iter};
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Values as compressed bytes, as the catalogue and the files of packets hold them.
 
 use crate::error::Error;
-use jitlat_core::figures::Figure;
-use jitlat_core::pool::{Pool, PoolFigure};
+use jitlat_core::pool::{Pool, PoolScalar};
+use jitlat_core::scalars::Scalar;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
@@ -72,8 +72,8 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
 }
 
 /// One figure of a pool as it is stored since version 2; `None` if it is not one.
-pub(crate) fn read_figure(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
-    PoolFigure::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
+pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
+    PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }
 
 /// The bytes of a pool that was compressed.

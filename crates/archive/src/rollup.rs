@@ -17,8 +17,8 @@ use core::str::FromStr;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use jitlat_core::figures::Figure;
-use jitlat_core::pool::{self, Pool, PoolFigure};
+use jitlat_core::pool::{self, Pool, PoolScalar};
+use jitlat_core::scalars::Scalar;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{Direction, Session, Transport};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -457,11 +457,11 @@ impl Archive {
     pub fn query(
         &self,
         filter: &Filter,
-        figure: &Figure,
+        figure: &Scalar,
         period: Period,
     ) -> Result<Vec<(Stream, Vec<Point>)>, Error> {
         if !pool::has(figure) {
-            let pooled = jitlat_core::figures::FIGURES.iter().filter(|f| pool::has(f)).map(|f| f.key);
+            let pooled = jitlat_core::scalars::SCALARS.iter().filter(|f| pool::has(f)).map(|f| f.key);
             return Err(Error::Usage(format!(
                 "{} is a figure of one test and of no period: `jitlat archive ls --figure {}` shows that of each test; of a \
                  period there are {}",
@@ -482,9 +482,9 @@ impl Archive {
                 let stored = self.stored_in_one_pass(id, period, from, to, read)?;
                 let point = |(start, end): (i64, i64)| {
                     let known = stored.get(&start).filter(|_| end <= to).copied();
-                    let PoolFigure { tests, sent, value } = match known {
+                    let PoolScalar { tests, sent, value } = match known {
                         Some(known) => known,
-                        None => PoolFigure::of(&self.pool(id, period, start.max(from), end.min(to))?, figure),
+                        None => PoolScalar::of(&self.pool(id, period, start.max(from), end.min(to))?, figure),
                     };
                     let start_ns = if period == Period::All { self.first(id, from)? } else { start };
                     Ok(Point { start_ns, test: None, tests, sent, value })
@@ -563,7 +563,7 @@ impl Archive {
     }
 
     /// Each test's own figure, as [`Archive::list`] has it; of tests from before the figure was known, that of their pool.
-    fn tests_of(&self, stream: i64, figure: &Figure, from: i64, to: i64) -> Result<Vec<Point>, Error> {
+    fn tests_of(&self, stream: i64, figure: &Scalar, from: i64, to: i64) -> Result<Vec<Point>, Error> {
         let run = || -> Result<Vec<Point>, Failure> {
             let there = figure_columns(&self.db)?;
             let column =
@@ -582,7 +582,7 @@ impl Archive {
                 let mut value: Option<f64> = row.get(3)?;
                 if let Some(bytes) = row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
                     let pool = read_pool(bytes).map_err(Failure::Other)?;
-                    (sent, value) = (pool.sent, value.or(pool.figure(figure)));
+                    (sent, value) = (pool.sent, value.or(pool.scalar(figure)));
                 }
                 points.push(Point {
                     start_ns: row.get(1)?,

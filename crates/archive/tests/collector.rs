@@ -7,8 +7,8 @@ use jitlat_archive::{
     Added, Archive, Arrived, Filter, Incoming, Keep, MOST_UNSETTLED, Period, Prepared, Settled, Unfit,
 };
 use jitlat_core::WallTime;
-use jitlat_core::figures::{FIGURES, Selector};
 use jitlat_core::pool;
+use jitlat_core::scalars::{SCALARS, Selector};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,12 +28,12 @@ fn text(archive: &Archive, id: &str) -> Vec<u8> {
 
 /// Everything that is asked of an archive: tests with all their figures, tags, and periods.
 fn everything(archive: &Archive) -> String {
-    let all: Vec<Selector> = jitlat_core::figures::selectors().collect();
+    let all: Vec<Selector> = jitlat_core::scalars::selectors().collect();
     let mut tests = archive.list(&Filter::default(), &all).unwrap();
     tests.sort_by(|a, b| a.id.cmp(&b.id));
     let mut said = serde_json::to_string_pretty(&tests).unwrap();
     for (_, period) in Period::NAMES {
-        for figure in FIGURES.iter().filter(|f| pool::has(f)) {
+        for figure in SCALARS.iter().filter(|f| pool::has(f)) {
             let mut found = archive.query(&Filter::default(), figure, period).unwrap();
             found.sort_by_key(|(stream, _)| format!("{stream:?}"));
             said += &format!("{found:?}\n");
@@ -98,7 +98,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     logs.iter().rev().for_each(|log| assert!(other.add(log, &[]).is_ok()));
     let ask = |archive: &Archive, period| {
         archive
-            .query(&Filter::default(), FIGURES.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
+            .query(&Filter::default(), SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
             .unwrap()
     };
     for (_, period) in Period::NAMES {
@@ -281,7 +281,7 @@ proptest! {
                 break;
             }
         }
-        let figure = FIGURES.iter().find(|f| f.key == "pdv-p99").unwrap();
+        let figure = SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap();
         for (name, period) in Period::NAMES {
             let ask = |archive: &Archive| archive.query(&Filter::default(), figure, period).unwrap();
             prop_assert_eq!(ask(&all), ask(&one), "by {}", name);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{NEW_YEAR, write_log};
 use jitlat_archive::{Added, Archive, CATALOGUE, Error, Filter, Period, VERSION};
-use jitlat_core::figures::Figure;
+use jitlat_core::scalars::Scalar;
 use proptest::prelude::*;
 use std::fs;
 use std::io::Read;
@@ -24,7 +24,7 @@ fn read_all(root: &Path) {
             while packets.next(|_| {}).unwrap_or(false) {}
         }
     }
-    let _ = archive.query(&Filter::default(), Figure::named("pdv-p99").unwrap(), Period::Day);
+    let _ = archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), Period::Day);
     let _ = archive.check(true);
     let _ = archive.compact();
 }
@@ -147,7 +147,7 @@ fn an_archive_of_every_older_version_is_migrated() {
         }
         for (name, period) in Period::NAMES {
             let ask = |archive: &Archive| {
-                let figure = Figure::named("pdv-p99").unwrap();
+                let figure = Scalar::named("pdv-p99").unwrap();
                 let mut found = archive.query(&Filter::default(), figure, period).unwrap();
                 found.sort_by(|(a, _), (b, _)| (&a.src, a.dscp).cmp(&(&b.src, b.dscp)));
                 found

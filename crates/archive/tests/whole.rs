@@ -4,8 +4,8 @@ mod common;
 
 use common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{Added, Archive, Error, Filter, Header, Keep, Period, TestId, When};
-use jitlat_core::figures::{FIGURES, Figure};
 use jitlat_core::pool::{self, Pool};
+use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{Analyzer, Options, PacketRecord, WallTime};
 use jitlat_store::log::{LogReader, ReadError, Reading};
 use std::fs;
@@ -192,20 +192,20 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     // Twelve tests in three months; the later ones are added first, and queries made between.
     let start = |k: i64| NEW_YEAR + (k / 4) * 32 * DAY + (k % 4 / 2) * DAY + (k % 2) * HOUR;
     let logs: Vec<_> = (0..12).map(|k| write_log(folder.path(), k, start(k), 1500)).collect();
-    let figure = Figure::named("pdv-p99.9").unwrap();
+    let figure = Scalar::named("pdv-p99.9").unwrap();
     for (n, log) in logs.iter().rev().enumerate() {
         added(&archive, log);
         if n % 3 == 0 {
             archive.query(&Filter::default(), figure, Period::Month).unwrap();
         }
     }
-    for figure in FIGURES.iter().filter(|f| pool::has(f)) {
+    for figure in SCALARS.iter().filter(|f| pool::has(f)) {
         let all = archive.query(&Filter::default(), figure, Period::All).unwrap();
-        assert_eq!(all[0].1[0].value, pool_of(&logs).figure(figure), "{}", figure.key);
+        assert_eq!(all[0].1[0].value, pool_of(&logs).scalar(figure), "{}", figure.key);
         for (period, size) in [(Period::Hour, 1), (Period::Day, 2), (Period::Month, 4), (Period::Year, 12)] {
             let found = archive.query(&Filter::default(), figure, period).unwrap();
             let theirs: Vec<_> = found[0].1.iter().map(|p| p.value).collect();
-            let mine: Vec<_> = logs.chunks(size).map(|part| pool_of(part).figure(figure)).collect();
+            let mine: Vec<_> = logs.chunks(size).map(|part| pool_of(part).scalar(figure)).collect();
             assert_eq!(theirs, mine, "{} by {period:?}", figure.key);
         }
     }
@@ -216,8 +216,8 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
         ..Filter::default()
     };
     let all = archive.query(&within, figure, Period::All).unwrap();
-    assert_eq!(all[0].1[0].value, pool_of(&logs[1..11]).figure(figure));
-    let mos = Figure::named("mos").unwrap();
+    assert_eq!(all[0].1[0].value, pool_of(&logs[1..11]).scalar(figure));
+    let mos = Scalar::named("mos").unwrap();
     assert!(matches!(archive.query(&Filter::default(), mos, Period::Day), Err(Error::Usage(_))));
 }
 
@@ -230,7 +230,7 @@ fn stored_rollups_are_those_made_anew() {
     let start =
         |k: i64| NEW_YEAR + (k / 18) * 31 * DAY + (k / 9 % 2) * DAY + (k / 3 % 3) * HOUR + (k % 3) * HOUR / 3;
     let asked = ["pdv-p99.9", "latency-mean", "sent"];
-    let figures = asked.map(|key| Figure::named(key).unwrap());
+    let figures = asked.map(|key| Scalar::named(key).unwrap());
     let periods = [Period::Hour, Period::Day, Period::Month, Period::Year, Period::All];
     let everything = || -> Vec<_> {
         let each = |period| figures.map(|f| archive.query(&Filter::default(), f, period).unwrap());
@@ -287,7 +287,7 @@ fn a_rollup_that_cannot_be_read_is_made_again() {
     let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
     db.execute("UPDATE rollups SET pool = x'00'", []).unwrap();
     added(&archive, &write_log(folder.path(), 2, NEW_YEAR + 1, 300));
-    let sent = Figure::named("sent").unwrap();
+    let sent = Scalar::named("sent").unwrap();
     let found = archive.query(&Filter::default(), sent, Period::Day).unwrap();
     assert_eq!(found[0].1[0].value, Some(600.0));
 }
@@ -303,7 +303,7 @@ fn packets_analysed_again_give_the_pools_of_their_logs() {
         logs.iter().enumerate().map(|(k, log)| (added(&archive, log), k % 2)).collect();
     let parts = |odd: usize| pool_of(&logs.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>());
     let options = Options::default();
-    let figures = |pool: &Pool| FIGURES.iter().map(|f| pool.figure(f)).collect::<Vec<_>>();
+    let figures = |pool: &Pool| SCALARS.iter().map(|f| pool.scalar(f)).collect::<Vec<_>>();
     let whole = |tests: &[(TestId, usize)]| {
         for jobs in [1, 3] {
             let found = jitlat_archive::analyse(archive.root(), tests, jobs, &options).unwrap();
@@ -333,7 +333,7 @@ fn what_is_pruned_stays_in_the_figures() {
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let logs: Vec<_> = (0..6).map(|k| write_log(folder.path(), k, NEW_YEAR + k * DAY, 300)).collect();
     let ids: Vec<_> = logs.iter().map(|log| added(&archive, log)).collect();
-    let figure = Figure::named("pdv-p99").unwrap();
+    let figure = Scalar::named("pdv-p99").unwrap();
     let all = |archive: &Archive| archive.query(&Filter::default(), figure, Period::Day).unwrap();
     let before = all(&archive);
     let now = WallTime(NEW_YEAR + 6 * DAY);

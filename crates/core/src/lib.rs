@@ -17,7 +17,7 @@
 //! * [`ntp`] – the time formats of measurement protocols
 //! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who receives it
 //! * [`distribution`] – exact samples, and histograms in bounded memory
-//! * [`figure`], [`figures`] – every scalar of a summary, in one list
+//! * [`scalars`] – every number of a summary, in one list
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller lends for it
@@ -38,7 +38,7 @@
 //! Three packets, and every figure of them:
 //!
 //! ```
-//! use jitlat_core::figures::FIGURES;
+//! use jitlat_core::scalars::SCALARS;
 //! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime, analyze};
 //!
 //! let session = Session::new(TestSpec::default());
@@ -46,9 +46,9 @@
 //! let records = [packet(0, 0, 42), packet(1, 20_000_000, 40), packet(2, 40_000_000, 47)];
 //! let summary = analyze(&session, records, &Default::default());
 //! assert_eq!((summary.latency.min, summary.pdv.max), (Some(40), Some(7)));
-//! for figure in FIGURES {
-//!     if let Some(value) = figure.of(&summary) {
-//!         println!("{} = {}", figure.label, figure.show(value));
+//! for scalar in SCALARS {
+//!     if let Some(value) = scalar.of(&summary) {
+//!         println!("{} = {}", scalar.label, scalar.show(value));
 //!     }
 //! }
 //! ```
@@ -58,8 +58,6 @@ pub mod analysis;
 pub mod clock;
 pub mod compare;
 pub mod distribution;
-pub mod figure;
-pub mod figures;
 pub mod gaps;
 pub mod helpers;
 pub mod link;
@@ -75,6 +73,7 @@ pub mod prefix;
 pub mod priority;
 pub mod quantity;
 pub mod record;
+pub mod scalars;
 pub mod schedule;
 pub mod session;
 pub mod so_far;

@@ -6,7 +6,7 @@
 //! smallest delay (PDV) and from packet to packet (IPDV).
 //!
 //! ```
-//! use jitlat_core::figures::Figure;
+//! use jitlat_core::scalars::Scalar;
 //! use jitlat_core::pool::Pool;
 //! use jitlat_core::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
 //!
@@ -18,20 +18,20 @@
 //!     let (summary, samples) = analyzer.finish_with_samples(&session);
 //!     pool.merge(&Pool::of(&summary, &samples));
 //! }
-//! assert_eq!(pool.figure(Figure::named("received").unwrap()), Some(3000.0));
-//! assert_eq!(pool.figure(Figure::named("latency-max").unwrap()), Some(702.0));
-//! assert_eq!(pool.figure(Figure::named("mos").unwrap()), None);
+//! assert_eq!(pool.scalar(Scalar::named("received").unwrap()), Some(3000.0));
+//! assert_eq!(pool.scalar(Scalar::named("latency-max").unwrap()), Some(702.0));
+//! assert_eq!(pool.scalar(Scalar::named("mos").unwrap()), None);
 //! ```
 
 mod bytes;
 
-pub use bytes::PoolFigure;
+pub use bytes::PoolScalar;
 
 use crate::analysis::Samples;
 use crate::distribution::log_histogram::{LogHistogram, Precision};
 use crate::distribution::percentile::{Method, Percent};
-use crate::figures::Figure;
 use crate::metrics::ipdv;
+use crate::scalars::Scalar;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -111,15 +111,15 @@ impl Pooled {
     }
 
     /// One of its figures, by the part of the key after the name of the distribution.
-    fn figure(&self, what: &str) -> Option<f64> {
+    fn scalar(&self, what: &str) -> Option<f64> {
         let at = |p| self.values.quantiles().percentile(p, Method::Edf);
         let extremes = self.values.min().zip(self.values.max());
-        figure_of(what, self.values.len(), extremes, [self.sum, self.sum_of_sizes], at)
+        scalar_of(what, self.values.len(), extremes, [self.sum, self.sum_of_sizes], at)
     }
 }
 
 /// A figure of `n` values, from what is known of them: their extremes, their sum and that without signs, and percentiles.
-fn figure_of(
+fn scalar_of(
     what: &str,
     n: u64,
     extremes: Option<(i64, i64)>,
@@ -140,8 +140,8 @@ fn figure_of(
 
 /// Whether a pool has this figure where it has packets: counts, ratios of counts, and order statistics and means of delays and
 /// their variation. All others are of one test only.
-pub fn has(figure: &Figure) -> bool {
-    let key = figure.key;
+pub fn has(scalar: &Scalar) -> bool {
+    let key = scalar.key;
     let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
     let percentile = |what: &str| what.strip_prefix('p').is_some_and(|p| p.parse::<Percent>().is_ok());
     COUNTED.iter().any(|(name, _)| *name == key)
@@ -177,7 +177,7 @@ impl Pool {
     /// One test, with the accepted packets of its analysis.
     pub fn of(summary: &Summary, samples: &Samples) -> Pool {
         let counts = &summary.counts;
-        let figure = |key| Figure::named(key).and_then(|f| f.of(summary)).map_or(0, |n| n.as_f64() as u64);
+        let figure = |key| Scalar::named(key).and_then(|f| f.of(summary)).map_or(0, |n| n.as_f64() as u64);
         let smallest = samples.delay.iter().copied().min().unwrap_or(0);
         Pool {
             tests: 1,
@@ -215,18 +215,18 @@ impl Pool {
     }
 
     /// A figure of all packets together, in the figure's unit; `None` if it is undefined, or [not a pool's](has).
-    pub fn figure(&self, figure: &Figure) -> Option<f64> {
-        if !has(figure) {
+    pub fn scalar(&self, scalar: &Scalar) -> Option<f64> {
+        if !has(scalar) {
             return None;
         }
-        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == figure.key) {
+        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == scalar.key) {
             return of(self);
         }
-        let (family, what) = figure.key.split_once('-')?;
+        let (family, what) = scalar.key.split_once('-')?;
         match family {
-            "latency" => self.delay.figure(what),
-            "pdv" => self.pdv.figure(what),
-            _ => self.ipdv.figure(what),
+            "latency" => self.delay.scalar(what),
+            "pdv" => self.pdv.scalar(what),
+            _ => self.ipdv.scalar(what),
         }
     }
 
@@ -259,7 +259,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{FIGURES, Number};
+    use crate::scalars::{Number, SCALARS};
     use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
     use proptest::prelude::*;
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn figures(pool: &Pool) -> Vec<Option<f64>> {
-        FIGURES.iter().map(|f| pool.figure(f)).collect()
+        SCALARS.iter().map(|f| pool.scalar(f)).collect()
     }
 
     #[test]
@@ -283,12 +283,12 @@ mod tests {
         let delays: Vec<i64> = (0..900).map(|k| 1_000_000 + (k * 7919) % 4001).collect();
         let (summary, samples) = analysed(&delays);
         let pool = Pool::of(&summary, &samples);
-        for figure in FIGURES.iter().filter(|f| has(f)) {
-            let (theirs, mine) = (figure.of(&summary).map(Number::as_f64), pool.figure(figure));
+        for scalar in SCALARS.iter().filter(|f| has(f)) {
+            let (theirs, mine) = (scalar.of(&summary).map(Number::as_f64), pool.scalar(scalar));
             let near = theirs.zip(mine).is_some_and(|(a, b)| (a - b).abs() <= a.abs() * 1e-9 + 1.0);
-            assert!(theirs == mine || near, "{}: {theirs:?} and {mine:?}", figure.key);
+            assert!(theirs == mine || near, "{}: {theirs:?} and {mine:?}", scalar.key);
         }
-        assert!(FIGURES.iter().filter(|f| has(f)).count() > 30, "most are there");
+        assert!(SCALARS.iter().filter(|f| has(f)).count() > 30, "most are there");
         for of in [pool.delays(), pool.variations()] {
             assert_eq!(of.counted().map(|(_, times)| times).sum::<u64>(), pool.unique);
         }
@@ -316,9 +316,9 @@ mod tests {
                 let bytes = pool.to_bytes();
                 let read = Pool::from_bytes(&bytes).unwrap();
                 prop_assert_eq!(figures(&read), figures(pool));
-                for figure in &FIGURES {
-                    let of = PoolFigure { tests: pool.tests, sent: pool.sent, value: pool.figure(figure) };
-                    prop_assert_eq!(PoolFigure::from_bytes(&bytes, figure).unwrap(), of);
+                for scalar in &SCALARS {
+                    let of = PoolScalar { tests: pool.tests, sent: pool.sent, value: pool.scalar(scalar) };
+                    prop_assert_eq!(PoolScalar::from_bytes(&bytes, scalar).unwrap(), of);
                 }
                 let delays = Pool::delays_from_bytes(&bytes).unwrap();
                 prop_assert_eq!((delays.delays(), delays.variations()), (read.delays(), read.variations()));
@@ -338,16 +338,16 @@ mod tests {
         for n in [0, 5, 900, 3000] {
             let (summary, samples) = analysed(&delays[..n]);
             let bytes = Pool::of(&summary, &samples).to_bytes();
-            let p99 = Figure::named("pdv-p99").unwrap();
+            let p99 = Scalar::named("pdv-p99").unwrap();
             for at in (0..60.min(bytes.len())).chain((60..bytes.len()).step_by(1 + bytes.len() / 40)) {
                 assert!(Pool::from_bytes(&bytes[..at]).is_none(), "{n} packets, cut at {at}");
                 for value in [0, 1, 0x80, 0xff] {
                     let mut changed = bytes.clone();
                     changed[at] = value;
-                    let _ = PoolFigure::from_bytes(&changed, p99);
+                    let _ = PoolScalar::from_bytes(&changed, p99);
                     if let Some(mut pool) = Pool::from_bytes(&changed) {
                         pool.merge(&pool.clone());
-                        pool.figure(p99);
+                        pool.scalar(p99);
                     }
                 }
             }

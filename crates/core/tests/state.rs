@@ -5,8 +5,8 @@ mod common;
 #[path = "common/stream.rs"]
 mod stream;
 
-use jitlat_core::figures::{Number, Selector, selectors};
 use jitlat_core::record::Moment;
+use jitlat_core::scalars::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::state::{self, Merged, State};
 use jitlat_core::twoway::TwoWay;
@@ -294,8 +294,8 @@ fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<State>, abs
     let section = section.split("\n## ").next().unwrap();
     let (merged, whole) = (merged.finish(), whole.finish());
     let differ =
-        |s: &Selector| s.of(&merged) != s.of(&whole) && !section.contains(&format!("`{}`", s.figure.key));
-    let missing: Vec<&str> = selectors().filter(differ).map(|s| s.figure.key).collect();
+        |s: &Selector| s.of(&merged) != s.of(&whole) && !section.contains(&format!("`{}`", s.scalar.key));
+    let missing: Vec<&str> = selectors().filter(differ).map(|s| s.scalar.key).collect();
     assert!(missing.is_empty(), "docs/metrics does not list {missing:?}");
 }
 
@@ -476,7 +476,7 @@ fn what_depends_on_the_seam_is_documented() {
         let (Some(a), Some(b)) = (number(selector.of(&one)), number(selector.of(&both))) else { continue };
         // Counts of packets double.
         let stays = (a - b).abs() <= 1e-9 * a.abs().max(1.0) || (2.0 * a - b).abs() <= 1e-9 * a.abs();
-        if !stays && !listed(selector.figure.key) {
+        if !stays && !listed(selector.scalar.key) {
             missing.push(format!("{key}: {a} of one test, {b} of it twice"));
         }
     }

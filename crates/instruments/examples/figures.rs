@@ -1,6 +1,6 @@
 //! Every figure of a saved log: `cargo run --example figures -- LOG`.
 
-use jitlat_core::figures::FIGURES;
+use jitlat_core::scalars::SCALARS;
 use jitlat_core::{Summary, analyze};
 use jitlat_store::log::LogReader;
 use std::error::Error;
@@ -22,6 +22,6 @@ pub fn read(log: &Path) -> Result<Summary, Box<dyn Error>> {
 
 /// A line for each figure that is defined.
 pub fn list(summary: &Summary) -> Vec<String> {
-    let known = FIGURES.iter().filter_map(|figure| Some((figure, figure.of(summary)?)));
+    let known = SCALARS.iter().filter_map(|figure| Some((figure, figure.of(summary)?)));
     known.map(|(figure, value)| format!("{:<22} {}", figure.label, figure.show(value))).collect()
 }

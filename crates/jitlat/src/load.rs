@@ -9,8 +9,8 @@ use crate::{console, interrupt};
 use anyhow::{Result, bail};
 use jitlat_core::Span;
 use jitlat_core::compare::{Basis, Comparison};
-use jitlat_core::figures::FIGURES;
 use jitlat_core::metrics::objectives::responsiveness;
+use jitlat_core::scalars::SCALARS;
 use jitlat_core::summary::Summary;
 use jitlat_core::units::{bit_rate, eng3, eng4_f64};
 use jitlat_core::verdict::{self, Level};
@@ -241,7 +241,7 @@ fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &T
     page.heading("Load");
     describe(&phases.streams).iter().for_each(|line| page.item(line));
     page.heading(&format!("{:<24} {:>14} {:>14}", "", "idle", "loaded"));
-    for figure in FIGURES.iter().filter(|f| f.headline) {
+    for figure in SCALARS.iter().filter(|f| f.headline) {
         let values = [&runs[0], &runs[1]].map(|r| figure.of(&r.summary));
         if values.iter().any(Option::is_some) {
             let [a, b] = values.map(|v| v.map_or_else(|| "-".to_owned(), |v| figure.show(v)));

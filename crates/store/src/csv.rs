@@ -1,8 +1,8 @@
 //! CSV: one line a packet, or one line a test. Columns: `docs/formats/csv.md`.
 
-use jitlat_core::figures::selectors;
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
+use jitlat_core::scalars::selectors;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{TcpSample, View, lacks_delay, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session, Source};

@@ -2,14 +2,14 @@
 //! (seconds, ratios).
 
 use jitlat_core::Direction;
-use jitlat_core::figures::{FIGURES, Figure, FigureSource, Quantile};
+use jitlat_core::scalars::{Quantile, SCALARS, Scalar, ScalarSource};
 use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::summary::Summary;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Where samples come from: whole tests and, for round-trip tests, each way, with their labels.
-type Sources<'a> = Vec<(FigureSource<'a>, String)>;
+type Sources<'a> = Vec<(ScalarSource<'a>, String)>;
 
 /// Writes the summaries as one exposition, one family after the other, labelled with name, tags, direction, addresses,
 /// transport and DSCP; the ways of a round-trip test also with `way`.
@@ -21,14 +21,14 @@ pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     for summary in summaries {
         let labels = labels(summary);
         for (way, name) in [(None, ""), (Some(Direction::Up), "up"), (Some(Direction::Down), "down")] {
-            if let Some(source) = FigureSource::of(summary, way) {
+            if let Some(source) = ScalarSource::of(summary, way) {
                 let way = if name.is_empty() { String::new() } else { format!(",way=\"{name}\"") };
                 sources.push((source, format!("{labels}{way}")));
             }
         }
     }
     let mut written: Vec<&str> = Vec::new();
-    for figure in &FIGURES {
+    for figure in &SCALARS {
         match figure.quantile {
             None => gauge(out, figure, &sources)?,
             Some(quantile) if !written.contains(&quantile.family) => {
@@ -41,7 +41,7 @@ pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     writeln!(out, "# EOF")
 }
 
-fn gauge(out: &mut dyn Write, figure: &Figure, sources: &Sources<'_>) -> io::Result<()> {
+fn gauge(out: &mut dyn Write, figure: &Scalar, sources: &Sources<'_>) -> io::Result<()> {
     let name = figure.metric_name();
     let mut headed = false;
     for (source, labels) in sources {
@@ -61,7 +61,7 @@ fn distribution(out: &mut dyn Write, of: &Quantile, sources: &Sources<'_>) -> io
     let name = format!("jitlat_{}_seconds", of.family);
     head(out, &name, "summary", of.about)?;
     for (source, labels) in sources {
-        for figure in &FIGURES {
+        for figure in &SCALARS {
             let Some(quantile) = figure.quantile.filter(|q| q.family == of.family) else { continue };
             if let Some(value) = figure.from(source) {
                 let share = f64::from(quantile.percent.0) / 100_000.0;

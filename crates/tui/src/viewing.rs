@@ -3,7 +3,7 @@
 use super::Board;
 use super::screen::targets::COLUMNS;
 use jitlat_core::SteadyTime;
-use jitlat_core::figures::FIGURES;
+use jitlat_core::scalars::SCALARS;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// The pages.
@@ -198,7 +198,7 @@ impl Viewing {
     fn choose(&mut self, board: &Board, by: i64) {
         let (at, most) = match self.tab {
             Tab::Targets => (&mut self.target, board.targets.len()),
-            _ => (&mut self.figure, FIGURES.len()),
+            _ => (&mut self.figure, SCALARS.len()),
         };
         if self.tab == Tab::Targets {
             // In the order shown.

@@ -13,7 +13,7 @@ mod scraper;
 
 use jitlat_archive::{Archive, Filter, Period, When};
 use jitlat_core::WallTime;
-use jitlat_core::figures::Figure;
+use jitlat_core::scalars::Scalar;
 use rusqlite::Connection;
 use scraper::Prometheus;
 use speed::Result;
@@ -66,7 +66,7 @@ fn main() -> Result<()> {
     let path = folder.join("path");
     speed::path(&path, now, 100_000)?;
     let archive = Archive::open(&path)?;
-    let figure = |key: &str| Figure::named(key).ok_or("no such figure");
+    let figure = |key: &str| Scalar::named(key).ok_or("no such figure");
     let since = Some(When(WallTime(now - 365 * DAY)));
     let filter = Filter { since, ..Filter::default() };
     // Each test's own figures, which are what the others have.

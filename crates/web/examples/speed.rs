@@ -10,7 +10,7 @@ mod mesh;
 
 use jitlat_archive::{Archive, Filter, Period, When};
 use jitlat_core::WallTime;
-use jitlat_core::figures::Figure;
+use jitlat_core::scalars::Scalar;
 use jitlat_web::{Settings, Web};
 use mesh::Went;
 use rusqlite::Connection;
@@ -159,7 +159,7 @@ fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
 
 /// Prints how long a year takes as `jitlat archive query` reads it: the best of three, each with a connection of its own.
 fn query(folder: &Path, by: Period, now: i64, limit_ms: u64) -> Result<()> {
-    let figure = Figure::named("pdv-p99").ok_or("no such figure")?;
+    let figure = Scalar::named("pdv-p99").ok_or("no such figure")?;
     let since = Some(When(WallTime(now - 365 * 86_400_000_000_000)));
     let filter = Filter { since, ..Filter::default() };
     let mut all = Vec::new();

@@ -7,8 +7,8 @@ use crate::routes::Asked;
 use crate::times::{self, DAY};
 use jitlat_archive::{Archive, Filter, Stream, When, utc};
 use jitlat_core::WallTime;
-use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit};
 use jitlat_core::pool::{self, Pool};
+use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit};
 use jitlat_report::escape;
 use jitlat_report::figure::{Unit, group_thousands, value_label};
 use jitlat_report::html::scrolling;
@@ -54,7 +54,7 @@ pub struct ComparedFigure {
     /// Of the second part.
     pub second: Option<f64>,
     #[serde(skip)]
-    figure: &'static Figure,
+    figure: &'static Scalar,
 }
 
 /// Two periods of a path, or two paths.
@@ -147,11 +147,11 @@ fn compared((first, second): (Part, Part), archive: &Archive) -> Result<Compared
         let place = place.or_else(|| b.iter().position(|(other, _)| kind(other) == kind(&stream)));
         let Some(place) = place else { continue };
         let (_, second) = b.remove(place);
-        let shown = |f: &&'static Figure| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key));
-        let figures = FIGURES.iter().filter(shown).map(|figure| ComparedFigure {
+        let shown = |f: &&'static Scalar| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key));
+        let figures = SCALARS.iter().filter(shown).map(|figure| ComparedFigure {
             key: figure.key,
-            first: pool.figure(figure),
-            second: second.figure(figure),
+            first: pool.scalar(figure),
+            second: second.scalar(figure),
             figure,
         });
         let figures = figures.collect();
@@ -266,7 +266,7 @@ fn write(out: &mut String, found: &Compared) {
 }
 
 /// A value of a figure as pages have it.
-fn shown_value(figure: &Figure, value: f64) -> String {
+fn shown_value(figure: &Scalar, value: f64) -> String {
     match figure.unit {
         InUnit::Time => value_label(Unit::Time, value),
         InUnit::Share => value_label(Unit::Share, value),

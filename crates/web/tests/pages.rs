@@ -89,7 +89,7 @@ fn figures_of_every_level_are_those_of_the_packets() {
             (&all["tests"], &all["sent"], &all["lost"]),
             (&6.into(), &pool.sent.into(), &pool.lost.into())
         );
-        let of = |key: &str| pool.figure(jitlat_core::figures::Figure::named(key).unwrap());
+        let of = |key: &str| pool.scalar(jitlat_core::scalars::Scalar::named(key).unwrap());
         assert_eq!(all["delay_p99_ns"].as_f64(), of("latency-p99"));
         assert_eq!(all["jitter_p99_ns"].as_f64(), of("pdv-p99"));
         let periods = course["periods"].as_array().unwrap();

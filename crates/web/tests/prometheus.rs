@@ -7,8 +7,8 @@ mod scraper;
 mod served;
 
 use jitlat_archive::Archive;
-use jitlat_core::figures::Figure;
 use jitlat_core::pool::Pool;
+use jitlat_core::scalars::Scalar;
 use mesh::{HOUR, Went};
 use scraper::Prometheus;
 use serde_json::Value;
@@ -66,7 +66,7 @@ const PERCENTILES: [(&str, &str); 4] =
 
 /// A percentile of ours, s, of delays or of their variation.
 fn own(pool: &Pool, family: &str, what: &str) -> f64 {
-    pool.figure(Figure::named(&format!("{family}-{what}")).unwrap()).unwrap() / 1e9
+    pool.scalar(Scalar::named(&format!("{family}-{what}")).unwrap()).unwrap() / 1e9
 }
 
 #[test]

@@ -3,9 +3,9 @@
 
 use super::{Basis, Comparison, Precondition, Question, Ready, Side, compare_ready};
 use crate::distribution::sample::Sample;
-use crate::figures::{Number, selectors};
 use crate::metrics::ipdv;
 use crate::metrics::series::Samples;
+use crate::scalars::{Number, selectors};
 use crate::spec::{Direction, Dscp, ip_protocol_name};
 use crate::summary::{Distribution, Ipdv, Summary};
 use crate::verdict::{Answer, comparison};
@@ -367,7 +367,7 @@ impl Cell {
     }
 
     /// The figure `key`; `None` if it is undefined.
-    pub fn figure(&self, key: &str) -> Option<Number> {
+    pub fn scalar(&self, key: &str) -> Option<Number> {
         self.figures.get(key).copied()
     }
 }

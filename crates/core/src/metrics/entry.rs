@@ -5,7 +5,7 @@ use super::one_pass::OnePass;
 use super::seqset::SeqSet;
 use super::series::{Samples, Series};
 use crate::distribution::sample::Sample;
-use crate::figure::Figure;
+use crate::scalars::Scalar;
 use crate::session::Session;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// The scalars it reports, in the order of tables.
-    pub figures: &'static [Figure],
+    pub scalars: &'static [Scalar],
     compute: Compute,
 }
 
@@ -44,33 +44,33 @@ pub struct Stream<'a> {
 }
 
 impl Metric {
-    /// The key of its first figure.
+    /// The key of its first scalar.
     fn name(&self) -> &'static str {
-        self.figures.first().map_or("", |figure| figure.key)
+        self.scalars.first().map_or("", |scalar| scalar.key)
     }
 
-    /// A metric whose figures are fields of the summary.
-    pub const fn of_fields(figures: &'static [Figure]) -> Metric {
-        Metric { figures, compute: Compute::Fields }
+    /// A metric whose scalars are fields of the summary.
+    pub const fn of_fields(scalars: &'static [Scalar]) -> Metric {
+        Metric { scalars, compute: Compute::Fields }
     }
 
     /// A metric computed in one pass over the accepted packets in arrival order, in constant memory: one value a
-    /// figure. Its figures are [`Take::Computed`](crate::figure::Take::Computed). What it keeps is stored with the state of
+    /// figure. Its figures are [`Take::Computed`](crate::scalars::Take::Computed). What it keeps is stored with the state of
     /// an analysis, and can be anything when it is read back: its arithmetic must not rely on it.
-    pub const fn one_pass<T, const N: usize>(figures: &'static [Figure; N]) -> Metric
+    pub const fn one_pass<T, const N: usize>(scalars: &'static [Scalar; N]) -> Metric
     where
         T: OnePass<Output = [Option<f64>; N]> + Kept,
     {
-        Metric { figures, compute: Compute::OnePass(|| Box::new(T::default())) }
+        Metric { scalars, compute: Compute::OnePass(|| Box::new(T::default())) }
     }
 
     /// A metric that needs all packets at once: one value a figure. Its figures are undefined in an analysis in
     /// constant memory.
     pub const fn of_stream(
-        figures: &'static [Figure],
+        scalars: &'static [Scalar],
         values: fn(&Stream<'_>, &mut Vec<Option<f64>>),
     ) -> Metric {
-        Metric { figures, compute: Compute::Stream(values) }
+        Metric { scalars, compute: Compute::Stream(values) }
     }
 }
 
@@ -225,15 +225,15 @@ impl<'de> Deserialize<'de> for Running {
 
 fn insert(figures: &mut BTreeMap<String, Option<f64>>, metric: &Metric, values: Vec<Option<f64>>) {
     let finite = |value: Option<f64>| value.filter(|v| v.is_finite());
-    for (figure, value) in metric.figures.iter().zip(values) {
-        figures.insert(figure.key.to_owned(), finite(value));
+    for (scalar, value) in metric.scalars.iter().zip(values) {
+        figures.insert(scalar.key.to_owned(), finite(value));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::{Take, Unit};
+    use crate::scalars::{Take, Unit};
 
     /// The largest delay and how many packets had none above the one before.
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -256,11 +256,11 @@ mod tests {
     }
 
     const RISING: Metric = Metric::one_pass::<Rising, 2>(&[
-        Figure::new("last", "last", Unit::Time, Take::Computed),
-        Figure::new("falls", "falls", Unit::Packets, Take::Computed),
+        Scalar::new("last", "last", Unit::Time, Take::Computed),
+        Scalar::new("falls", "falls", Unit::Packets, Take::Computed),
     ]);
     const SENT_TWICE: Metric = Metric::of_stream(
-        &[Figure::new("twice", "twice", Unit::Packets, Take::Computed)],
+        &[Scalar::new("twice", "twice", Unit::Packets, Take::Computed)],
         |stream, values| values.push(Some(2.0 * stream.sent as f64)),
     );
 

@@ -35,6 +35,7 @@ pub mod periods;
 pub mod regression;
 pub mod reorder;
 pub mod rfc3550;
+mod scalars;
 pub mod schedule_error;
 pub mod segments;
 pub mod seqset;
@@ -52,28 +53,28 @@ pub use one_pass::{Merge, OnePass};
 
 /// Every metric, in the order of tables: one file, one line.
 pub const METRICS: &[Metric] = &[
-    crate::figures::counts::METRIC,
-    crate::figures::loss::METRIC,
-    crate::figures::duplication::METRIC,
-    crate::figures::reordering::METRIC,
-    crate::figures::periods::METRIC,
-    crate::figures::variation::IPDV,
-    crate::figures::variation::RFC3550,
-    crate::figures::variation::MAPDV2,
-    crate::figures::delay::PDV,
-    crate::figures::delay::LATENCY,
-    crate::figures::clock::CLOCK,
-    crate::figures::clock::SKEW,
-    crate::figures::trend::REGRESSION,
-    crate::figures::trend::SEGMENTS,
-    crate::figures::confidence::METRIC,
-    crate::figures::confidence::WITHIN,
-    crate::figures::dejitter::METRIC,
-    crate::figures::objectives::METRIC,
-    crate::figures::hosts::SCHEDULE_ERROR,
-    crate::figures::hosts::STALLS,
-    crate::figures::hosts::NOISE,
-    crate::figures::hosts::STAMPS,
-    crate::figures::hosts::LOCAL_QUEUE,
-    crate::figures::round_trips::METRIC,
+    scalars::counts::METRIC,
+    scalars::loss::METRIC,
+    scalars::duplication::METRIC,
+    scalars::reordering::METRIC,
+    scalars::periods::METRIC,
+    scalars::variation::IPDV,
+    scalars::variation::RFC3550,
+    scalars::variation::MAPDV2,
+    scalars::delay::PDV,
+    scalars::delay::LATENCY,
+    scalars::clock::CLOCK,
+    scalars::clock::SKEW,
+    scalars::trend::REGRESSION,
+    scalars::trend::SEGMENTS,
+    scalars::confidence::METRIC,
+    scalars::confidence::WITHIN,
+    scalars::dejitter::METRIC,
+    scalars::objectives::METRIC,
+    scalars::hosts::SCHEDULE_ERROR,
+    scalars::hosts::STALLS,
+    scalars::hosts::NOISE,
+    scalars::hosts::STAMPS,
+    scalars::hosts::LOCAL_QUEUE,
+    scalars::round_trips::METRIC,
 ];

@@ -1,9 +1,9 @@
 //! A [`Pool`] as bytes: a fraction of its JSON, and quick to read.
 
-use super::{COUNTED, Pool, Pooled, figure_of, halves, has, whole};
+use super::{COUNTED, Pool, Pooled, halves, has, scalar_of, whole};
 use crate::distribution::LogHistogram;
 use crate::distribution::log_histogram::bytes::{Filled, put, put_signed, take_signed, take_u64};
-use crate::figures::Figure;
+use crate::scalars::Scalar;
 
 /// What they begin with: the version.
 const VERSION: u8 = 1;
@@ -39,7 +39,7 @@ impl Pooled {
 
 /// One figure of a pool, with what it is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PoolFigure {
+pub struct PoolScalar {
     /// Tests.
     pub tests: u64,
     /// Packets sent, as far as their fate is known.
@@ -67,44 +67,44 @@ impl Stored {
         Filled::skip(bytes)
     }
 
-    fn figure(&self, what: &str) -> Option<f64> {
+    fn scalar(&self, what: &str) -> Option<f64> {
         let Stored { values, sums } = self;
-        figure_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
+        scalar_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
     }
 }
 
-impl PoolFigure {
+impl PoolScalar {
     /// Of a pool.
-    pub fn of(pool: &Pool, figure: &Figure) -> PoolFigure {
-        PoolFigure { tests: pool.tests, sent: pool.sent, value: pool.figure(figure) }
+    pub fn of(pool: &Pool, scalar: &Scalar) -> PoolScalar {
+        PoolScalar { tests: pool.tests, sent: pool.sent, value: pool.scalar(scalar) }
     }
 
     /// The same of the pool that [`Pool::to_bytes`] made `bytes` of; `None` if they are nothing of the kind, as far as they are read: what
     /// the figure does not need is not looked at, and it takes a fraction of the time.
-    pub fn from_bytes(bytes: &[u8], figure: &Figure) -> Option<PoolFigure> {
+    pub fn from_bytes(bytes: &[u8], scalar: &Scalar) -> Option<PoolScalar> {
         let mut rest = bytes;
         let counted = take_counts(&mut rest)?;
-        let found = |value| Some(PoolFigure { tests: counted.tests, sent: counted.sent, value });
-        if !has(figure) {
+        let found = |value| Some(PoolScalar { tests: counted.tests, sent: counted.sent, value });
+        if !has(scalar) {
             return found(None);
         }
-        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == figure.key) {
+        if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == scalar.key) {
             return found(of(&counted));
         }
-        let (family, what) = figure.key.split_once('-')?;
+        let (family, what) = scalar.key.split_once('-')?;
         if family == "latency" {
-            return found(Stored::read(&mut rest)?.figure(what));
+            return found(Stored::read(&mut rest)?.scalar(what));
         }
         Stored::skip(&mut rest)?;
         match (family, *rest.split_off_first()?) {
-            ("pdv", OWN) => found(Stored::read(&mut rest)?.figure(what)),
+            ("pdv", OWN) => found(Stored::read(&mut rest)?.scalar(what)),
             // Few values: they are quickly made.
-            ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolFigure::of(&pool, figure)),
+            ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolScalar::of(&pool, scalar)),
             (_, OWN) => {
                 Stored::skip(&mut rest)?;
-                found(Stored::read(&mut rest)?.figure(what))
+                found(Stored::read(&mut rest)?.scalar(what))
             }
-            (_, OF_DELAYS) => found(Stored::read(&mut rest)?.figure(what)),
+            (_, OF_DELAYS) => found(Stored::read(&mut rest)?.scalar(what)),
             _ => None,
         }
     }

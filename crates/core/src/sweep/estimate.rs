@@ -1,10 +1,10 @@
 //! From runs to points: means with confidence intervals over repetitions, and the relation of delay to packet size.
 
 use super::{Factor, Grid, Outcome};
-use crate::figures::{Selector, Unit, selectors};
 use crate::link;
 use crate::metrics::sizes::{SizeFit, size_fit};
 use crate::metrics::stat::{t_outside, t_quantile};
+use crate::scalars::{Selector, Unit, selectors};
 use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
@@ -132,9 +132,9 @@ fn spread(key: &str) -> bool {
 fn possible(selector: &Selector) -> [f64; 2] {
     let signed =
         |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name)) && !spread(key);
-    match selector.figure.unit {
+    match selector.scalar.unit {
         Unit::Share => [0.0, 1.0],
-        Unit::Time if signed(selector.figure.key) => [f64::NEG_INFINITY, f64::INFINITY],
+        Unit::Time if signed(selector.scalar.key) => [f64::NEG_INFINITY, f64::INFINITY],
         Unit::Plain { .. } | Unit::Ppm => [f64::NEG_INFINITY, f64::INFINITY],
         Unit::Time | Unit::Packets | Unit::Count | Unit::PacketRate | Unit::BitRate | Unit::Bytes => {
             [0.0, f64::INFINITY]
@@ -173,10 +173,10 @@ pub fn points(grid: &Grid, outcomes: &[Outcome], confidence: Confidence) -> Vec<
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
             let estimate = Estimate::new(&values, confidence)?.within(possible(&selector));
             // No percentile and no mean of a delay is below the smallest delay.
-            let of_delays = selector.figure.key.starts_with("latency") && !spread(selector.figure.key);
+            let of_delays = selector.scalar.key.starts_with("latency") && !spread(selector.scalar.key);
             let least = runs.iter().filter_map(|o| o.figures.get("latency-min")).reduce(f64::min);
             let least =
-                least.filter(|_| of_delays && selector.way.is_none() && selector.figure.key != "latency-min");
+                least.filter(|_| of_delays && selector.way.is_none() && selector.scalar.key != "latency-min");
             Some((selector, least.map_or(estimate, |least| estimate.within([least, f64::INFINITY]))))
         };
         (!runs.is_empty()).then(|| Point {

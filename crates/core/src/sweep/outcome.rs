@@ -1,7 +1,7 @@
 //! [`Outcome`]: the result of one run of a sweep, in figures that can be averaged.
 
 use super::SweepRun;
-use crate::figures::selectors;
+use crate::scalars::selectors;
 use crate::summary::Summary;
 use crate::time::WallTime;
 use serde::{Deserialize, Serialize};

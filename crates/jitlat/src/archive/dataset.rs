@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use core::str::FromStr;
 use jitlat_archive::{Archive, Listed, Period, TestId, analyse};
-use jitlat_core::figures::{FIGURES, Figure};
+use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{Options, pool, quantity};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -78,8 +78,8 @@ pub fn run(root: &Path, args: &DatasetArgs, options: &Options) -> Result<Status>
     for (id, e) in found.failed {
         error!("{id}: left out: {}", crate::exit::explain(&e.into()));
     }
-    let figures: Vec<&Figure> =
-        FIGURES.iter().filter(|f| pool::has(f) && (f.headline || f.key == "sent")).collect();
+    let figures: Vec<&Scalar> =
+        SCALARS.iter().filter(|f| pool::has(f) && (f.headline || f.key == "sent")).collect();
     show::groups(&found.groups, &figures)?;
     let whole = failed == 0 && !found.groups.is_empty();
     Ok(if whole { Status::Measured } else { Status::NotMeasured })

@@ -13,7 +13,7 @@ use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
-use jitlat_core::figures::{FIGURES, Selector};
+use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
 use jitlat_store::output as file;
 #[cfg(test)]
@@ -353,8 +353,8 @@ fn query(args: &QueryArgs) -> Result<Status> {
     if let Some(way) = args.figure.way {
         bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
     }
-    let found = archive.query(&args.filter.filter(&[]), args.figure.figure, args.by)?;
-    show::points(args.figure.figure, args.by, &found, args.form.json, args.form.csv)
+    let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
+    show::points(args.figure.scalar, args.by, &found, args.form.json, args.form.csv)
 }
 
 fn compare(args: &CompareArgs) -> Result<Status> {
@@ -372,7 +372,7 @@ fn compare(args: &CompareArgs) -> Result<Status> {
         bail!("no stream of this path has tests both before that time and after it");
     }
     let figures =
-        FIGURES.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
+        SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
     show::comparison(&both, &figures.collect::<Vec<_>>())
 }
 

@@ -4,8 +4,8 @@ use crate::console;
 use crate::exit::Status;
 use anyhow::Result;
 use jitlat_archive::{Checked, Collected, Compacted, Listed, Period, Point, Pruned, Pushed, Stream, utc};
-use jitlat_core::figures::{Figure, Number, Selector, Unit};
 use jitlat_core::pool::Pool;
+use jitlat_core::scalars::{Number, Scalar, Selector, Unit};
 use jitlat_core::units;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ pub(super) fn time(ns: i64, by: Period) -> String {
     text.chars().take(length).collect()
 }
 
-fn shown(figure: &Figure, value: Option<f64>) -> String {
+fn shown(figure: &Scalar, value: Option<f64>) -> String {
     let is_count = matches!(figure.unit, Unit::Packets | Unit::Count | Unit::Bytes);
     let number =
         |x: f64| if is_count && x.fract() == 0.0 { Number::Whole(x as i64) } else { Number::Real(x) };
@@ -141,7 +141,7 @@ pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool)
             t.severity.clone(),
         ];
         row.extend(
-            figures.iter().zip(&names).map(|(f, n)| shown(f.figure, t.figures.get(n).copied().flatten())),
+            figures.iter().zip(&names).map(|(f, n)| shown(f.scalar, t.figures.get(n).copied().flatten())),
         );
         let mut name = plain(t.name.as_deref().unwrap_or(&t.source));
         if !t.has_packets {
@@ -165,7 +165,7 @@ fn describe(stream: &Stream) -> String {
 
 /// Prints a figure over time.
 pub fn points(
-    figure: &'static Figure,
+    figure: &'static Scalar,
     by: Period,
     found: &[(Stream, Vec<Point>)],
     as_json: bool,
@@ -221,7 +221,7 @@ pub fn points(
 }
 
 /// Prints figures of streams before a time and after it.
-pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Figure]) -> Result<Status> {
+pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Scalar]) -> Result<Status> {
     let mut text = String::new();
     for (k, (stream, before, after)) in both.iter().enumerate() {
         if k > 0 {
@@ -233,7 +233,7 @@ pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Figure]) ->
             vec!["tests".to_owned(), before.tests.to_string(), after.tests.to_string(), String::new()];
         let mut rows = vec![heading, tests];
         for figure in figures {
-            let (a, b) = (before.figure(figure), after.figure(figure));
+            let (a, b) = (before.scalar(figure), after.scalar(figure));
             let change = a
                 .zip(b)
                 .filter(|(a, b)| a != b && *a != 0.0)
@@ -253,12 +253,12 @@ pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Figure]) ->
 }
 
 /// Prints figures of groups of tests.
-pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Figure]) -> Result<()> {
+pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> Result<()> {
     let keys = groups.keys().map(Vec::len).max().unwrap_or(0);
     let heading = vec![String::new(); keys].into_iter().chain(["tests".to_owned()]);
     let mut rows: Vec<Vec<String>> = vec![heading.chain(figures.iter().map(|f| f.key.to_owned())).collect()];
     for (key, pool) in groups {
-        let values = figures.iter().map(|f| shown(f, pool.figure(f)));
+        let values = figures.iter().map(|f| shown(f, pool.scalar(f)));
         rows.push(key.iter().cloned().chain([pool.tests.to_string()]).chain(values).collect());
     }
     console::print(&if groups.is_empty() { "no such tests\n".to_owned() } else { table(&rows, keys) })

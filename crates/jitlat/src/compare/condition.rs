@@ -1,7 +1,7 @@
 //! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
 use jitlat_core::compare::{Cell, Grid, LabelledRun, Outcome};
-use jitlat_core::figures::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownFigure};
+use jitlat_core::scalars::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownScalar};
 use std::str::FromStr;
 
 /// A condition under which a comparison fails.
@@ -54,9 +54,9 @@ impl FromStr for Condition {
             Some(b'-') => -1.0,
             _ => return text.parse().map(Condition::Figure).map_err(|e: ConditionError| e.to_string()),
         };
-        let selector: Selector = text[..at].trim().parse().map_err(|e: UnknownFigure| e.to_string())?;
+        let selector: Selector = text[..at].trim().parse().map_err(|e: UnknownScalar| e.to_string())?;
         let amount = &threshold[1..];
-        let share = amount.trim().strip_suffix('%').filter(|_| selector.figure.unit != Unit::Share);
+        let share = amount.trim().strip_suffix('%').filter(|_| selector.scalar.unit != Unit::Share);
         let limit = match share {
             Some(number) => {
                 let number = number.trim().parse::<f64>().ok().filter(|n| n.is_finite());
@@ -117,7 +117,7 @@ impl Change {
         };
         let crossed = if self.above { b - a > limit } else { b - a < limit };
         let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
-        let show = |v: f64| self.selector.figure.show(Number::Real(v));
+        let show = |v: f64| self.selector.scalar.show(Number::Real(v));
         crossed.then(|| {
             format!(
                 "{of}{} ({} of {} is {}, of {} {})",

@@ -4,7 +4,7 @@ use crate::output::report::PROGRAM;
 use crate::output::{Drawings, Report, Table};
 use anyhow::Result;
 use jitlat_core::compare::{Cell, Comparison, Grid};
-use jitlat_core::figures::selectors;
+use jitlat_core::scalars::selectors;
 use jitlat_core::verdict::comparison;
 use jitlat_report::{FirstScreen, html};
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn line(row: &str, cell: &Cell, c: Option<&Comparison>) -> Line {
     add("accepted", Some(cell.accepted.to_string()));
     add("longest_loss", cell.longest_loss.map(|v| v.to_string()));
     for selector in selectors() {
-        add(&selector.column(), cell.figure(&selector.to_string()).map(|v| v.to_string()));
+        add(&selector.column(), cell.scalar(&selector.to_string()).map(|v| v.to_string()));
     }
     add("latency_trusted", Some(cell.latency_trusted.to_string()));
     add("against", c.map(|c| c.a.clone()));

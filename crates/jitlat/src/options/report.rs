@@ -9,7 +9,7 @@ use crate::output::{AnalysedStream, Outputs, Part, Report, log_failures};
 use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
-use jitlat_core::figures::{self, Condition};
+use jitlat_core::scalars::{self, Condition};
 use jitlat_core::verdict::Answer;
 use jitlat_report::text::windows;
 use jitlat_store::log::STDOUT;
@@ -181,6 +181,6 @@ fn figures_help() -> String {
         "Fail with status 1 where a figure crosses a threshold; may be repeated. A threshold is written in the figure's \
          unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. Of one way of a round-trip test: up-loss>1%, \
          down-pdv-p99>30ms. Figures:\n{}",
-        figures::help()
+        scalars::help()
     )
 }

@@ -5,7 +5,7 @@ use super::wanted::Wanted;
 use crate::console;
 use crate::exit::Status;
 use jitlat_core::Direction;
-use jitlat_core::figures::Condition;
+use jitlat_core::scalars::Condition;
 use jitlat_core::summary::Summary;
 use jitlat_report::text::{self, plots::Canvas};
 use tracing::error;

@@ -7,7 +7,7 @@ use crate::live::{self, Board, View};
 use crate::options::ping::PingArgs;
 use anyhow::{Error, Result, bail};
 use jitlat_core::Summary;
-use jitlat_core::figures::Figure;
+use jitlat_core::scalars::Scalar;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
 use std::thread;
 use std::time::Duration;
@@ -120,7 +120,7 @@ fn measure(tests: &[Ping], args: &PingArgs, stop: &Stop, view: Option<&View>) ->
 
 /// A row for each host.
 fn table(hosts: &[&str], found: &[Result<Summary>]) -> String {
-    let figures: Vec<&Figure> = SHOWN.iter().filter_map(|key| Figure::named(key)).collect();
+    let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
     let names = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0).clamp(12, 40);
     let mut text = format!("{:<names$}", "");
     figures.iter().for_each(|figure| text += &format!(" {:>11}", figure.key));

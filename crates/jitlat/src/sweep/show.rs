@@ -6,7 +6,7 @@ use crate::output::report::shell_word;
 use crate::output::{Report, Table};
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
-use jitlat_core::figures::{FIGURES, Figure, Number, Selector, selectors};
+use jitlat_core::scalars::{Number, SCALARS, Scalar, Selector, selectors};
 use jitlat_core::sweep::{
     Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, answer, points, size_laws,
 };
@@ -159,12 +159,12 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
 const COLUMNS: [&str; 6] = ["latency-mean", "latency-p99", "ipdv-mean", "ipdv-stddev", "ipdv-iqr", "loss"];
 
 /// The columns of [`COLUMNS`] that any point has.
-fn columns(points: &[Point]) -> Vec<&'static Figure> {
-    let any = |f: &&Figure| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
-    FIGURES.iter().filter(any).collect()
+fn columns(points: &[Point]) -> Vec<&'static Scalar> {
+    let any = |f: &&Scalar| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
+    SCALARS.iter().filter(any).collect()
 }
 
-fn shown(figure: &Figure, point: &Point) -> String {
+fn shown(figure: &Scalar, point: &Point) -> String {
     point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(Number::Real(e.mean)))
 }
 
@@ -208,7 +208,7 @@ impl Classes {
                 points.iter().filter(class).find(|p| test(p) == name)
             };
             let found: Vec<Option<&Point>> = axis.levels.iter().map(at).collect();
-            let line = |f: &&'static Figure| {
+            let line = |f: &&'static Scalar| {
                 let values = found.iter().map(|p| p.map_or_else(|| "-".to_owned(), |p| shown(f, p)));
                 (f.label, values.collect())
             };
@@ -330,7 +330,7 @@ fn value(factor: Factor, level: &Level) -> String {
 /// One line per combination.
 pub fn lines(grid: &Grid, points: &[Point]) -> Table {
     // Figures of whole tests, without counts that are already there as sums; the JSON has all.
-    let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.figure.key);
+    let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.scalar.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
     let line = |p: &Point| {

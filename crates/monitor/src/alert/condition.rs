@@ -1,7 +1,7 @@
 //! [`Condition`]: what a result must not be.
 
 use super::machine::TestResult;
-use jitlat_core::figures::{self, Number};
+use jitlat_core::scalars::{self, Number};
 use jitlat_core::{Span, quantity};
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// A figure of a test crosses a threshold: `loss>1%`.
-    Figure(figures::Condition),
+    Figure(scalars::Condition),
     /// A test differs from those before, whether better or worse: `changed`.
     Changed,
     /// A test is worse than those before: `worse`.
@@ -82,7 +82,7 @@ impl FromStr for Condition {
                 text.escape_debug()
             ));
         }
-        text.parse().map(Condition::Figure).map_err(|e: figures::ConditionError| e.to_string())
+        text.parse().map(Condition::Figure).map_err(|e: scalars::ConditionError| e.to_string())
     }
 }
 

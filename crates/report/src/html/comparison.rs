@@ -9,7 +9,7 @@ use crate::escape::escape;
 use crate::figure::{self, ComparedRun, Unit, value_label};
 use crate::text::screen::Screen;
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row};
-use jitlat_core::figures::{FIGURES, Figure, selectors};
+use jitlat_core::scalars::{SCALARS, Scalar, selectors};
 use jitlat_core::time::WallTime;
 use jitlat_core::verdict::comparison::{effect, outcome, p_value, sentence};
 use std::fmt::Write;
@@ -178,7 +178,7 @@ fn table(out: &mut String, grid: &Grid) {
         "<section class=\"tables\"><h2>The figures</h2><div class=\"wide dense\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr>",
     );
     let named = grid.rows.iter().any(|r| !r.name.is_empty());
-    let headlines: Vec<&Figure> = FIGURES.iter().filter(|f| f.headline).collect();
+    let headlines: Vec<&Scalar> = SCALARS.iter().filter(|f| f.headline).collect();
     if named {
         out.push_str("<th scope=\"col\">test</th>");
     }
@@ -205,9 +205,9 @@ fn table(out: &mut String, grid: &Grid) {
 }
 
 /// A figure of a cell; empty for latencies between clocks whose offset is unknown.
-fn value(figure: &Figure, cell: &Cell) -> String {
+fn value(figure: &Scalar, cell: &Cell) -> String {
     let known = cell.latency_trusted || !figure.key.starts_with("latency");
-    let value = cell.figure(figure.key).filter(|_| known);
+    let value = cell.scalar(figure.key).filter(|_| known);
     value.map_or_else(|| "–".to_owned(), |value| shown(figure, value))
 }
 
@@ -224,12 +224,12 @@ fn all_figures(out: &mut String, grid: &Grid) {
     out.push_str("</tr></thead><tbody>");
     for selector in selectors() {
         let key = selector.to_string();
-        if cells.iter().all(|c| c.figure(&key).is_none()) {
+        if cells.iter().all(|c| c.scalar(&key).is_none()) {
             continue;
         }
         let values: Vec<String> = cells
             .iter()
-            .map(|c| c.figure(&key).map_or_else(|| "–".to_owned(), |v| shown(selector.figure, v)))
+            .map(|c| c.scalar(&key).map_or_else(|| "–".to_owned(), |v| shown(selector.scalar, v)))
             .collect();
         super::tables::row(out, &key, &values);
     }

@@ -4,7 +4,7 @@ use super::{Part, heading};
 use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
 use crate::mean;
-use jitlat_core::figures::{FIGURES, Figure, Number, Unit as InUnit, selectors};
+use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit, selectors};
 use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
@@ -197,11 +197,11 @@ fn rates(out: &mut String, s: &Summary) {
 
 /// Headline figures that no table above contains, and results of metrics without a table of their own.
 fn more(out: &mut String, s: &Summary) {
-    let above = |f: &Figure| {
+    let above = |f: &Scalar| {
         f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))
     };
     out.push_str("<dl class=\"more\">");
-    for figure in FIGURES.iter().filter(|f| f.is_computed() || f.headline && !above(f)) {
+    for figure in SCALARS.iter().filter(|f| f.is_computed() || f.headline && !above(f)) {
         if let Some(value) = figure.of(s) {
             let (name, value) = (escape(figure.label), escape(&shown(figure, value)));
             let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
@@ -218,7 +218,7 @@ fn all_figures(out: &mut String, s: &Summary) {
     );
     for selector in selectors() {
         if let Some(value) = selector.of(s) {
-            let figure = selector.figure;
+            let figure = selector.scalar;
             let _ = write!(
                 out,
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"words\">{}</td></tr>",
@@ -232,7 +232,7 @@ fn all_figures(out: &mut String, s: &Summary) {
 }
 
 /// A value of `figure` in the typography of pages.
-pub(super) fn shown(figure: &Figure, value: Number) -> String {
+pub(super) fn shown(figure: &Scalar, value: Number) -> String {
     match figure.unit {
         InUnit::Time => value_label(Unit::Time, value.as_f64()),
         InUnit::Share => value_label(Unit::Share, value.as_f64()),

@@ -2,7 +2,7 @@
 
 use super::{Look, Page, TextOptions, dash, printable};
 use jitlat_core::compare::{Basis, Cell, Comparison, Grid, Outcome};
-use jitlat_core::figures::{FIGURES, Figure};
+use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::units::eng4_f64;
 use jitlat_core::verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
@@ -30,9 +30,9 @@ type Line<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 /// The number of runs, if there are several, then the headline figures.
 fn lines_of_table() -> Vec<Line<'static>> {
     let runs: Line<'_> = ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
-    let headlines = FIGURES.iter().filter(|f| f.headline);
-    let line = |f: &'static Figure| -> Line<'static> {
-        (f.label, Box::new(|c| c.figure(f.key).map(|value| f.show(value))))
+    let headlines = SCALARS.iter().filter(|f| f.headline);
+    let line = |f: &'static Scalar| -> Line<'static> {
+        (f.label, Box::new(|c| c.scalar(f.key).map(|value| f.show(value))))
     };
     core::iter::once(runs).chain(headlines.map(line)).collect()
 }

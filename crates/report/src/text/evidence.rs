@@ -3,7 +3,7 @@
 use super::{Look, Page, count, dash, printable, share, two_way};
 use crate::mean;
 use jitlat_core::clock::SyncState;
-use jitlat_core::figures::{Number, Selector, selectors};
+use jitlat_core::scalars::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
@@ -48,7 +48,7 @@ fn ascii(text: &str) -> String {
 /// Results of metrics without a section of their own.
 fn further(page: &mut Page, s: &Summary) {
     let found = |selector: Selector| {
-        let computed = selector.figure.is_computed();
+        let computed = selector.scalar.is_computed();
         selector.of(s).filter(|_| computed).map(|value| (selector, value))
     };
     let figures: Vec<(Selector, Number)> = selectors().filter_map(found).collect();
@@ -62,7 +62,7 @@ fn further(page: &mut Page, s: &Summary) {
             Some(Direction::Up) => ", there",
             Some(Direction::Down) => ", back",
         };
-        page.item(&format!("{}{way} = {}", selector.figure.label, selector.figure.show(value)));
+        page.item(&format!("{}{way} = {}", selector.scalar.label, selector.scalar.show(value)));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Every figure there is, of each stream; the definition of the chosen one.
 
 use super::{Shown, write};
-use jitlat_core::figures::{FIGURES, Figure, Number};
 use jitlat_core::live::StreamState;
+use jitlat_core::scalars::{Number, SCALARS, Scalar};
 use jitlat_core::so_far::ReceivedSoFar;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -43,8 +43,8 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let look = shown.look;
     let two_way = state.streams.iter().any(StreamState::is_two_way);
-    let applies = |f: &&Figure| if two_way { f.applies.round_trips } else { f.applies.one_way };
-    let all: Vec<&Figure> = FIGURES.iter().filter(applies).collect();
+    let applies = |f: &&Scalar| if two_way { f.applies.round_trips } else { f.applies.one_way };
+    let all: Vec<&Scalar> = SCALARS.iter().filter(applies).collect();
     let chosen = shown.viewing.figure.min(all.len().saturating_sub(1));
     let right = |text: &str| format!("{text:>width$}", width = usize::from(VALUES));
     for (k, stream) in state.streams.iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::text::comparison::{floor, notes_on};
 use crate::text::page::{Look, mark};
 use crate::text::{count, why as evidence};
 use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row, Statistic};
-use jitlat_core::figures::Number;
+use jitlat_core::scalars::Number;
 use jitlat_core::summary::{Distribution, Percent};
 use jitlat_core::units::eng3;
 use jitlat_core::verdict::comparison::{Change, level, new_causes};
@@ -84,7 +84,7 @@ fn table(grid: &Grid) -> Table {
         let shown = match grid.basis {
             Basis::Delay => cell.latency.as_ref().map(of_delays),
             Basis::Pdv => cell.pdv.as_ref().map(of_delays),
-            Basis::Ipdv => Some(["ipdv-iqr", "ipdv-stddev"].map(|key| cell.figure(key).map(Number::as_f64))),
+            Basis::Ipdv => Some(["ipdv-iqr", "ipdv-stddev"].map(|key| cell.scalar(key).map(Number::as_f64))),
         };
         let [first, second] = shown.unwrap_or_default().map(time);
         let loss = cell.loss_ratio.map(|share| format!("{} %", percent(share)));

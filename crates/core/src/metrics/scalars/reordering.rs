@@ -1,12 +1,12 @@
 //! Reordering: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, FigureSource, Take, Unit};
 use crate::metrics::entry::Metric;
 use crate::metrics::reorder::Density;
+use crate::scalars::{Applies, Scalar, ScalarSource, Take, Unit};
 
 /// Reordering.
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "reorder-extent-max",
         "reordering extent",
         Unit::Packets,
@@ -16,7 +16,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 4737 §4.2")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-late-max",
         "reordering late time",
         Unit::Time,
@@ -26,7 +26,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 4737 §4.3")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-offset-max",
         "reordering offset",
         Unit::Bytes,
@@ -36,7 +36,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 4737 §4.4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-free-runs",
         "reordering-free runs",
         Unit::Count,
@@ -46,7 +46,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 4737 §4.6")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-three-late",
         "three or more late",
         Unit::Share,
@@ -56,7 +56,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5236 §4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-late-ratio",
         "displaced late",
         Unit::Share,
@@ -66,7 +66,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5236 §4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-early-ratio",
         "displaced early",
         Unit::Share,
@@ -76,7 +76,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5236 §4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-displacement",
         "mean displacement",
         Unit::Packets,
@@ -86,7 +86,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5236 §4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-entropy",
         "reordering entropy",
         Unit::Plain { decimals: 3 },
@@ -96,7 +96,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5236 §4")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reorder-occupancy",
         "reorder buffer",
         Unit::Packets,
@@ -108,6 +108,6 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .only(Applies::WHOLE),
 ]);
 
-fn density(source: &FigureSource<'_>) -> Option<Density> {
+fn density(source: &ScalarSource<'_>) -> Option<Density> {
     source.test()?.reordering.density
 }

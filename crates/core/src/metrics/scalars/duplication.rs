@@ -1,11 +1,11 @@
 //! Duplication: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// Duplication.
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "duplication-fraction",
         "duplication",
         Unit::Plain { decimals: 4 },
@@ -15,7 +15,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5560 §5.2")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "replicated-rate",
         "replicated",
         Unit::Share,
@@ -25,7 +25,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5560 §5.2")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "duplicate-after-median",
         "copy after (median)",
         Unit::Time,
@@ -33,7 +33,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("median time from a packet's first arrival to a further copy")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "duplicate-after-max",
         "copy after (largest)",
         Unit::Time,

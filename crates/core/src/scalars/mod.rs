@@ -1,12 +1,11 @@
-//! [`FIGURES`]: every scalar of a [`Summary`](crate::Summary), once. Everything that lists scalars – CSV, OpenMetrics,
+//! [`SCALARS`]: every scalar of a [`Summary`](crate::Summary), once. Everything that lists scalars – CSV, OpenMetrics,
 //! thresholds, tables of comparisons, sweeps and pages, help – reads this list.
 //!
-//! Figures that are fields of the summary have their entries in this folder; a metric without a field of its own has
-//! its entry with its computation, in [`crate::metrics`]. A [`Selector`] is what a user writes: a figure's key, for a
-//! whole test or for one way of a round-trip test.
+//! The scalars of a metric stand with its computation, in [`crate::metrics`]. A [`Selector`] is what a user writes: the
+//! key of a scalar, for a whole test or for one way of a round-trip test.
 //!
 //! ```
-//! use jitlat_core::figures::{FIGURES, Selector};
+//! use jitlat_core::scalars::{SCALARS, Selector};
 //! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime, analyze};
 //!
 //! let session = Session::new(TestSpec::default());
@@ -14,52 +13,42 @@
 //! let summary = analyze(&session, records, &Default::default());
 //! let selector: Selector = "latency-max".parse()?;
 //! assert_eq!(selector.of(&summary).map(|x| x.as_f64()), Some(42.0));
-//! let known = FIGURES.iter().filter(|figure| figure.of(&summary).is_some());
-//! known.for_each(|figure| println!("{} = {}", figure.label, figure.show(figure.of(&summary).unwrap())));
-//! # Ok::<(), jitlat_core::figures::UnknownFigure>(())
+//! let known = SCALARS.iter().filter(|scalar| scalar.of(&summary).is_some());
+//! known.for_each(|scalar| println!("{} = {}", scalar.label, scalar.show(scalar.of(&summary).unwrap())));
+//! # Ok::<(), jitlat_core::scalars::UnknownScalar>(())
 //! ```
 
-pub(crate) mod clock;
-pub(crate) mod confidence;
-pub(crate) mod counts;
-pub(crate) mod dejitter;
-pub(crate) mod delay;
-pub(crate) mod duplication;
-pub(crate) mod hosts;
-pub(crate) mod loss;
-pub(crate) mod objectives;
-pub(crate) mod periods;
-pub(crate) mod reordering;
-pub(crate) mod round_trips;
-pub(crate) mod trend;
-pub(crate) mod variation;
-
 mod condition;
+mod scalar;
 mod selector;
+mod source;
+mod unit;
 
-pub use crate::figure::{Applies, Better, Figure, FigureSource, Number, Quantile, Take, Unit};
 pub use condition::{Condition, ConditionError};
-pub use selector::{Selector, UnknownFigure, closest, selectors};
+pub use scalar::{Applies, Better, Quantile, Scalar, Take};
+pub use selector::{Selector, UnknownScalar, closest, selectors};
+pub use source::ScalarSource;
+pub use unit::{Number, Unit};
 
 use crate::metrics::METRICS;
 
 const COUNT: usize = {
     let (mut n, mut k) = (0, 0);
     while k < METRICS.len() {
-        n += METRICS[k].figures.len();
+        n += METRICS[k].scalars.len();
         k += 1;
     }
     n
 };
 
-/// Every figure, in the order of tables.
-pub static FIGURES: [Figure; COUNT] = {
-    let mut all = [METRICS[0].figures[0]; COUNT];
+/// Every scalar, in the order of tables.
+pub static SCALARS: [Scalar; COUNT] = {
+    let mut all = [METRICS[0].scalars[0]; COUNT];
     let (mut n, mut k) = (0, 0);
     while k < METRICS.len() {
         let mut j = 0;
-        while j < METRICS[k].figures.len() {
-            all[n] = METRICS[k].figures[j];
+        while j < METRICS[k].scalars.len() {
+            all[n] = METRICS[k].scalars[j];
             n += 1;
             j += 1;
         }
@@ -68,17 +57,17 @@ pub static FIGURES: [Figure; COUNT] = {
     all
 };
 
-impl Figure {
-    /// The figure `key`, by its current or its older name; `None` if there is none.
-    pub fn named(key: &str) -> Option<&'static Figure> {
-        FIGURES.iter().find(|f| f.key == key || f.alias == Some(key))
+impl Scalar {
+    /// The scalar `key`, by its current or its older name; `None` if there is none.
+    pub fn named(key: &str) -> Option<&'static Scalar> {
+        SCALARS.iter().find(|f| f.key == key || f.alias == Some(key))
     }
 }
 
-/// The list for help texts: one line per figure, with its key and its meaning.
+/// The list for help texts: one line per scalar, with its key and its meaning.
 pub fn help() -> String {
-    let width = FIGURES.iter().map(|f| f.key.len()).max().unwrap_or(0);
-    FIGURES.iter().map(|f| format!("  {:<width$}  {}\n", f.key, f.about)).collect()
+    let width = SCALARS.iter().map(|f| f.key.len()).max().unwrap_or(0);
+    SCALARS.iter().map(|f| format!("  {:<width$}  {}\n", f.key, f.about)).collect()
 }
 
 #[cfg(test)]
@@ -90,7 +79,7 @@ mod tests {
     fn names_are_unique_and_in_one_style() {
         let mut names = BTreeSet::new();
         let mut columns = BTreeSet::new();
-        for f in &FIGURES {
+        for f in &SCALARS {
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
             assert!(f.key.chars().all(plain) && !f.key.starts_with(['-', '.']), "{}", f.key);
             assert!(
@@ -107,7 +96,7 @@ mod tests {
 
     #[test]
     fn names_of_columns_and_metrics_end_in_their_unit() {
-        let names = |key| Figure::named(key).map(|f| (f.column(), f.metric_name())).unwrap();
+        let names = |key| Scalar::named(key).map(|f| (f.column(), f.metric_name())).unwrap();
         assert_eq!(names("pdv-p99.9"), ("pdv_p99_9_ns".into(), "jitlat_pdv_p99_9_seconds".into()));
         assert_eq!(names("loss"), ("loss_ratio".into(), "jitlat_loss_ratio".into()));
         assert_eq!(names("sent"), ("sent".into(), "jitlat_packets_sent".into()));

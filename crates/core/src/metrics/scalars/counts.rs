@@ -1,16 +1,16 @@
 //! Counts of packets: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// Packet counts and shares.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "a path to the method is of one lifetime only")]
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("sent", "packets sent", Unit::Packets, Take::Count(|s| s.sent()))
+    Scalar::new("sent", "packets sent", Unit::Packets, Take::Count(|s| s.sent()))
         .about("packets sent, as far as their fate is known")
         .headline()
         .openmetrics("packets_sent"),
-    Figure::new(
+    Scalar::new(
         "received",
         "packets received",
         Unit::Packets,
@@ -19,7 +19,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("datagrams received, whatever they were")
     .only(Applies::WHOLE)
     .openmetrics("packets_received"),
-    Figure::new(
+    Scalar::new(
         "unique-valid",
         "unique and valid",
         Unit::Packets,
@@ -28,33 +28,33 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("first clean copies received: the packets all other figures are about")
     .only(Applies::WHOLE)
     .openmetrics("packets_valid"),
-    Figure::new("duplicate", "duplicate packets", Unit::Packets, Take::Count(|s| s.duplicate()))
+    Scalar::new("duplicate", "duplicate packets", Unit::Packets, Take::Count(|s| s.duplicate()))
         .about("further copies received")
         .source("RFC 5560")
         .lower_is_better()
         .openmetrics("packets_duplicate"),
-    Figure::new("invalid", "invalid packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.invalid)))
+    Scalar::new("invalid", "invalid packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.invalid)))
         .about("number out of range, damaged, or without times to subtract")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_invalid"),
-    Figure::new("lost", "lost packets", Unit::Packets, Take::Count(|s| s.lost()))
+    Scalar::new("lost", "lost packets", Unit::Packets, Take::Count(|s| s.lost()))
         .about("sent, and not accepted")
         .source("RFC 7680")
         .lower_is_better()
         .openmetrics("packets_lost"),
-    Figure::new("late", "late packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.late)))
+    Scalar::new("late", "late packets", Unit::Packets, Take::Count(|s| Some(s.test()?.counts.late)))
         .about("of the lost: arrived clean, but after the waiting time")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_late"),
-    Figure::new("out-of-sequence", "out of sequence", Unit::Packets, Take::Count(|s| s.out_of_sequence()))
+    Scalar::new("out-of-sequence", "out of sequence", Unit::Packets, Take::Count(|s| s.out_of_sequence()))
         .about("accepted, but overtaken by a later packet")
         .source("RFC 4737 §3")
         .lower_is_better()
         .openmetrics("packets_out_of_sequence"),
-    Figure::new(
+    Scalar::new(
         "invalid-ratio",
         "share invalid",
         Unit::Share,
@@ -63,7 +63,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("invalid over received")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "duplicates",
         "share duplicate",
         Unit::Share,
@@ -73,7 +73,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 5560")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "reordered",
         "share overtaken",
         Unit::Share,
@@ -83,7 +83,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 4737 §3")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "clock-regressions",
         "receive time back",
         Unit::Count,
@@ -92,7 +92,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("times the receiver's clock went back between two arrivals")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "receiver-drops",
         "receiver drops",
         Unit::Packets,

@@ -1,11 +1,11 @@
 //! Delay over time: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// Slopes of delay over time.
 pub const REGRESSION: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "slope",
         "slope of delay",
         Unit::Ppm,
@@ -13,7 +13,7 @@ pub const REGRESSION: Metric = Metric::of_fields(&[
     )
     .about("slope of delay over send time by least squares")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "slope-r",
         "correlation with time",
         Unit::Plain { decimals: 4 },
@@ -21,7 +21,7 @@ pub const REGRESSION: Metric = Metric::of_fields(&[
     )
     .about("Pearson's correlation of delay and send time")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "slope-arrival",
         "slope over arrival",
         Unit::Ppm,
@@ -29,7 +29,7 @@ pub const REGRESSION: Metric = Metric::of_fields(&[
     )
     .about("slope of delay over arrival time: the burstiness plot's m")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "slope-arrival-r",
         "r over arrival",
         Unit::Plain { decimals: 4 },
@@ -40,7 +40,7 @@ pub const REGRESSION: Metric = Metric::of_fields(&[
 ]);
 
 /// Path changes and clock steps.
-pub const SEGMENTS: Metric = Metric::of_fields(&[Figure::new(
+pub const SEGMENTS: Metric = Metric::of_fields(&[Scalar::new(
     "path-changes",
     "path changes",
     Unit::Count,

@@ -2,8 +2,8 @@
 
 mod common;
 
-use jitlat_core::figures::{Applies, Better, FIGURES, Figure, FigureSource, Number, Unit, selectors};
 use jitlat_core::record::Moment;
+use jitlat_core::scalars::{Applies, Better, Number, SCALARS, Scalar, ScalarSource, Unit, selectors};
 use jitlat_core::verdict::CauseId;
 use jitlat_core::{
     Direction, Options, PacketRecord, Schedule, Session, Source, Span, Stamp, Summary, TestSpec, Transport,
@@ -17,7 +17,7 @@ fn golden(name: &str) -> Summary {
 
 /// The line of docs/metrics that a figure must have: its key, where it applies, its unit, which way is better, what
 /// it is and the clause.
-fn row(figure: &Figure) -> String {
+fn row(figure: &Scalar) -> String {
     let Applies { one_way, round_trips, ways, passive } = figure.applies;
     let kinds = [(one_way, "1"), (round_trips, "2"), (ways, "w"), (passive, "p")];
     let kinds: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
@@ -44,19 +44,19 @@ fn each_figure_has_its_row_in_the_documentation() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics/README.md");
     let text = std::fs::read_to_string(path).unwrap();
     let missing: Vec<String> =
-        FIGURES.iter().map(row).filter(|row| !text.lines().any(|l| l == row)).collect();
+        SCALARS.iter().map(row).filter(|row| !text.lines().any(|l| l == row)).collect();
     assert!(missing.is_empty(), "docs/metrics/README.md lacks:\n{}", missing.join("\n"));
     let keys = |line: &str| line.strip_prefix("| `").and_then(|l| Some(l.split_once("` | ")?.0.to_owned()));
     let table = text.split("## Every scalar").nth(1).unwrap().split("\n## ").next().unwrap();
     for key in table.lines().filter_map(keys) {
-        assert!(Figure::named(&key).is_some(), "docs/metrics/README.md has {key}, which is no figure");
+        assert!(Scalar::named(&key).is_some(), "docs/metrics/README.md has {key}, which is no figure");
     }
 }
 
 #[test]
 fn figures_are_found_where_they_apply() {
     let summary = golden("b_wan_lossy_v1.log");
-    let known = |key: &str| Figure::named(key).unwrap().of(&summary).map(Number::as_f64);
+    let known = |key: &str| Scalar::named(key).unwrap().of(&summary).map(Number::as_f64);
     assert_eq!(known("sent"), Some(summary.counts.sent as f64));
     assert_eq!(known("loss"), summary.loss.ratio);
     assert_eq!(known("mos"), summary.best_mos());
@@ -65,10 +65,10 @@ fn figures_are_found_where_they_apply() {
     assert_eq!(known("pdv-p99.9"), summary.pdv.percentiles.0[7].1.map(|x| x as f64));
     for selector in selectors() {
         let there = selector.of(&summary).is_some();
-        assert!(!there || selector.figure.applies.one_way && selector.way.is_none(), "{selector}");
+        assert!(!there || selector.scalar.applies.one_way && selector.way.is_none(), "{selector}");
     }
-    assert!(FigureSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
-    let defined = FIGURES.iter().filter(|f| f.of(&summary).is_some()).count();
+    assert!(ScalarSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
+    let defined = SCALARS.iter().filter(|f| f.of(&summary).is_some()).count();
     assert!(defined > 100, "{defined}");
 }
 

@@ -1,17 +1,17 @@
 //! Loss and how it clusters: the figures that are fields of the summary.
 
-use crate::figure::{Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Scalar, Take, Unit};
 
 /// Loss and how it clusters.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "a path to the method is of one lifetime only")]
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
+    Scalar::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
         .about("lost over sent")
         .source("RFC 7680")
         .lower_is_better()
         .headline(),
-    Figure::new(
+    Scalar::new(
         "loss-low",
         "loss at least",
         Unit::Share,
@@ -19,7 +19,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "loss-high",
         "loss at most",
         Unit::Share,
@@ -27,14 +27,14 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
     .lower_is_better(),
-    Figure::new("loss-bound", "loss below", Unit::Share, Take::Real(|s| s.loss()?.rule_of_three))
+    Scalar::new("loss-bound", "loss below", Unit::Share, Take::Real(|s| s.loss()?.rule_of_three))
         .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
         .lower_is_better(),
-    Figure::new("loss-runs", "loss runs", Unit::Count, Take::Count(|s| Some(s.loss()?.periods)))
+    Scalar::new("loss-runs", "loss runs", Unit::Count, Take::Count(|s| Some(s.loss()?.periods)))
         .about("runs of consecutive losses")
         .source("RFC 3357 §4")
         .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "loss-run-longest",
         "longest loss",
         Unit::Packets,
@@ -45,7 +45,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .lower_is_better()
     .headline()
     .alias("loss-run"),
-    Figure::new(
+    Scalar::new(
         "loss-run-mean",
         "mean loss run",
         Unit::Packets,
@@ -54,7 +54,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("mean length of a run of losses")
     .source("RFC 3357 §6.3")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "burst-ratio",
         "burst ratio",
         Unit::Plain { decimals: 2 },
@@ -63,7 +63,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
     .source("G.107 §3.5")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "loss-noticeable",
         "noticeable loss",
         Unit::Share,
@@ -72,10 +72,10 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("losses at most 99 packets after the one before, over losses")
     .source("RFC 3357 §6.1")
     .lower_is_better(),
-    Figure::new("loss-conditional", "loss after loss", Unit::Share, Take::Real(|s| s.loss()?.gilbert.clp))
+    Scalar::new("loss-conditional", "loss after loss", Unit::Share, Take::Real(|s| s.loss()?.gilbert.clp))
         .about("conditional loss probability: lost, where the packet before was lost")
         .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "loss-correlation",
         "loss correlation",
         Unit::Plain { decimals: 3 },
@@ -83,41 +83,41 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("correlation of the loss of neighbouring packets")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "loss-runs-z",
         "runs test z",
         Unit::Plain { decimals: 2 },
         Take::Real(|s| s.loss()?.runs_test?.z),
     )
     .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
-    Figure::new("gilbert-p", "Gilbert p", Unit::Share, Take::Real(|s| s.loss()?.gilbert.p))
+    Scalar::new("gilbert-p", "Gilbert p", Unit::Share, Take::Real(|s| s.loss()?.gilbert.p))
         .about("simple Gilbert model: lost, where the packet before was received")
         .lower_is_better(),
-    Figure::new("gilbert-q", "Gilbert q", Unit::Share, Take::Real(|s| s.loss()?.gilbert.q))
+    Scalar::new("gilbert-q", "Gilbert q", Unit::Share, Take::Real(|s| s.loss()?.gilbert.q))
         .about("simple Gilbert model: received, where the packet before was lost")
         .higher_is_better(),
-    Figure::new(
+    Scalar::new(
         "gilbert1960-p",
         "Gilbert 1960 p",
         Unit::Share,
         Take::Real(|s| Some(s.loss()?.gilbert1960?.p)),
     )
     .about("Gilbert's model of 1960: from the good state to the bad"),
-    Figure::new(
+    Scalar::new(
         "gilbert1960-r",
         "Gilbert 1960 r",
         Unit::Share,
         Take::Real(|s| Some(s.loss()?.gilbert1960?.r)),
     )
     .about("Gilbert's model of 1960: from the bad state to the good"),
-    Figure::new(
+    Scalar::new(
         "gilbert1960-h",
         "Gilbert 1960 h",
         Unit::Share,
         Take::Real(|s| Some(s.loss()?.gilbert1960?.h)),
     )
     .about("Gilbert's model of 1960: received in the bad state"),
-    Figure::new(
+    Scalar::new(
         "bursts",
         "bursts of loss",
         Unit::Count,
@@ -126,7 +126,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("bursts: losses with fewer than 16 packets received between them")
     .source("RFC 3611 §4.7.2")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "burst-density",
         "burst density",
         Unit::Share,
@@ -135,7 +135,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("losses in bursts over packets in bursts")
     .source("RFC 3611 §4.7.2")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "gap-density",
         "gap density",
         Unit::Share,
@@ -144,7 +144,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("losses in gaps over packets in gaps")
     .source("RFC 3611 §4.7.2")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "burst-duration",
         "mean burst",
         Unit::Time,
@@ -153,7 +153,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("mean duration of a burst of loss")
     .source("RFC 3611 §4.7.2")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "gap-duration",
         "mean gap",
         Unit::Time,

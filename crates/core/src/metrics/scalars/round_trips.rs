@@ -1,11 +1,11 @@
 //! What a round-trip test has in addition to its round trips: figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// What round-trip tests have in addition to their round trips.
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "processing-min",
         "processing min",
         Unit::Time,
@@ -15,7 +15,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 2681")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "processing-mean",
         "processing mean",
         Unit::Time,
@@ -24,7 +24,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("mean time the far host took to answer")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "processing-max",
         "processing max",
         Unit::Time,
@@ -33,11 +33,11 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("largest time the far host took to answer")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new("unsent", "not sent", Unit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
+    Scalar::new("unsent", "not sent", Unit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
         .about("requests that this host could not send")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "lost-there",
         "lost on the way there",
         Unit::Packets,
@@ -46,7 +46,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("requests lost on the way there, where the far host counts")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "lost-back",
         "lost on the way back",
         Unit::Packets,
@@ -55,7 +55,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("answers lost on the way back, where the far host counts")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "lost-either",
         "lost either way",
         Unit::Packets,
@@ -64,7 +64,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("lost in an unknown direction")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "answers-foreign",
         "foreign answers",
         Unit::Packets,
@@ -73,7 +73,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("datagrams received that are not of this test")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "answers-malformed",
         "malformed answers",
         Unit::Packets,
@@ -82,7 +82,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("datagrams received that are not what the protocol allows")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "answers-forged",
         "forged answers",
         Unit::Packets,
@@ -91,7 +91,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("datagrams received whose integrity check failed")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "answers-unmatched",
         "unmatched answers",
         Unit::Packets,
@@ -100,7 +100,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("answers to requests never sent or long gone")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "requests-refused",
         "requests refused",
         Unit::Packets,
@@ -109,7 +109,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("ICMP messages of the far host that nothing listens there")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "requests-prohibited",
         "requests prohibited",
         Unit::Packets,
@@ -118,7 +118,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("ICMP messages that a filter or policy prohibits the requests")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "tcp-retransmissions",
         "TCP retransmissions",
         Unit::Count,
@@ -127,7 +127,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("segments the kernel sent again during a TCP test")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "tcp-srtt-max",
         "TCP SRTT, largest",
         Unit::Time,
@@ -137,7 +137,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .source("RFC 6298")
     .lower_is_better()
     .only(Applies::ROUND_TRIPS),
-    Figure::new(
+    Scalar::new(
         "tcp-cwnd-min",
         "TCP window, smallest",
         Unit::Count,

@@ -1,35 +1,35 @@
-//! [`Selector`]: a figure as a user names it.
+//! [`Selector`]: a scalar as a user names it.
 
-use super::{FIGURES, Figure, FigureSource, Number};
+use super::{Number, SCALARS, Scalar, ScalarSource};
 use crate::spec::Direction;
 use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A figure of a whole test (`pdv-p99`), or of one way of a round-trip test (`up-pdv-p99`).
+/// A scalar of a whole test (`pdv-p99`), or of one way of a round-trip test (`up-pdv-p99`).
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
-    /// Which figure.
-    pub figure: &'static Figure,
+    /// Which scalar.
+    pub scalar: &'static Scalar,
     /// The way of a round-trip test; `None`: the whole.
     pub way: Option<Direction>,
 }
 
-/// Not the name of a figure.
+/// Not the name of a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{name}' is not a figure: did you mean {}?", .near.join(", "))]
-pub struct UnknownFigure {
+pub struct UnknownScalar {
     /// The name given.
     pub name: String,
-    /// Figures with similar names.
+    /// Scalars with similar names.
     pub near: Vec<String>,
 }
 
-/// Every figure of whole tests, then of each way.
+/// Every scalar of whole tests, then of each way.
 pub fn selectors() -> impl Iterator<Item = Selector> {
     let of = |way: Option<Direction>| {
-        let there = move |f: &&Figure| way.is_none() || f.applies.ways;
-        FIGURES.iter().filter(there).map(move |figure| Selector { figure, way })
+        let there = move |f: &&Scalar| way.is_none() || f.applies.ways;
+        SCALARS.iter().filter(there).map(move |scalar| Selector { scalar, way })
     };
     of(None).chain(of(Some(Direction::Up))).chain(of(Some(Direction::Down)))
 }
@@ -37,12 +37,12 @@ pub fn selectors() -> impl Iterator<Item = Selector> {
 impl Selector {
     /// Its value in `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<Number> {
-        self.figure.from(&FigureSource::of(summary, self.way)?)
+        self.scalar.from(&ScalarSource::of(summary, self.way)?)
     }
 
     /// Its column in tables for programs: `up_pdv_p99_ns`.
     pub fn column(&self) -> String {
-        format!("{}{}", prefix(self.way).replace('-', "_"), self.figure.column())
+        format!("{}{}", prefix(self.way).replace('-', "_"), self.scalar.column())
     }
 }
 
@@ -56,28 +56,28 @@ fn prefix(way: Option<Direction>) -> &'static str {
 
 impl PartialEq for Selector {
     fn eq(&self, other: &Selector) -> bool {
-        (self.figure.key, self.way) == (other.figure.key, other.way)
+        (self.scalar.key, self.way) == (other.scalar.key, other.way)
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", prefix(self.way), self.figure.key)
+        write!(f, "{}{}", prefix(self.way), self.scalar.key)
     }
 }
 
 impl FromStr for Selector {
-    type Err = UnknownFigure;
+    type Err = UnknownScalar;
 
-    fn from_str(text: &str) -> Result<Selector, UnknownFigure> {
-        if let Some(figure) = Figure::named(text) {
-            return Ok(Selector { figure, way: None });
+    fn from_str(text: &str) -> Result<Selector, UnknownScalar> {
+        if let Some(scalar) = Scalar::named(text) {
+            return Ok(Selector { scalar, way: None });
         }
         let of_way = [Direction::Up, Direction::Down].into_iter().find_map(|direction| {
-            let figure = Figure::named(text.strip_prefix(prefix(Some(direction)))?)?;
-            figure.applies.ways.then_some(Selector { figure, way: Some(direction) })
+            let scalar = Scalar::named(text.strip_prefix(prefix(Some(direction)))?)?;
+            scalar.applies.ways.then_some(Selector { scalar, way: Some(direction) })
         });
-        of_way.ok_or_else(|| UnknownFigure { name: text.to_owned(), near: closest(text) })
+        of_way.ok_or_else(|| UnknownScalar { name: text.to_owned(), near: closest(text) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`FigureSource`]: what figures are taken from.
+//! [`ScalarSource`]: what scalars are read from.
 
 use crate::spec::Direction;
 use crate::summary::{
@@ -9,30 +9,30 @@ use std::collections::BTreeMap;
 
 /// A whole test, or one way of a round-trip test, with what both have.
 #[derive(Clone, Copy, Debug)]
-pub enum FigureSource<'a> {
+pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
     Test(&'a Summary),
     /// One way of a round-trip test.
     Way(&'a Way),
 }
 
-impl<'a> FigureSource<'a> {
+impl<'a> ScalarSource<'a> {
     /// One way of `summary` if it is a round-trip test with that way; with `None` the whole.
-    pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<FigureSource<'a>> {
-        let Some(way) = way else { return Some(FigureSource::Test(summary)) };
+    pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<ScalarSource<'a>> {
+        let Some(way) = way else { return Some(ScalarSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
         let found = match way {
             Direction::Up => &figures.up,
             Direction::Down => &figures.down,
         };
-        found.as_ref().map(FigureSource::Way)
+        found.as_ref().map(ScalarSource::Way)
     }
 
     /// The whole test; `None` for one way.
     pub fn test(&self) -> Option<&'a Summary> {
         match *self {
-            FigureSource::Test(summary) => Some(summary),
-            FigureSource::Way(_) => None,
+            ScalarSource::Test(summary) => Some(summary),
+            ScalarSource::Way(_) => None,
         }
     }
 
@@ -44,48 +44,48 @@ impl<'a> FigureSource<'a> {
     /// Packets sent, as far as their fate is known.
     pub fn sent(&self) -> Option<u64> {
         match *self {
-            FigureSource::Test(summary) => Some(summary.counts.sent),
-            FigureSource::Way(way) => way.sent,
+            ScalarSource::Test(summary) => Some(summary.counts.sent),
+            ScalarSource::Way(way) => way.sent,
         }
     }
 
     /// Packets lost; `None` if unknown.
     pub fn lost(&self) -> Option<u64> {
         match *self {
-            FigureSource::Test(summary) => Some(summary.counts.lost),
-            FigureSource::Way(way) => way.lost,
+            ScalarSource::Test(summary) => Some(summary.counts.lost),
+            ScalarSource::Way(way) => way.lost,
         }
     }
 
     /// Duplicates; `None` if unknown.
     pub fn duplicate(&self) -> Option<u64> {
         match *self {
-            FigureSource::Test(summary) => Some(summary.counts.duplicate),
-            FigureSource::Way(way) => way.duplicates,
+            ScalarSource::Test(summary) => Some(summary.counts.duplicate),
+            ScalarSource::Way(way) => way.duplicates,
         }
     }
 
     /// Packets overtaken; `None` if unknown.
     pub fn out_of_sequence(&self) -> Option<u64> {
         match *self {
-            FigureSource::Test(summary) => Some(summary.counts.out_of_sequence),
-            FigureSource::Way(way) => way.reordered,
+            ScalarSource::Test(summary) => Some(summary.counts.out_of_sequence),
+            ScalarSource::Way(way) => way.reordered,
         }
     }
 
     /// Lost over sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
-            FigureSource::Test(summary) => summary.loss.ratio,
-            FigureSource::Way(way) => way.lost_pct.map(|p| p / 100.0),
+            ScalarSource::Test(summary) => summary.loss.ratio,
+            ScalarSource::Way(way) => way.lost_pct.map(|p| p / 100.0),
         }
     }
 
     /// How losses cluster; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
-            FigureSource::Test(summary) => Some(&summary.loss),
-            FigureSource::Way(way) => way.loss.as_ref(),
+            ScalarSource::Test(summary) => Some(&summary.loss),
+            ScalarSource::Way(way) => way.loss.as_ref(),
         }
     }
 
@@ -96,8 +96,8 @@ impl<'a> FigureSource<'a> {
 
     fn figures(&self) -> &'a BTreeMap<String, Option<f64>> {
         match *self {
-            FigureSource::Test(summary) => &summary.figures,
-            FigureSource::Way(way) => &way.figures,
+            ScalarSource::Test(summary) => &summary.figures,
+            ScalarSource::Way(way) => &way.figures,
         }
     }
 }
@@ -105,12 +105,12 @@ impl<'a> FigureSource<'a> {
 /// What a test and a way have in the same form.
 macro_rules! both {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $taken:ident;)*) => {
-        impl<'a> FigureSource<'a> {
+        impl<'a> ScalarSource<'a> {
             $($(#[$doc])*
             pub fn $name(&self) -> &'a $type {
                 match *self {
-                    FigureSource::Test(summary) => &summary.$taken,
-                    FigureSource::Way(way) => &way.$taken,
+                    ScalarSource::Test(summary) => &summary.$taken,
+                    ScalarSource::Way(way) => &way.$taken,
                 }
             })*
         }

@@ -1,19 +1,15 @@
-//! [`Figure`]: one scalar of a summary: its name, its meaning, and how to read it. The list of all figures is
-//! [`FIGURES`](crate::figures::FIGURES).
+//! [`Scalar`]: one number of a summary: its name, its meaning, and how to read it. The list of all is
+//! [`SCALARS`](super::SCALARS).
 
-mod source;
-mod unit;
-
-pub use source::FigureSource;
-pub use unit::{Number, Unit};
+use super::{Number, ScalarSource, Unit};
 
 use crate::distribution::percentile::Percent;
 use crate::summary::Summary;
 
-/// One scalar: its name, its meaning, and how to read it from a summary.
+/// One number of a summary: its name, its meaning, and how to read it from a summary.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Figure {
+pub struct Scalar {
     /// Stable name in kebab case, as in thresholds, columns and queries: `pdv-p99`.
     pub key: &'static str,
     /// Its name in tables, at most 22 characters.
@@ -50,7 +46,7 @@ pub struct Quantile {
     /// The percentage.
     pub percent: Percent,
     /// The number of values of the distribution.
-    pub count: fn(&FigureSource<'_>) -> u64,
+    pub count: fn(&ScalarSource<'_>) -> u64,
 }
 
 /// Which direction is better.
@@ -64,7 +60,7 @@ pub enum Better {
     Neither,
 }
 
-/// The kinds of measurement that have a figure.
+/// The kinds of measurement that have a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
     /// One-way tests.
@@ -91,23 +87,23 @@ impl Applies {
         Applies { one_way: false, round_trips: true, ways: false, passive: false };
 }
 
-/// How to read a figure from a summary or from one way of a round-trip test. `None` if it is undefined there.
+/// How to read a scalar from a summary or from one way of a round-trip test. `None` if it is undefined there.
 #[derive(Clone, Copy, Debug)]
 pub enum Take {
     /// A count.
-    Count(fn(&FigureSource<'_>) -> Option<u64>),
+    Count(fn(&ScalarSource<'_>) -> Option<u64>),
     /// An integer, mostly of nanoseconds.
-    Whole(fn(&FigureSource<'_>) -> Option<i64>),
+    Whole(fn(&ScalarSource<'_>) -> Option<i64>),
     /// Any number.
-    Real(fn(&FigureSource<'_>) -> Option<f64>),
+    Real(fn(&ScalarSource<'_>) -> Option<f64>),
     /// By its key in [`Summary::figures`]: the metric has no field of its own.
     Computed,
 }
 
-impl Figure {
-    /// A figure of every stream, neither good nor bad.
-    pub const fn new(key: &'static str, label: &'static str, unit: Unit, take: Take) -> Figure {
-        Figure {
+impl Scalar {
+    /// A scalar of every stream, neither good nor bad.
+    pub const fn new(key: &'static str, label: &'static str, unit: Unit, take: Take) -> Scalar {
+        Scalar {
             key,
             label,
             about: "",
@@ -124,43 +120,43 @@ impl Figure {
     }
 
     /// Sets its definition.
-    pub const fn about(self, about: &'static str) -> Figure {
-        Figure { about, ..self }
+    pub const fn about(self, about: &'static str) -> Scalar {
+        Scalar { about, ..self }
     }
 
     /// Sets the clause it follows.
-    pub const fn source(self, source: &'static str) -> Figure {
-        Figure { source, ..self }
+    pub const fn source(self, source: &'static str) -> Scalar {
+        Scalar { source, ..self }
     }
 
     /// Marks lower values as better.
-    pub const fn lower_is_better(self) -> Figure {
-        Figure { better: Better::Lower, ..self }
+    pub const fn lower_is_better(self) -> Scalar {
+        Scalar { better: Better::Lower, ..self }
     }
 
     /// Marks higher values as better.
-    pub const fn higher_is_better(self) -> Figure {
-        Figure { better: Better::Higher, ..self }
+    pub const fn higher_is_better(self) -> Scalar {
+        Scalar { better: Better::Higher, ..self }
     }
 
     /// Restricts it to these kinds of measurement.
-    pub const fn only(self, applies: Applies) -> Figure {
-        Figure { applies, ..self }
+    pub const fn only(self, applies: Applies) -> Scalar {
+        Scalar { applies, ..self }
     }
 
     /// Includes it in short tables.
-    pub const fn headline(self) -> Figure {
-        Figure { headline: true, ..self }
+    pub const fn headline(self) -> Scalar {
+        Scalar { headline: true, ..self }
     }
 
     /// Sets an older name.
-    pub const fn alias(self, alias: &'static str) -> Figure {
-        Figure { alias: Some(alias), ..self }
+    pub const fn alias(self, alias: &'static str) -> Scalar {
+        Scalar { alias: Some(alias), ..self }
     }
 
     /// Sets its name in OpenMetrics, without prefix and unit.
-    pub const fn openmetrics(self, name: &'static str) -> Figure {
-        Figure { openmetrics: Some(name), ..self }
+    pub const fn openmetrics(self, name: &'static str) -> Scalar {
+        Scalar { openmetrics: Some(name), ..self }
     }
 
     /// Marks it as a percentile of the distribution `family`, of `about`, with so many values.
@@ -169,9 +165,9 @@ impl Figure {
         family: &'static str,
         about: &'static str,
         percent: Percent,
-        count: fn(&FigureSource<'_>) -> u64,
-    ) -> Figure {
-        Figure { quantile: Some(Quantile { family, about, percent, count }), ..self }
+        count: fn(&ScalarSource<'_>) -> u64,
+    ) -> Scalar {
+        Scalar { quantile: Some(Quantile { family, about, percent, count }), ..self }
     }
 
     /// Whether its metric has no field of its own in the summary: reports list it under further figures.
@@ -181,11 +177,11 @@ impl Figure {
 
     /// Its value in the whole `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<Number> {
-        self.from(&FigureSource::Test(summary))
+        self.from(&ScalarSource::Test(summary))
     }
 
     /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
-    pub fn from(&self, source: &FigureSource<'_>) -> Option<Number> {
+    pub fn from(&self, source: &ScalarSource<'_>) -> Option<Number> {
         let value = match self.take {
             Take::Count(take) => take(source).map(Number::from),
             Take::Whole(take) => take(source).map(Number::from),

@@ -1,8 +1,8 @@
 //! Delay and its excess over the smallest: the figures that are fields of the summary.
 
 use crate::distribution::percentile::Percent;
-use crate::figure::{Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Scalar, Take, Unit};
 
 /// The percentile of delay or of PDV at a percentage that every summary has.
 macro_rules! percentile {
@@ -13,7 +13,7 @@ macro_rules! percentile {
         percentile!("pdv", "jitter ", "delay above the smallest delay (PDV)", pdv, $p, $at)
     };
     ($name:literal, $called:literal, $meaning:literal, $of:ident, $p:literal, $at:literal) => {
-        Figure::new(
+        Scalar::new(
             concat!($name, "-p", $p),
             concat!($called, $p, "%"),
             Unit::Time,
@@ -36,26 +36,26 @@ pub const PDV: Metric = Metric::of_fields(&[
     percentile!(PDV, "99.5", 99_500).alias("jitter-p99.5"),
     percentile!(PDV, "99.7", 99_700).alias("jitter-p99.7"),
     percentile!(PDV, "99.9", 99_900).headline().alias("jitter-p99.9"),
-    Figure::new("pdv-max", "jitter 100%", Unit::Time, Take::Whole(|s| s.pdv().max))
+    Scalar::new("pdv-max", "jitter 100%", Unit::Time, Take::Whole(|s| s.pdv().max))
         .about("largest delay above the smallest delay (PDV)")
         .source("RFC 5481 §4.2")
         .lower_is_better()
         .headline()
         .alias("jitter-max")
         .quantile("pdv", "delay above the smallest delay (PDV)", Percent(100_000), |s| s.pdv().n),
-    Figure::new("pdv-mean", "jitter mean", Unit::Time, Take::Real(|s| s.pdv().mean))
+    Scalar::new("pdv-mean", "jitter mean", Unit::Time, Take::Real(|s| s.pdv().mean))
         .about("mean delay above the smallest delay (PDV)")
         .source("RFC 5481 §4.2")
         .lower_is_better(),
-    Figure::new("pdv-median", "jitter median", Unit::Time, Take::Real(|s| s.pdv().median))
+    Scalar::new("pdv-median", "jitter median", Unit::Time, Take::Real(|s| s.pdv().median))
         .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two")
         .source("RFC 5481 §4.2")
         .lower_is_better(),
-    Figure::new("pdv-stddev", "jitter std dev", Unit::Time, Take::Real(|s| s.pdv().stddev))
+    Scalar::new("pdv-stddev", "jitter std dev", Unit::Time, Take::Real(|s| s.pdv().stddev))
         .about("standard deviation of delay above the smallest delay: that of delay")
         .source("RFC 8912 §7.4.2.5")
         .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "pdv-mode",
         "jitter mode",
         Unit::Time,
@@ -67,17 +67,17 @@ pub const PDV: Metric = Metric::of_fields(&[
 
 /// Raw delay: one way, or there and back.
 pub const LATENCY: Metric = Metric::of_fields(&[
-    Figure::new("latency-min", "latency min", Unit::Time, Take::Whole(|s| s.latency().min))
+    Scalar::new("latency-min", "latency min", Unit::Time, Take::Whole(|s| s.latency().min))
         .about("smallest raw delay")
         .source("RFC 7679, RFC 2681")
         .lower_is_better()
         .headline(),
-    Figure::new("latency-median", "latency median", Unit::Time, Take::Real(|s| s.latency().median))
+    Scalar::new("latency-median", "latency median", Unit::Time, Take::Real(|s| s.latency().median))
         .about("median raw delay: the middle value, or the mean of the two")
         .source("RFC 2330 §11.3")
         .lower_is_better()
         .headline(),
-    Figure::new("latency-mean", "latency mean", Unit::Time, Take::Real(|s| s.latency().mean))
+    Scalar::new("latency-mean", "latency mean", Unit::Time, Take::Real(|s| s.latency().mean))
         .about("mean raw delay")
         .source("RFC 7679, RFC 2681")
         .lower_is_better()
@@ -90,16 +90,16 @@ pub const LATENCY: Metric = Metric::of_fields(&[
     percentile!(LATENCY, "99.5", 99_500),
     percentile!(LATENCY, "99.7", 99_700),
     percentile!(LATENCY, "99.9", 99_900),
-    Figure::new("latency-max", "latency max", Unit::Time, Take::Whole(|s| s.latency().max))
+    Scalar::new("latency-max", "latency max", Unit::Time, Take::Whole(|s| s.latency().max))
         .about("largest raw delay")
         .source("RFC 7679, RFC 2681")
         .lower_is_better()
         .quantile("latency", "raw delay", Percent(100_000), |s| s.latency().n),
-    Figure::new("latency-stddev", "latency std dev", Unit::Time, Take::Real(|s| s.latency().stddev))
+    Scalar::new("latency-stddev", "latency std dev", Unit::Time, Take::Real(|s| s.latency().stddev))
         .about("standard deviation of raw delay")
         .source("RFC 8912 §7.4.2.5")
         .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "latency-mode",
         "latency mode",
         Unit::Time,
@@ -107,7 +107,7 @@ pub const LATENCY: Metric = Metric::of_fields(&[
     )
     .about("centre of the fullest bin of the histogram of raw delay")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "latency-densest",
         "latency densest",
         Unit::Time,

@@ -1,6 +1,6 @@
 //! [`Condition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
 
-use super::{Number, Selector, Unit, UnknownFigure};
+use super::{Number, Selector, Unit, UnknownScalar};
 use crate::quantity::{self, QuantityError};
 use crate::summary::Summary;
 use core::fmt;
@@ -22,9 +22,9 @@ pub enum ConditionError {
     /// Neither `<` nor `>`.
     #[error("'{0}' compares nothing: write loss>1%")]
     NoComparison(String),
-    /// There is no such figure.
+    /// There is no such scalar.
     #[error(transparent)]
-    Figure(#[from] UnknownFigure),
+    Scalar(#[from] UnknownScalar),
     /// The threshold is not a value of that figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
@@ -45,7 +45,7 @@ impl Condition {
     pub fn violated_by(&self, value: Number) -> Option<String> {
         let x = value.as_f64();
         let crossed = if self.above { x > self.threshold } else { x < self.threshold };
-        crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.figure.show(value)))
+        crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.scalar.show(value)))
     }
 }
 
@@ -60,7 +60,7 @@ impl Selector {
             let value = text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
             value.ok_or_else(|| QuantityError::new(format!("'{text}' is not a number")))
         };
-        match self.figure.unit {
+        match self.scalar.unit {
             Unit::Share => match text.strip_suffix('%') {
                 Some(percent) => Ok(number(percent)? / 100.0),
                 None => Err(QuantityError::new(format!("'{text}' is not a percentage: write 1%"))),

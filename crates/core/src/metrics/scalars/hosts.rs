@@ -1,11 +1,11 @@
 //! What the hosts themselves add: figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// The sender's schedule error.
 pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "schedule-error-median",
         "send error median",
         Unit::Time,
@@ -14,7 +14,7 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     .about("median lateness of the sender against its schedule")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "schedule-error-p99",
         "send error 99%",
         Unit::Time,
@@ -23,7 +23,7 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     .about("99th percentile of the sender's own schedule error")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "schedule-error-max",
         "send error max",
         Unit::Time,
@@ -32,7 +32,7 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     .about("largest lateness of the sender against its schedule")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "schedule-error-late",
         "sent late",
         Unit::Packets,
@@ -41,7 +41,7 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
     .about("packets sent more than half a period late")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "schedule-stretch",
         "behind at the end",
         Unit::Time,
@@ -57,7 +57,7 @@ pub const SCHEDULE_ERROR: Metric = Metric::of_fields(&[
 
 /// Stalls of the hosts, and the figures without them.
 pub const STALLS: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "stalls-sender",
         "sender stalls",
         Unit::Packets,
@@ -66,7 +66,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("packets sent late because the sending host stalled")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "stalls-receiver",
         "receiver stalls",
         Unit::Count,
@@ -75,7 +75,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("groups of packets that arrived together as after a stall of the receiving host")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "stalls-waited",
         "waited in receiver",
         Unit::Packets,
@@ -84,7 +84,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "pdv-without-stalls-p99",
         "jitter 99%, no stall",
         Unit::Time,
@@ -93,7 +93,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("99th percentile of PDV without the packets the hosts disturbed")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "pdv-without-stalls-max",
         "jitter max, no stall",
         Unit::Time,
@@ -102,7 +102,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("largest PDV without the packets the hosts disturbed")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "intended-latency-mean",
         "from due time, mean",
         Unit::Time,
@@ -111,7 +111,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
     .about("mean delay from when packets were due instead of sent, where the sender's error matters")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "intended-latency-pdv-p99",
         "from due time, 99%",
         Unit::Time,
@@ -124,7 +124,7 @@ pub const STALLS: Metric = Metric::of_fields(&[
 
 /// The host's own noise.
 pub const NOISE: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "noise-pdv-p99",
         "host's own jitter",
         Unit::Time,
@@ -133,7 +133,7 @@ pub const NOISE: Metric = Metric::of_fields(&[
     .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "stddev-net",
         "std dev, net of host",
         Unit::Time,
@@ -146,7 +146,7 @@ pub const NOISE: Metric = Metric::of_fields(&[
 
 /// Time spent in the queue of the sending host's interface.
 pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "local-queue-median",
         "local queue median",
         Unit::Time,
@@ -155,7 +155,7 @@ pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
     .about("median time in the queue of the sending host's own interface, before the path")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "local-queue-mean",
         "local queue mean",
         Unit::Time,
@@ -164,7 +164,7 @@ pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
     .about("mean time in the queue of the sending host's own interface")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "local-queue-p99",
         "local queue 99%",
         Unit::Time,
@@ -173,7 +173,7 @@ pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
     .about("99th percentile of the time in the queue of the sending host's own interface")
     .lower_is_better()
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "local-queue-max",
         "local queue max",
         Unit::Time,
@@ -186,13 +186,13 @@ pub const LOCAL_QUEUE: Metric = Metric::of_fields(&[
 
 /// Time spent in the hosts, and stamps that did not come.
 pub const STAMPS: Metric = Metric::of_fields(&[
-    Figure::new("send-stamps-lost", "sent stamps lost", Unit::Packets, Take::Count(|s| s.stamps().sent_lost))
+    Scalar::new("send-stamps-lost", "sent stamps lost", Unit::Packets, Take::Count(|s| s.stamps().sent_lost))
         .about("packets for which a stamp of their departure was asked for and never came")
         .lower_is_better(),
-    Figure::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))
+    Scalar::new("send-lag-mean", "in sender, mean", Unit::Time, Take::Whole(|s| s.stamps().send_lag_mean_ns))
         .about("mean time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "send-lag-max",
         "in sender, largest",
         Unit::Time,
@@ -200,7 +200,7 @@ pub const STAMPS: Metric = Metric::of_fields(&[
     )
     .about("largest time from the sending program's clock reading to the sent stamp")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "receive-lag-mean",
         "in receiver, mean",
         Unit::Time,
@@ -208,7 +208,7 @@ pub const STAMPS: Metric = Metric::of_fields(&[
     )
     .about("mean time from the arrived stamp to the receiving program's clock reading")
     .lower_is_better(),
-    Figure::new(
+    Scalar::new(
         "receive-lag-max",
         "in receiver, largest",
         Unit::Time,

@@ -1,7 +1,7 @@
 //! How reliable a mean is: figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// One end of a Student interval of the mean.
 macro_rules! student {
@@ -26,7 +26,7 @@ macro_rules! student {
         )
     };
     ($field:ident, $end:literal, $key:expr, $label:expr, $level:literal, $side:literal) => {
-        Figure::new($key, $label, Unit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
+        Scalar::new($key, $label, Unit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
             .about(concat!(
                 $side,
                 " end of Student's ",
@@ -40,7 +40,7 @@ macro_rules! student {
 
 /// The uncertainty of the mean.
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "autocorrelation",
         "autocorrelation",
         Unit::Plain { decimals: 3 },
@@ -48,7 +48,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("lag-1 autocorrelation of delay in send order")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "effective-n",
         "effective sample",
         Unit::Packets,
@@ -57,7 +57,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("independent packets that would give the mean the same precision")
     .higher_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "latency-mean-low",
         "mean at least",
         Unit::Time,
@@ -66,7 +66,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("lower end of the 95 % interval of the mean delay, by batches")
     .lower_is_better()
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "latency-mean-high",
         "mean at most",
         Unit::Time,
@@ -85,11 +85,11 @@ pub const METRIC: Metric = Metric::of_fields(&[
 
 /// Shares of packets near the middle.
 pub const WITHIN: Metric = Metric::of_fields(&[
-    Figure::new("within-mean", "near the mean", Unit::Share, Take::Real(|s| Some(s.test()?.within?.of_mean)))
+    Scalar::new("within-mean", "near the mean", Unit::Share, Take::Real(|s| Some(s.test()?.within?.of_mean)))
         .about("share of packets whose delay is within `--within` of the mean")
         .higher_is_better()
         .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "within-median",
         "near the median",
         Unit::Share,

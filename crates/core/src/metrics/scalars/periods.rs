@@ -1,11 +1,11 @@
 //! Periods, rates, throughput: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// Periods, rates, throughput.
 pub const METRIC: Metric = Metric::of_fields(&[
-    Figure::new(
+    Scalar::new(
         "target-period",
         "period asked for",
         Unit::Time,
@@ -13,7 +13,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("time between packets, as asked for")
     .only(Applies::TESTS),
-    Figure::new(
+    Scalar::new(
         "tx-period",
         "transmit period",
         Unit::Time,
@@ -21,7 +21,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("mean time between packets, as sent; loss does not bias it")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "rx-period",
         "receive period",
         Unit::Time,
@@ -29,7 +29,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("mean time between packets, as received; loss lengthens it")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "tx-rate",
         "packets sent a second",
         Unit::PacketRate,
@@ -37,7 +37,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("packets sent a second")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "rx-rate",
         "packets got a second",
         Unit::PacketRate,
@@ -45,7 +45,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("packets received a second")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "tx-throughput",
         "user rate sent",
         Unit::BitRate,
@@ -53,7 +53,7 @@ pub const METRIC: Metric = Metric::of_fields(&[
     )
     .about("payload bits sent a second")
     .only(Applies::WHOLE),
-    Figure::new(
+    Scalar::new(
         "rx-throughput",
         "user rate received",
         Unit::BitRate,

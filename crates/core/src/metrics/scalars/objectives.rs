@@ -1,10 +1,10 @@
 //! Service objectives: the figures that are fields of the summary.
 
-use crate::figure::{Applies, Figure, Take, Unit};
 use crate::metrics::entry::Metric;
+use crate::scalars::{Applies, Scalar, Take, Unit};
 
 /// Service objectives.
-pub const METRIC: Metric = Metric::of_fields(&[Figure::new(
+pub const METRIC: Metric = Metric::of_fields(&[Scalar::new(
     "y1541-class",
     "Y.1541 class",
     Unit::Count,
