@@ -24,7 +24,7 @@ hostile SECONDS='60':
 
 # A program that adds to an archive, killed KILLS times at random: nothing torn, nothing twice; SEED chooses the moments
 archive-kills KILLS='200' SEED='1':
-    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test archive -- killed --nocapture
+    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test integration -- archive::a_writer_that_is_killed --nocapture
 
 # A monitor killed KILLS times at random while results come: each judged once, each message told once; SEED chooses the moments
 alert-kills KILLS='200' SEED='1':
@@ -65,7 +65,7 @@ verdicts VARIANTS='200' FIRST='0':
 
 # Adding a metric, a protocol or an output is one file: three patches, applied to a copy, compiled and tried
 patches:
-    cargo test --workspace --test patches -- --ignored
+    cargo test -p jitlat --test integration -- patches:: --ignored
 
 # Server, client and an impaired path on this machine
 demo *ARGS:
@@ -107,7 +107,7 @@ captures-in-parts MINUTES='60' PARTS='6':
 
 # How large pages of 1000 and of ten million packets are, and when Chromium first draws them
 pages:
-    cargo test --release -p jitlat-report --test html -- sizes_and_times --ignored --nocapture
+    cargo test --release -p jitlat-report --test integration -- html::sizes_and_times --ignored --nocapture
 
 # API documentation
 docs:

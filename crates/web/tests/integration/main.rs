@@ -1,0 +1,16 @@
+//! Pages and the API, served on loopback.
+
+#[path = "../fake/mod.rs"]
+mod fake;
+#[path = "../../examples/mesh.rs"]
+mod mesh;
+#[path = "../scraper/mod.rs"]
+mod scraper;
+#[path = "../served/mod.rs"]
+mod served;
+
+mod browser;
+mod https;
+mod pages;
+mod prometheus;
+mod runs;
