@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 fn jitlat(args: &[&str]) -> Output {
@@ -112,7 +111,7 @@ fn random() -> impl FnMut() -> f64 {
 fn killed_after(wait: Duration, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
     let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    sleep(wait);
+    jitlat_waiting::within(wait, || child.try_wait().unwrap().is_some());
     // It may have ended already.
     let _ = child.kill();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()

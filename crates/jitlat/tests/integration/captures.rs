@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::{sleep, spawn};
+use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
@@ -75,10 +75,7 @@ impl Running {
         while let Ok(line) = self.lines.recv_timeout(LIMIT.saturating_sub(began.elapsed())) {
             rest.push(line);
         }
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(began.elapsed() < LIMIT, "Ctrl-C does not end it");
-            sleep(Duration::from_millis(20));
-        }
+        jitlat_waiting::until("the end after Ctrl-C", LIMIT, || self.child.try_wait().unwrap().is_some());
         assert!(self.child.wait().unwrap().success());
         rest
     }
@@ -105,15 +102,16 @@ fn rotated(capture: &Path, files: usize) -> Vec<Vec<u8>> {
 
 /// Writes files as a rotating capture does, each in two pieces that end anywhere.
 fn write_slowly(folder: &Path, files: &[Vec<u8>]) {
-    for (k, file) in files.iter().enumerate() {
+    let halves = files.iter().map(|file| file.split_at(file.len() / 2 + 5));
+    let mut pieces = halves.enumerate().flat_map(|(k, (first, second))| [(k, first), (k, second)]);
+    jitlat_waiting::at_pace(Duration::from_millis(30), || {
+        let Some((k, piece)) = pieces.next() else { return false };
         // As `tcpdump -C` names them: from the tenth on the order of the names is another.
-        let mut out = File::create(folder.join(format!("cap{}", k + 8))).unwrap();
-        let half = file.len() / 2 + 5;
-        out.write_all(&file[..half]).unwrap();
-        sleep(Duration::from_millis(40));
-        out.write_all(&file[half..]).unwrap();
-        sleep(Duration::from_millis(20));
-    }
+        let mut out =
+            File::options().create(true).append(true).open(folder.join(format!("cap{}", k + 8))).unwrap();
+        out.write_all(piece).unwrap();
+        true
+    });
 }
 
 fn lines(o: &Output) -> Vec<String> {

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Seconds that a block may take; then its output so far is compared.
 const LIMIT: &str = "120";
@@ -47,10 +47,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // None is left if the block started nothing. A server that is still being ended has its ports, which that of the
         // next block wants.
-        let ended = Instant::now();
-        while killpg(self.0, Signal::SIGKILL).is_ok() && ended.elapsed() < GONE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        jitlat_waiting::within(GONE, || killpg(self.0, Signal::SIGKILL).is_err());
     }
 }
 

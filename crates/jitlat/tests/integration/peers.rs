@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 /// Where Debian's package has it.
@@ -57,12 +57,9 @@ impl Background {
         let mut command = Command::new(program);
         command.args(line(port).split_whitespace()).current_dir(folder);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
         // Once the port is taken, it listens.
-        while UdpSocket::bind((ip, port)).is_ok() {
-            assert!(Instant::now() < until, "{program} does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let listens = || UdpSocket::bind((ip, port)).is_err();
+        jitlat_waiting::until(&format!("{program} to listen"), Duration::from_secs(20), listens);
         Background { child, port }
     }
 

@@ -6,7 +6,7 @@ use crate::server::Server;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
@@ -119,11 +119,7 @@ fn an_interrupted_sweep_goes_on() {
     let mut child =
         server.jitlat(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = || std::fs::read_to_string(folder.path().join("s")).unwrap_or_default().lines().count();
-    let began = Instant::now();
-    while lines() < 4 {
-        assert!(began.elapsed() < Duration::from_secs(30), "nothing is kept");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    jitlat_waiting::until("the first runs in the file", Duration::from_secs(30), || lines() >= 4);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGINT)
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));

@@ -182,7 +182,7 @@ fn garbage_on_every_port_changes_nothing() {
         let mut state = 1_u32;
         let mut noise = [0_u8; 300];
         let mut connections = Vec::new();
-        while !flag.load(Ordering::Relaxed) {
+        jitlat_waiting::at_pace(Duration::from_millis(1), || {
             for byte in &mut noise {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 *byte = (state >> 24) as u8;
@@ -204,8 +204,8 @@ fn garbage_on_every_port_changes_nothing() {
                 let _ = stream.write_all(opening);
                 connections.push(stream);
             }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            !flag.load(Ordering::Relaxed)
+        });
     });
     for transport in [Transport::Udp, Transport::Tcp] {
         for direction in BOTH {

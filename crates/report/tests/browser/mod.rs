@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Sizes of the window and colour schemes in which every page is shown: what the browser is started with, and what it then
@@ -67,14 +67,10 @@ pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> St
         .stderr(Stdio::null())
         .spawn()
         .expect("the browser answered --version");
-    let until = Instant::now() + LIMIT;
-    while child.try_wait().expect("our child").is_none() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("the browser did not finish within {LIMIT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    if !jitlat_waiting::within(LIMIT, || child.try_wait().expect("our child").is_some()) {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("the browser did not finish within {LIMIT:?}");
     }
     std::fs::read_to_string(output).expect("the browser's output")
 }

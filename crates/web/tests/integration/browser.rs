@@ -91,7 +91,8 @@ fn scripts_and_styles_are_those_of_the_policy() {
     let dom = std::thread::scope(|scope| {
         // The browser's own time stands still while it waits for events, so that it sees the end of the test, whenever that is.
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_secs(3));
+            let under_way = || !fake.started.lock().unwrap().is_empty();
+            jitlat_waiting::while_true("a test is under way", Duration::from_secs(3), under_way);
             fake.started.lock().unwrap()[0].1.ended(Ok(Vec::new()));
         });
         browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=30000"], &url(run))
