@@ -2,9 +2,17 @@
 default:
     @just --list
 
-# What CI runs: formatting, clippy, tests, fuzz smoke
+# The gate, at most 20 minutes: formatting, clippy, all tests, fuzz smoke of what changed
 check:
-    bash .ci/run
+    .ci/run
+
+# What the gate leaves out, at most 90 minutes: all parts, or those named (--list; --without-advisories; root)
+full *PARTS:
+    .ci/full {{PARTS}}
+
+# What takes hours: all parts, or those named (--list; root)
+nightly *PARTS:
+    .ci/nightly {{PARTS}}
 
 # The tests, as in the README
 test *ARGS:
@@ -113,9 +121,9 @@ pages:
 docs:
     cargo doc --workspace --no-deps --open
 
-# Licences, sources and bans of the dependencies; known vulnerabilities where their database can be reached
-deny:
-    packaging/check-dependencies
+# Licences, sources and bans of the dependencies, and known vulnerabilities (from the network, or ADVISORY_DB)
+deny *OPTIONS:
+    packaging/check-dependencies {{OPTIONS}}
 
 # The programs that releases and checks need and Debian does not have, into target/tools
 tools:
@@ -135,7 +143,7 @@ portable:
 
 # Every crate as it would be published: packed, and built from what was packed
 publish-dry-run:
-    cargo publish --dry-run --workspace --exclude jitlat-benches --locked --allow-dirty
+    cargo publish --dry-run --workspace --exclude jitlat-benches --exclude jitlat-waiting --locked --allow-dirty
 
 # All that is published of the committed revision, from a clean clone, into dist/ (docs/releases.md)
 release *FOLDER:
