@@ -152,17 +152,12 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let traffic = Traffic::default();
     let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
-    let measured = |host: &str| -> u64 {
-        let Ok(archive) = Archive::open(&folder.join(host)) else { return 0 };
-        let slots = archive.slots().unwrap_or_default();
-        slots.into_iter().filter(|(slots, _)| slots.ending == "measured").map(|(_, n)| n).sum()
-    };
+    let measured = |host: &str| slots(&folder.join(host), "measured");
     let b = monitor(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
     // Both points listen: only then is every packet seen.
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
-    wait_for_captures(&lab.client, 1);
-    wait_for_captures(&lab.server, 1);
+    a.wait_for("capturing at path and path of");
     std::thread::scope(|threads| {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
@@ -223,7 +218,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         // The far host goes.
         b.signal(Signal::SIGKILL);
         b.finish(PATIENCE);
-        second.wait_for("tried again less and less often");
+        wait_until("a period without it", || slots(&folder.join("a"), "unreachable") > 0);
         let before = entered();
         let b = monitor(&lab.server, folder, "b");
         wait_until("a period after its return", || entered() >= before + 4);

@@ -56,6 +56,8 @@ fn wait_until(what: &str, limit: u64, enough: impl FnMut() -> bool) {
 }
 
 fn end(monitor: Running) -> Finished {
+    // From then on signals end what is under way.
+    monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);

@@ -4,13 +4,13 @@ use crate::harness::*;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 
 /// A server at `host`, ready for clients.
 fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
     let server = Running::start(Place::Here.jitlat(folder, &format!("serve --bind {host} {options}")));
-    jitlat_waiting::until("the server", PATIENCE, || TcpStream::connect((host, 2666)).is_ok());
+    server.wait_for("istening");
     server
 }
 

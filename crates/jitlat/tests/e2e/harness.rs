@@ -231,6 +231,13 @@ pub fn has_tcpdump(test: &str) -> bool {
     found
 }
 
+/// Number of slots in an archive that ended this way: `measured`, `unreachable`, …; 0 as long as there is no archive.
+pub fn slots(archive: &Path, ending: &str) -> u64 {
+    let slots =
+        jitlat_archive::Archive::open(archive).and_then(|archive| archive.slots()).unwrap_or_default();
+    slots.into_iter().filter(|(slots, _)| slots.ending == ending).map(|(_, count)| count).sum()
+}
+
 /// Sends `signal` to `child`.
 pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();

@@ -50,6 +50,8 @@ fn wait_until(what: &str, enough: impl Fn() -> bool) {
 }
 
 fn end(monitor: Running) -> Finished {
+    // From then on signals end what is under way.
+    monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
@@ -134,6 +136,7 @@ fn a_far_host_that_goes_comes_and_has_a_wrong_key_is_said_once() {
     end(b);
     let b = begin("wrong/mesh.toml");
     a.wait_for("b: tests fail (refused)");
+    wait_until("a slot that is left out", || slots(&folder.join("a"), "left out after failures") > 0);
     let ended = end(a);
     end(b);
     let said = |text: &str| ended.stderr.lines().filter(|line| line.contains(text)).count();

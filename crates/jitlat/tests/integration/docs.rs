@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Seconds that a block may take; then its output so far is compared.
 const LIMIT: &str = "120";
@@ -98,8 +98,10 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
         .process_group(0)
         .spawn()
         .unwrap();
+    let begun = Instant::now();
     let background = Group(Pid::from_raw(shell.id() as i32));
     let output = shell.wait_with_output().unwrap();
+    let took = begun.elapsed();
     drop(background);
     let printed = String::from_utf8_lossy(&output.stdout);
     let mark = format!("{MARK}\n");
@@ -107,16 +109,39 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
     for step in steps {
         let actual: Vec<&str> = actual.next().unwrap_or_default().lines().map(str::trim_end).collect();
         let expected: Vec<&str> = step.expected.iter().map(String::as_str).collect();
-        assert!(
-            lines_match(&expected, &actual),
-            "{}:{}: $ {}\n--- shown\n{}\n--- printed\n{}",
+        if lines_match(&expected, &actual) {
+            continue;
+        }
+        // Whatever could explain it: a block may fail because of what an earlier step left behind, or on a busy machine.
+        let shown: Vec<String> =
+            steps.iter().map(|s| format!("$ {}\n{}", s.command, s.expected.join("\n"))).collect();
+        panic!(
+            "{}:{}: $ {}\n--- shown\n{}\n--- printed\n{}\n\
+             --- the whole block, as shown\n{}\n--- as printed ({}, {took:.1?} of {LIMIT} s)\n{printed}\n\
+             --- files left\n{}\n--- this machine\n{}",
             page.display(),
             step.line,
             step.command,
             expected.join("\n"),
             actual.join("\n"),
+            shown.join("\n"),
+            output.status,
+            files(folder.path()),
+            fs::read_to_string("/proc/loadavg").unwrap_or_default(),
         );
     }
+}
+
+/// Name and size of each file that a block left, and the text of the small ones.
+fn files(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let describe = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let bytes = path.metadata().ok().filter(fs::Metadata::is_file)?.len();
+        let text = fs::read_to_string(&path).ok().filter(|_| bytes < 4000).unwrap_or_default();
+        Some(format!("{}: {bytes} bytes\n{text}", path.display()))
+    };
+    entries.filter_map(describe).collect::<Vec<_>>().join("\n")
 }
 
 fn lines_match(expected: &[&str], actual: &[&str]) -> bool {

@@ -1,6 +1,6 @@
 //! The HTML report: self-contained, safe, and working in a browser.
 
-use crate::browser::{SHOWN, accessibility, axe, browse, browser, driven, folder, printed, result};
+use crate::browser::{accessibility, axe, browse, browser, driven, folder, printed, result, shown};
 use crate::common::{Measured, golden, made_up};
 use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
@@ -163,25 +163,141 @@ fn both_directions_are_one_answer_one_table_and_one_figure() {
     assert_eq!((tabs, ways), (4, 3), "over time, distribution, buffer, loss; each way and both");
 }
 
-/// The page without its style, scripts, data and drawings, which have tests of their own.
-fn skeleton(html: &str) -> String {
+/// The words of a page, without its style, scripts, data and drawings, which have tests of their own.
+fn words(html: &str) -> String {
     let mut text = html.to_owned();
-    for (open, close) in [("<style>", "</style>"), ("<script", "</script>"), ("<svg", "</svg>")] {
+    for (open, close) in [("<style>", "</style>"), ("<script", "</script>"), ("<svg", "</svg>"), ("<", ">")] {
         let mut kept = String::new();
         let mut rest = text.as_str();
         while let Some((before, after)) = rest.split_once(open) {
             kept.push_str(before);
+            kept.push(' ');
             rest = after.split_once(close).expect("elements are closed").1;
         }
         text = kept + rest;
     }
-    text.replace("><", ">\n<")
+    for (entity, character) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        text = text.replace(entity, character);
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Headings of every report, in their order.
+const HEADINGS: [&str; 8] = [
+    "What the path does: ",
+    "Figures",
+    "How far to believe it",
+    "What the figures mean",
+    "In words",
+    "Every figure",
+    "Parameters, hosts and clocks",
+    "Clocks",
+];
+
+/// Drawings of every report.
+const DRAWINGS: [&str; 9] = [
+    "delay-over-time",
+    "burstiness",
+    "send-error-course",
+    "jitter",
+    "latency",
+    "ipdv",
+    "send-error",
+    "latency-full",
+    "dejitter",
+];
+
+/// Those of a path that loses, duplicates and reorders.
+const DRAWINGS_OF_LOSS: [&str; 3] = ["loss-lengths", "duplication-lengths", "reorder-density"];
+
+/// A golden log, the further drawings of its report, and rows of its tables and sentences: what was tested, the figures that
+/// decide, the counts, the distributions, the rates, and how far to believe it.
+type Said = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const SAID: [Said; 4] = [
+    (
+        "a_loopback_v1",
+        &[],
+        &[
+            "10.9.8.7 to 10.9.8.7 2000 UDP packets of 80 bytes, one every 20.00 ms · Fri Jul 3 19:46:11 UTC 2009",
+            "one way good 64.3 µs 158 µs none 112 µs none (<0.15 %) 296 µs",
+            "sent 2000 received 2000 unique and valid 2000 lost 0 (0 %) longest loss – duplicates 0 (0 %)",
+            "latency, as measured 45.00 µs 70.69 µs 64.30 µs 91.60 µs 157.5 µs 498.0 µs 889.4 µs 35.22 µs",
+            "jitter (PDV) 0 ns 25.69 µs 19.30 µs 46.60 µs 112.5 µs 453.0 µs 844.4 µs 35.22 µs",
+            "sent 20.00 ms 49.99 31.99 kbps received 20.00 ms 49.99 31.99 kbps",
+            "RTP jitter 21.20 µs best MOS 4.41",
+            "2000 packets resolve the 99.9th percentile",
+        ],
+    ),
+    (
+        "b_wan_lossy_v1",
+        &DRAWINGS_OF_LOSS,
+        &[
+            "192.0.2.10 to 198.51.100.20 1500 UDP packets of 40 bytes, one every 20.00 ms · Mon Nov 23 18:13:50 UTC 2009",
+            "one way poor – – unknown 57.8 ms 3.9 % (2.0-6.1) 82 ms",
+            "sent 1500 received 1456 unique and valid 1441 lost 59 (3.93 %) longest loss 9 in a row duplicates 15 (1.03 %)",
+            "jitter (PDV) 0 ns 3.019 ms 1.378 ms 3.928 ms 57.80 ms 92.29 ms 93.87 ms 9.038 ms",
+            "sent 20.00 ms 50.00 16.00 kbps received 20.82 ms 48.03 15.37 kbps",
+            "loss-run-mean 2.68 mean length of a run of losses burst-ratio 2.58",
+            "The same test again: jitlat 198.51.100.20 -n 1500 -l 40 -p 20ms",
+            "1441 packets resolve the 99.9th percentile",
+        ],
+    ),
+    (
+        "c_unsync_v2",
+        &[],
+        &[
+            "192.168.2.1 to 192.168.2.4 1000 UDP packets of 80 bytes, one every 20.00 ms · Tue Dec 8 15:16:40 UTC 2009",
+            "one way good 1.61 s 1.62 s 1.62 s 321 µs none (<0.30 %) 496 µs",
+            "latency, clocks corrected 1.615 s 1.615 s 1.615 s 1.615 s 1.615 s 1.616 s 1.616 s 82.87 µs",
+            "the clocks differed by 31.34 s (server − client), known to ±1.616 s",
+        ],
+    ),
+    (
+        "d_edge_small_v1",
+        &DRAWINGS_OF_LOSS,
+        &[
+            "192.0.2.1 to 192.0.2.2 12 UDP packets of 12 bytes, one every 10.00 ms · Sun Mar 13 07:06:40 UTC 2011",
+            "one way unknown – – unknown – 17 % (5-45) –",
+            "sent 12 received 15 unique and valid 10 lost 2 (16.7 %) longest loss 1 in a row duplicates 2 (13.3 %) invalid 3 (20 %)",
+            "10 packets: too few for a 99th percentile",
+        ],
+    ),
+];
+
 #[test]
-fn golden_reports_say_what_they_said() {
-    for name in ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"] {
-        insta::assert_snapshot!(format!("{name}-html"), skeleton(&report(&[("", &golden(name))])));
+fn golden_reports_say_what_was_found() {
+    for (name, drawings, rows) in SAID {
+        let measured = golden(name);
+        let html = report(&[("", &measured)]);
+        let said = words(&html);
+        let mut rest = said.as_str();
+        for heading in HEADINGS {
+            rest = rest.split_once(heading).unwrap_or_else(|| panic!("{name}: {heading}: {said}")).1;
+        }
+        let drawn: Vec<&str> =
+            html.split("<figure id=\"figure-").skip(1).map(|f| f.split('"').next().unwrap()).collect();
+        assert_eq!(drawn, [&DRAWINGS, drawings].concat(), "{name}");
+        let Measured { summary, .. } = &measured;
+        let answer = summary.answer.as_ref().expect("golden logs have an answer");
+        let causes = answer.causes.iter().map(|cause| cause.because.as_str());
+        let profiles = answer.profiles.keys().map(String::as_str);
+        let sentences = [answer.headline.as_str()].into_iter().chain(causes).chain(profiles);
+        for text in sentences.chain(rows.iter().copied()) {
+            // Sentences are in plain characters, pages have typographic ones.
+            let text = text.replace(" us", " µs").replace("+/- ", "±");
+            assert!(said.contains(&text), "{name}: {text} is not in: {said}");
+        }
+        // Each warning and each finding has a line.
+        let shown: Vec<&str> =
+            html.split("<li data-code=\"").skip(1).map(|line| line.split('"').next().unwrap()).collect();
+        let warned: Vec<&str> = summary.warnings.iter().map(|warning| &*warning.code).collect();
+        assert_eq!(shown, warned, "{name}");
+        let findings = html.split_once("<ul class=\"findings\">").expect("findings").1;
+        let findings = findings.split_once("</ul>").expect("a list").0.matches("<li").count();
+        assert_eq!(findings, summary.verdicts.len(), "{name}");
     }
 }
 
@@ -214,7 +330,7 @@ fn nobody_is_kept_from_a_page() {
         report(&[("", &wan)]),
         comparison(&compared(&[("loopback", &loopback), ("wan", &wan)]), "jitlat 0", None),
     ];
-    for (arguments, _) in SHOWN {
+    for (arguments, _) in shown() {
         for (k, page) in pages.iter().enumerate() {
             let found = accessibility(page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "page {k}, {arguments:?}");

@@ -1,8 +1,6 @@
 //! The pages in headless Chromium: large and small, light and dark, with their own policy and scripts, and for everybody.
 
-#[path = "../../../report/tests/browser/mod.rs"]
-mod browser;
-
+use crate::chromium as browser;
 use crate::fake;
 use crate::fake::Fake;
 use crate::mesh;
@@ -66,7 +64,7 @@ fn nobody_is_kept_from_a_page() {
     let Some(axe) = browser::axe() else { return };
     for path in &pages {
         let page = alone(&served, path);
-        for arguments in [browser::SHOWN[0].0, browser::SHOWN[3].0] {
+        for (arguments, _) in browser::CORNERS {
             let found = browser::accessibility(&page, &axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{path}, {arguments:?}");
         }
@@ -116,7 +114,7 @@ fn no_page_is_wider_than_a_phone_and_keys_reach_whatever_can_be_pressed() {
     for path in &pages {
         let file = own.path().join("page.html");
         std::fs::write(&file, alone(&served, path).replacen("</body>", LOOK, 1)).unwrap();
-        for (arguments, _) in browser::SHOWN {
+        for (arguments, _) in browser::shown() {
             let dom = browser::browse(program, own.path(), &[&["--dump-dom"], arguments].concat(), &file);
             assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
             assert_eq!(browser::result(&dom, "keys"), Some("ok"), "{path}, {arguments:?}");

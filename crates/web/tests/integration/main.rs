@@ -1,5 +1,7 @@
 //! Pages and the API, served on loopback.
 
+#[path = "../../../report/tests/browser/mod.rs"]
+mod chromium;
 #[path = "../fake/mod.rs"]
 mod fake;
 #[path = "../../examples/mesh.rs"]
