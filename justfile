@@ -2,9 +2,17 @@
 default:
     @just --list
 
-# What CI runs: formatting, clippy, tests, fuzz smoke
+# The gate, at most 20 minutes: formatting, clippy, all tests, fuzz smoke of what changed
 check:
-    bash .ci/run
+    .ci/run
+
+# What the gate leaves out, at most 90 minutes: all parts, or those named (--list; --without-advisories; root)
+full *PARTS:
+    .ci/full {{PARTS}}
+
+# What takes hours: all parts, or those named (--list; root)
+nightly *PARTS:
+    .ci/nightly {{PARTS}}
 
 # The tests, as in the README
 test *ARGS:
@@ -24,7 +32,7 @@ hostile SECONDS='60':
 
 # A program that adds to an archive, killed KILLS times at random: nothing torn, nothing twice; SEED chooses the moments
 archive-kills KILLS='200' SEED='1':
-    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test archive -- killed --nocapture
+    JITLAT_KILLS={{KILLS}} JITLAT_SEED={{SEED}} cargo test -p jitlat --test integration -- archive::a_writer_that_is_killed --nocapture
 
 # A monitor killed KILLS times at random while results come: each judged once, each message told once; SEED chooses the moments
 alert-kills KILLS='200' SEED='1':
@@ -65,7 +73,7 @@ verdicts VARIANTS='200' FIRST='0':
 
 # Adding a metric, a protocol or an output is one file: three patches, applied to a copy, compiled and tried
 patches:
-    cargo test --workspace --test patches -- --ignored
+    cargo test -p jitlat --test integration -- patches:: --ignored
 
 # Server, client and an impaired path on this machine
 demo *ARGS:
@@ -107,15 +115,15 @@ captures-in-parts MINUTES='60' PARTS='6':
 
 # How large pages of 1000 and of ten million packets are, and when Chromium first draws them
 pages:
-    cargo test --release -p jitlat-report --test html -- sizes_and_times --ignored --nocapture
+    cargo test --release -p jitlat-report --test integration -- html::sizes_and_times --ignored --nocapture
 
 # API documentation
 docs:
     cargo doc --workspace --no-deps --open
 
-# Licences, sources and bans of the dependencies; known vulnerabilities where their database can be reached
-deny:
-    packaging/check-dependencies
+# Licences, sources and bans of the dependencies, and known vulnerabilities (from the network, or ADVISORY_DB)
+deny *OPTIONS:
+    packaging/check-dependencies {{OPTIONS}}
 
 # The programs that releases and checks need and Debian does not have, into target/tools
 tools:
@@ -135,7 +143,7 @@ portable:
 
 # Every crate as it would be published: packed, and built from what was packed
 publish-dry-run:
-    cargo publish --dry-run --workspace --exclude jitlat-benches --locked --allow-dirty
+    cargo publish --dry-run --workspace --exclude jitlat-benches --exclude jitlat-waiting --locked --allow-dirty
 
 # All that is published of the committed revision, from a clean clone, into dist/ (docs/releases.md)
 release *FOLDER:

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }]\n[[ping]]\nname = \"echo\"\ntargets = [\"10.9.0.2\"]\n\
                     every = \"2s\"\nfor = \"200ms\"\noptions = { period = \"20ms\", timeout = \"200ms\" }\n\
@@ -23,11 +23,7 @@ fn monitor(place: &Namespace, folder: &Path) -> Running {
 }
 
 fn wait_until(what: &str, enough: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !enough() {
-        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    jitlat_waiting::until(what, Duration::from_secs(100), enough);
 }
 
 #[test]
@@ -159,14 +155,15 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
                 jitlat_archive::Archive::open_to_write(&root).unwrap().add(&log, &tags).unwrap();
                 fs::remove_file(log).unwrap();
                 bad.push(is_bad);
-                std::thread::sleep(Duration::from_millis((random() * 150.0) as u64));
+                let next = Duration::from_millis((random() * 150.0) as u64);
+                jitlat_waiting::within(next, || enough.load(Ordering::Relaxed));
             }
             bad
         });
         let mut random = random(0);
         for _ in 0..kills() {
-            let monitor = start();
-            std::thread::sleep(Duration::from_secs_f64(random() * 2.5));
+            let mut monitor = start();
+            monitor.runs_for(Duration::from_secs_f64(random() * 2.5));
             monitor.signal(Signal::SIGKILL);
             monitor.finish(Duration::from_secs(60));
         }

@@ -15,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
                     [[capture]]\nname = \"office\"\nhost = \"a\"\ninterface = \"path\"\ntowards = \"b\"\nfar-interface = \"path\"\n\
@@ -27,12 +27,8 @@ const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \
 /// The period of the file, in ns.
 const EVERY: i64 = 5_000_000_000;
 
-fn wait_until(what: &str, mut enough: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !enough() {
-        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn wait_until(what: &str, enough: impl FnMut() -> bool) {
+    jitlat_waiting::until(what, Duration::from_secs(100), enough);
 }
 
 fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
@@ -64,19 +60,16 @@ struct Traffic {
 impl Traffic {
     fn send(&self, from: &Namespace) {
         let socket = from.within(|| UdpSocket::bind("10.9.0.1:7001").unwrap()).unwrap();
-        let begun = Instant::now();
-        for k in 0u32.. {
-            if self.stop.load(Ordering::Relaxed) {
-                return;
-            }
+        let mut number = 0u64;
+        jitlat_waiting::at_pace(Duration::from_millis(10), || {
             let mut packet = [0; 200];
-            packet[..8].copy_from_slice(&u64::from(k).to_be_bytes());
+            packet[..8].copy_from_slice(&number.to_be_bytes());
+            number += 1;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             self.sent.lock().unwrap().push(now.as_nanos() as i64);
             socket.send_to(&packet, "10.9.0.2:7000").unwrap();
-            let due = begun + Duration::from_millis(10) * (k + 1);
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        }
+            !self.stop.load(Ordering::Relaxed)
+        });
     }
 
     fn receive(&self, at: &Namespace) {
@@ -159,16 +152,12 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let traffic = Traffic::default();
     let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
-    let measured = |host: &str| -> u64 {
-        let Ok(archive) = Archive::open(&folder.join(host)) else { return 0 };
-        let slots = archive.slots().unwrap_or_default();
-        slots.into_iter().filter(|(slots, _)| slots.ending == "measured").map(|(_, n)| n).sum()
-    };
+    let measured = |host: &str| slots(&folder.join(host), "measured");
     let b = monitor(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
     // Both points listen: only then is every packet seen.
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
-    std::thread::sleep(Duration::from_secs(3));
+    a.wait_for("capturing at path and path of");
     std::thread::scope(|threads| {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
@@ -229,7 +218,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         // The far host goes.
         b.signal(Signal::SIGKILL);
         b.finish(PATIENCE);
-        std::thread::sleep(Duration::from_secs(11));
+        wait_until("a period without it", || slots(&folder.join("a"), "unreachable") > 0);
         let before = entered();
         let b = monitor(&lab.server, folder, "b");
         wait_until("a period after its return", || entered() >= before + 4);
@@ -280,10 +269,10 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
         });
         threads.spawn(|| {
             let mut stream = lab.client.within(|| TcpStream::connect("10.9.0.2:7000").unwrap()).unwrap();
-            while !stop.load(Ordering::Relaxed) {
+            jitlat_waiting::at_pace(Duration::from_millis(50), || {
                 stream.write_all(&[7; 20_000]).unwrap();
-                std::thread::sleep(Duration::from_millis(50));
-            }
+                !stop.load(Ordering::Relaxed)
+            });
         });
         wait_until("two periods", || entered() >= 2);
         assert_eq!(told(), "");

@@ -5,7 +5,6 @@ use crate::harness::*;
 use crate::undisturbed::undisturbed;
 use jitlat_impair::Scenario;
 use jitlat_net::emulator::{Lab, Numbering};
-use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -21,14 +20,6 @@ fn line(encapsulation: &str) -> Scenario {
          [down]\nrate = 512kbit queue 11kB\ncells = {encapsulation}\n"
     );
     text.parse().unwrap()
-}
-
-fn end(captures: [Running; 2]) {
-    std::thread::sleep(Duration::from_millis(500));
-    captures.iter().for_each(|c| c.signal(Signal::SIGTERM));
-    for c in captures {
-        c.finish(LIMIT);
-    }
 }
 
 fn keep(files: [&Path; 2], name: &str) {
@@ -95,14 +86,13 @@ fn vc_multiplexing_is_told_from_llc_through_a_nat() {
         let [reference, monitor] = ["ref", "mon"].map(|point| folder.path().join(format!("{point}.pcap")));
         let mut tcpdump = home.command("tcpdump");
         tcpdump.args(["-q", "-U", "-n", "-s", "80", "-i", "home", "-w"]).arg(&reference).arg("udp");
-        let captures = [Running::start(tcpdump), capture(&lab.server, "path", &monitor, "udp")];
-        std::thread::sleep(Duration::from_secs(1));
+        let captures = [capture_with(tcpdump, &reference), capture(&lab.server, "path", &monitor, "udp")];
         // 400 bytes with their headers: 9 cells behind VC multiplexing, 10 behind LLC.
         let mut client = home.command(env!("CARGO_BIN_EXE_jitlat"));
         let arguments = format!("{} -b -n 250 -p 60ms -l 372 -o test.log", lab.server.v4);
         client.args(arguments.split_whitespace()).current_dir(folder.path());
         Running::start(client).finish(LIMIT);
-        end(captures);
+        end_captures(captures, [&reference, &monitor]);
         keep([&reference, &monitor], "nat_vc_udp372");
         let spp = |link: &str| {
             let arguments =
@@ -156,15 +146,19 @@ fn a_download_over_cells_is_captured() {
             // Others use the upstream now and then: up to three small packets, whose delay makes bands of cells.
             s.spawn(|| {
                 let socket = lab.client.within(|| UdpSocket::bind((lab.client.v4, 0))).unwrap().unwrap();
-                let (started, mut k) = (Instant::now(), 0u64);
-                while started.elapsed() < length {
+                let (started, mut k, mut burst) = (Instant::now(), 0u64, Instant::now());
+                jitlat_waiting::at_pace(Duration::from_millis(5), || {
+                    if Instant::now() < burst {
+                        return started.elapsed() < length;
+                    }
                     k = k.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     for _ in 0..1 + (k >> 60) % 3 {
                         let _ =
                             socket.send_to(&[0; 200][..20 + (k >> 40) as usize % 180], (lab.server.v4, 9));
                     }
-                    std::thread::sleep(Duration::from_millis(60 + (k >> 33) % 200));
-                }
+                    burst += Duration::from_millis(60 + (k >> 33) % 200);
+                    true
+                });
             });
             let mut stream =
                 lab.client.within(|| TcpStream::connect_timeout(&far, PATIENCE)).unwrap().unwrap();
@@ -172,7 +166,7 @@ fn a_download_over_cells_is_captured() {
             let mut data = [0; 1 << 16];
             while stream.read(&mut data).is_ok_and(|n| n > 0) {}
         });
-        end(captures);
+        end_captures(captures, [&reference, &monitor]);
         keep([&reference, &monitor], "cells_tcp_down");
         let arguments = "spp -f ref.pcap -F mon.pcap --json - --link pppoe-llc,up=128k,down=512k";
         let report = Running::start(Place::Here.jitlat(folder.path(), arguments)).finish(LIMIT).report();

@@ -28,11 +28,15 @@ fn broken() -> [(&'static str, Stdio); 3] {
     ]
 }
 
-fn status(mut command: Command, stderr: Stdio, interrupt_after: Option<Duration>) -> i32 {
+/// The exit status; `interrupted`: of a test with this server, by Ctrl-C while it is under way.
+fn status(mut command: Command, stderr: Stdio, interrupted: Option<&Server>) -> i32 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let before = interrupted.map(Server::tests);
     let mut child = command.spawn().unwrap();
-    if let Some(after) = interrupt_after {
-        std::thread::sleep(after);
+    if let Some(server) = interrupted {
+        jitlat_waiting::until("the test to begin", PATIENCE, || Some(server.tests()) > before);
+        let runs = || child.try_wait().unwrap().is_none();
+        jitlat_waiting::while_true("the test runs", Duration::from_millis(500), runs);
         signal(&child, Signal::SIGINT);
     }
     wait(&mut child, PATIENCE)
@@ -42,25 +46,20 @@ fn status(mut command: Command, stderr: Stdio, interrupt_after: Option<Duration>
 fn a_test_keeps_its_exit_status() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
-    let _server = Server::start(Place::Here, folder.path(), host, "");
+    let server = Server::start(Place::Here, folder.path(), host, "");
     let nobody = own_address();
     let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/b_wan_lossy_v1.log");
     let cases = [
         (format!("{host} -n 5 -p 1ms --fail-if latency-max>1ns"), None, 1),
         (format!("{nobody} -n 5 -p 1ms"), None, 2),
-        // On a busy machine the stream begins seconds after the program.
-        (format!("{host} -n 30000 -p 1ms"), Some(Duration::from_secs(5)), 0),
+        (format!("{host} -n 30000 -p 1ms"), Some(&server), 0),
         (format!("analyze {log} --fail-if loss>0.1%"), None, 1),
         ("analyze /nonexistent".to_owned(), None, 2),
     ];
-    for (line, interrupt_after, expected) in cases {
+    for (line, interrupted, expected) in cases {
         for (how, stderr) in broken() {
             let command = Place::Here.jitlat(folder.path(), &line);
-            assert_eq!(
-                status(command, stderr, interrupt_after),
-                expected,
-                "jitlat {line}, standard error {how}"
-            );
+            assert_eq!(status(command, stderr, interrupted), expected, "jitlat {line}, standard error {how}");
         }
     }
 }
@@ -91,15 +90,14 @@ fn a_server_serves_on() {
 /// Packets of a test that arrived. The place of the connection before is free as soon as the server sees its end.
 fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
     let test = format!("{host} -n 20 -p 1ms --json -");
-    for _ in 0..50 {
+    jitlat_waiting::for_value("room for another connection", PATIENCE, || {
         let finished = Running::start(Place::Here.jitlat(folder, &test)).finish(PATIENCE);
-        if finished.code() == 0 {
-            return finished.report().count("/counts/unique_valid");
+        if finished.code() != 0 {
+            assert!(finished.stderr.contains("max-connections-per-client"), "{}", finished.stderr);
+            return None;
         }
-        assert!(finished.stderr.contains("max-connections-per-client"), "{}", finished.stderr);
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("the place of a closed connection stays taken");
+        Some(finished.report().count("/counts/unique_valid"))
+    })
 }
 
 /// Connects and waits until the server has closed the connection.

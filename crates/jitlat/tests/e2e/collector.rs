@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time for a monitor to end once it is asked to.
 const TO_END: Duration = Duration::from_secs(60);
@@ -51,15 +51,13 @@ fn other_clock() -> Option<PathBuf> {
         .find(|library| library.is_file())
 }
 
-fn wait_until(what: &str, limit: u64, mut enough: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !enough() {
-        assert!(begun.elapsed() < Duration::from_secs(limit), "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn wait_until(what: &str, limit: u64, enough: impl FnMut() -> bool) {
+    jitlat_waiting::until(what, Duration::from_secs(limit), enough);
 }
 
 fn end(monitor: Running) -> Finished {
+    // From then on signals end what is under way.
+    monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
@@ -213,10 +211,11 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
             make(&archive, folder, seed, 300);
             made += 1;
         }
-        std::thread::sleep(Duration::from_secs_f64(2.5 * random()));
+        let moment = Duration::from_secs_f64(2.5 * random());
         let k = usize::from(random() < 0.5);
         // Its port is needed by the next one.
-        if let Some(killed) = running[k].take() {
+        if let Some(mut killed) = running[k].take() {
+            killed.runs_for(moment);
             killed.signal(Signal::SIGKILL);
             killed.finish(TO_END);
         }
@@ -224,12 +223,10 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     }
     made += 1;
     // As long as there are fewer and fewer, however slow this machine is.
-    let (mut moved, mut before) = (Instant::now(), u64::MAX);
-    while before > 0 && moved.elapsed() < Duration::from_secs(200) {
-        std::thread::sleep(Duration::from_millis(200));
-        if let Some(push) = pushed(&own).filter(|push| push.waiting < before) {
-            (moved, before) = (Instant::now(), push.waiting);
-        }
+    let mut before = u64::MAX;
+    let fewer = |before: u64| pushed(&own).map(|push| push.waiting).filter(|waiting| *waiting < before);
+    while before > 0 {
+        before = jitlat_waiting::for_value("fewer tests to wait", Duration::from_secs(200), || fewer(before));
     }
     let [a, b] = running.map(|running| end(running.unwrap()));
     let push = pushed(&own).unwrap();
@@ -268,7 +265,7 @@ fn a_full_disk_of_the_collector_is_said_once_and_costs_nothing() {
         let free = inside("df --output=avail small | tail -1");
         String::from_utf8_lossy(&free.stdout).trim().parse::<u64>().is_ok_and(|kilobytes| kilobytes < 200)
     });
-    std::thread::sleep(Duration::from_secs(3));
+    a.wait_for("its disk is full");
     let before = pushed(&own).unwrap();
     assert!(before.waiting > 0 && before.stored > 0, "{before:?}");
     assert!(inside("mount -o remount,size=100m small").status.success());
@@ -339,11 +336,11 @@ fn a_host_whose_disk_is_full_says_so_and_pushes_what_it_keeps_before_and_after()
     let stored = || collected(&central).map_or(0, |c| c.stored);
     wait_until("that a test is collected", 60, || stored() > 0);
     inside(&a, folder, "cat /dev/zero > small/fill");
-    // Until nothing is entered any more, and for some slots beyond.
+    // Until nothing is entered any more, for some slots.
     let mut before = 0;
     wait_until("that the disk is full", 60, || {
-        std::thread::sleep(Duration::from_secs(5));
-        stored() == std::mem::replace(&mut before, stored())
+        before = stored();
+        !jitlat_waiting::within(Duration::from_secs(5), || stored() != before)
     });
     assert!(inside(&a, folder, "rm small/fill").status.success());
     wait_until("that tests are collected again", 60, || stored() > before);

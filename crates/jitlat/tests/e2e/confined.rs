@@ -4,18 +4,13 @@ use crate::harness::*;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Instant;
 
 /// A server at `host`, ready for clients.
 fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
     let server = Running::start(Place::Here.jitlat(folder, &format!("serve --bind {host} {options}")));
-    let started = Instant::now();
-    while TcpStream::connect((host, 2666)).is_err() {
-        assert!(started.elapsed() < PATIENCE, "no server");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    server.wait_for("istening");
     server
 }
 

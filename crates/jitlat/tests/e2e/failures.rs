@@ -20,9 +20,12 @@ fn start(arguments: &str) -> (TempDir, Ipv4Addr, Server) {
     (folder, host, server)
 }
 
-/// Time for a stream to start. Nothing is asserted on how far it got.
-fn a_while() {
-    std::thread::sleep(Duration::from_millis(1500));
+/// What some packets of each stream take. Nothing is asserted on how far they got.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+/// Starts a test, which is under way when this returns.
+fn under_way(server: &Server, folder: &Path, line: &str) -> Running {
+    server.under_way(Place::Here.jitlat(folder, line), A_WHILE)
 }
 
 fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
@@ -98,7 +101,7 @@ fn a_firewall_that_prohibits_is_named() {
     }
     let server = |ip: std::net::IpAddr| Server::start(Place::In(&lab.server), folder.path(), ip, "");
     for (host, with) in [(v4, "icmp type admin-prohibited"), (v6, "icmpv6 type admin-prohibited")] {
-        let _server = server(host);
+        let server = server(host);
         // The control connection is let through, the test packets are not.
         reject(&lab.server, folder.path(), "meta l4proto udp", with);
         run(&format!("{host} -n 20 -p 10ms")).refused(&["prohibited (ICMP)", "firewall"]);
@@ -106,10 +109,9 @@ fn a_firewall_that_prohibits_is_named() {
         // For a while only.
         for proto in ["stamp", "irtt"] {
             let line = format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s --json {proto}.json");
-            let test = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line));
-            a_while();
+            let mut test = server.under_way(Place::In(&lab.client).jitlat(folder.path(), &line), A_WHILE);
             reject(&lab.server, folder.path(), "meta l4proto udp", with);
-            std::thread::sleep(Duration::from_millis(500));
+            test.runs_for(A_WHILE);
             lab.server.run("nft delete table inet firewall").unwrap();
             let done = test.finish(2 * PATIENCE);
             let what = "a filter or policy prohibits these packets";
@@ -319,9 +321,8 @@ fn each_peer_has_a_key_of_its_own() {
 
 #[test]
 fn a_busy_server_says_so_and_finishes_what_it_began() {
-    let (folder, host, _server) = start("--max-sessions 1");
-    let first = client(folder.path(), &format!("{host} -n 300 -p 10ms --json -"));
-    a_while();
+    let (folder, host, server) = start("--max-sessions 1");
+    let first = under_way(&server, folder.path(), &format!("{host} -n 300 -p 10ms --json -"));
     client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&["sessions"]);
     assert_eq!(first.finish(PATIENCE).report().count("/counts/unique_valid"), 300);
     still_serves(folder.path(), host, "");
@@ -349,13 +350,10 @@ fn interrupted_tests_report_and_keep_what_came() {
 }
 
 fn interrupt(options: &str) {
-    let (folder, host, _server) = start("");
+    let (folder, host, server) = start("");
     let from = own_address();
     let line = format!("{host} --bind {from} -n 6000 -p 5ms -o cut.log --json - {options}");
-    let running = client(folder.path(), &line);
-    // The classic dialect first makes its five probes, a second apart.
-    let begun = if options == "--classic" { 10 } else { 5 };
-    std::thread::sleep(Duration::from_secs(begun));
+    let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGINT);
     let report = running.finish(2 * PATIENCE).report();
     let both = options == "-b";
@@ -377,11 +375,10 @@ fn interrupt(options: &str) {
 fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     let (folder, host, server) = start("");
     let line = format!("{host} --bind {} -R -n 6000 -p 5ms -o cut.log --json -", own_address());
-    let running = client(folder.path(), &line);
-    std::thread::sleep(Duration::from_secs(2));
+    let mut running = under_way(&server, folder.path(), &line);
     server.signal(Signal::SIGSTOP);
     running.signal(Signal::SIGINT);
-    std::thread::sleep(Duration::from_secs(1));
+    running.runs_for(Duration::from_secs(1));
     running.signal(Signal::SIGINT);
     // Well before the 15 s that an answer of a server may take.
     let report = running.finish(Duration::from_secs(12)).any_report();
@@ -402,10 +399,9 @@ fn what_a_killed_client_left_behind_is_collected() {
 }
 
 fn collect_after_death(options: &str) {
-    let (folder, host, _server) = start("");
+    let (folder, host, server) = start("");
     let line = format!("{host} --bind {} -n 6000 -p 5ms -o dead.log --tag k=v {options}", own_address());
-    let running = client(folder.path(), &line);
-    std::thread::sleep(Duration::from_secs(3));
+    let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGKILL);
     drop(running);
     if options == "-R" {
@@ -433,11 +429,10 @@ fn collect_after_death(options: &str) {
 
 #[test]
 fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
-    let (folder, host, _server) = start("");
+    let (folder, host, server) = start("");
     for proto in ["stamp", "tcp"] {
         let line = format!("ping {host} --proto {proto} -n 6000 -p 5ms -o {proto}.log");
-        let running = client(folder.path(), &line);
-        a_while();
+        let running = under_way(&server, folder.path(), &line);
         running.signal(Signal::SIGKILL);
         drop(running);
         let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(PATIENCE).report();
@@ -462,11 +457,9 @@ fn a_killed_test_leaves_the_windows_that_had_ended() {
         let line = format!("{line} -n 30000 -p 2ms --interval 200ms --intervals windows");
         let file = folder.path().join("windows");
         let running = client(folder.path(), &line);
-        let begun = std::time::Instant::now();
-        while windows(&file).len() < 3 {
-            assert!(begun.elapsed() < PATIENCE, "{test}: no windows while it runs");
-            a_while();
-        }
+        jitlat_waiting::until(&format!("{test}: windows while it runs"), PATIENCE, || {
+            windows(&file).len() >= 3
+        });
         running.signal(Signal::SIGKILL);
         drop(running);
         let found = windows(&file);
@@ -533,11 +526,8 @@ fn a_log_that_is_a_pipe_is_written_and_stays_one() {
 
 fn a_lost_server_leaves_what_was_received() {
     let (folder, host, mut server) = start("");
-    let running = client(
-        folder.path(),
-        &format!("{host} --bind {} -R -n 3000 -p 5ms -o lost.log --json -", own_address()),
-    );
-    a_while();
+    let line = format!("{host} --bind {} -R -n 3000 -p 5ms -o lost.log --json -", own_address());
+    let running = under_way(&server, folder.path(), &line);
     server.kill();
     let killed = Instant::now();
     let finished = running.finish(2 * PATIENCE);
@@ -579,8 +569,7 @@ fn lose_the_server(options: &str) {
     let (folder, host, mut server) = start("");
     let bind = if options == "-b" { format!("--bind {}", own_address()) } else { String::new() };
     let line = format!("{options} {bind} {host} -n 1500 -p 4ms -o lost.log --json -");
-    let running = client(folder.path(), &line);
-    std::thread::sleep(Duration::from_secs(3));
+    let running = under_way(&server, folder.path(), &line);
     server.kill();
     let finished = running.finish(2 * PATIENCE);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stderr);
@@ -608,11 +597,10 @@ fn what_a_killed_client_did_not_record_is_unknown_not_lost() {
 }
 
 fn lose_the_client(options: &str) {
-    let (folder, host, _server) = start("");
+    let (folder, host, server) = start("");
     let bind = if options.starts_with("ping") { String::new() } else { format!("--bind {}", own_address()) };
-    let running = client(folder.path(), &format!("{options} {bind} {host} -n 3000 -p 4ms -o dead.log"));
-    // The classic dialect first makes its five probes, a second apart.
-    std::thread::sleep(Duration::from_secs(if options.starts_with("--classic") { 8 } else { 3 }));
+    let line = format!("{options} {bind} {host} -n 3000 -p 4ms -o dead.log");
+    let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGKILL);
     drop(running);
     let logs = if options == "-b" { vec!["dead.log.up", "dead.log.down"] } else { vec!["dead.log"] };
@@ -640,13 +628,12 @@ fn a_removed_folder_is_not_said_to_hold_a_log() {
 }
 
 fn lose_the_folder(options: &str) {
-    let (folder, host, _server) = start("");
+    let (folder, host, server) = start("");
     let logs = folder.path().join("logs");
     std::fs::create_dir(&logs).unwrap();
     let bind = if options.starts_with("ping") { String::new() } else { format!("--bind {}", own_address()) };
     let line = format!("{options} {bind} {host} -n 800 -p 5ms -o {}", logs.join("gone.log").display());
-    let running = client(folder.path(), &line);
-    a_while();
+    let running = under_way(&server, folder.path(), &line);
     std::fs::remove_dir_all(&logs).unwrap();
     let finished = running.finish(2 * PATIENCE);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stdout);
@@ -664,10 +651,9 @@ fn lose_the_folder(options: &str) {
 /// A file that takes the log's name during the test is somebody's: it stays, and the log has another name.
 #[test]
 fn a_file_that_took_the_name_of_a_log_stays() {
-    let (folder, host, _server) = start("");
-    let running =
-        client(folder.path(), &format!("{host} --bind {} -R -n 800 -p 5ms -o a.log", own_address()));
-    a_while();
+    let (folder, host, server) = start("");
+    let line = format!("{host} --bind {} -R -n 800 -p 5ms -o a.log", own_address());
+    let running = under_way(&server, folder.path(), &line);
     std::fs::remove_file(folder.path().join("a.log")).unwrap();
     std::fs::write(folder.path().join("a.log"), "precious").unwrap();
     let finished = running.finish(2 * PATIENCE);
@@ -680,8 +666,7 @@ fn a_file_that_took_the_name_of_a_log_stays() {
 
 fn a_server_lost_with_all_it_received_is_an_error() {
     let (folder, host, mut server) = start("");
-    let running = client(folder.path(), &format!("{host} -n 3000 -p 5ms"));
-    a_while();
+    let running = under_way(&server, folder.path(), &format!("{host} -n 3000 -p 5ms"));
     server.kill();
     let finished = running.finish(2 * PATIENCE);
     finished.refused(&["lost"]);
@@ -691,8 +676,9 @@ fn a_server_lost_with_all_it_received_is_an_error() {
 fn vanishing_clients_leave_the_server_serving() {
     let (folder, host, mut server) = start("");
     for options in ["", "-R", "-b", "-t", "-t -R", "--classic", "--classic -R"] {
-        let running = client(folder.path(), &format!("{host} -n 3000 -p 5ms {options}"));
-        std::thread::sleep(Duration::from_millis(700));
+        let mut running = client(folder.path(), &format!("{host} -n 3000 -p 5ms {options}"));
+        // Some of the classic ones are still probing.
+        running.runs_for(Duration::from_millis(700));
         running.signal(Signal::SIGKILL);
         drop(running);
     }
@@ -703,8 +689,7 @@ fn vanishing_clients_leave_the_server_serving() {
 #[test]
 fn garbage_on_every_port_harms_nobody() {
     let (folder, host, mut server) = start("");
-    let running = client(folder.path(), &format!("{host} -n 800 -p 5ms --json -"));
-    a_while();
+    let running = under_way(&server, folder.path(), &format!("{host} -n 800 -p 5ms --json -"));
     let control = SocketAddr::from((host, 2666));
     let mut state = 1u64;
     let mut noise = |n: usize| -> Vec<u8> {

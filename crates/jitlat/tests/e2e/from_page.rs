@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An answer of the page in a namespace: its status, and its JSON.
 fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u16, Value) {
@@ -34,15 +34,8 @@ fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u1
 }
 
 /// What `look` finds, within a limit.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    jitlat_waiting::for_value(what, Duration::from_secs(100), look)
 }
 
 /// Starts a test and follows it to its end: its last state, and what its streams had received while packets flew.

@@ -10,9 +10,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use crate::network::own_address;
 
@@ -66,11 +66,46 @@ pub fn scenario(name: &str) -> Scenario {
 /// Patterns refer to sequence numbers.
 pub const BY_SEQUENCE: Numbering = Numbering::Sequence;
 
+/// What a program prints on one of its outputs, read by a thread of its own as it comes.
+struct Printed {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Printed {
+    fn by(output: impl Read + Send + 'static) -> Printed {
+        let text = Arc::new(Mutex::new(String::new()));
+        let shared = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut lines = BufReader::new(output);
+            let mut line = Vec::new();
+            while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                shared.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+        });
+        Printed { text, reader }
+    }
+
+    fn so_far(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    fn matches(&self, text: &str) -> usize {
+        self.text.lock().unwrap().matches(text).count()
+    }
+
+    /// Everything, once the program has ended.
+    fn whole(self) -> String {
+        let _ = self.reader.join();
+        std::mem::take(&mut self.text.lock().unwrap())
+    }
+}
+
 /// A running program; killed when dropped.
 pub struct Running {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    printed: Option<[Printed; 2]>,
     what: String,
 }
 
@@ -87,9 +122,8 @@ impl Running {
         let what = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{what}: {e}"));
-        let stdout = child.stdout.take().map(collect);
-        let stderr = child.stderr.take().map(collect);
-        Running { child, stdout, stderr, what }
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Running { child, printed: Some([Printed::by(stdout), Printed::by(stderr)]), what }
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -101,28 +135,44 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for its end; fails the test if that takes longer than `limit` from now on.
-    pub fn finish(mut self, limit: Duration) -> Finished {
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            if started.elapsed() > limit {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                let said = self.said();
-                panic!("{} has not ended within {limit:?}; it said:\n{}\n{}", self.what, said.0, said.1);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let (stdout, stderr) = self.said();
-        Finished { status, stdout, stderr }
+    /// Looks at standard output and standard error so far.
+    fn printed<T>(&self, look: impl Fn(&Printed) -> T) -> [T; 2] {
+        self.printed.as_ref().expect("only finish takes it").each_ref().map(look)
     }
 
-    fn said(&mut self) -> (String, String) {
-        let text = |t: Option<JoinHandle<String>>| t.and_then(|t| t.join().ok()).unwrap_or_default();
-        (text(self.stdout.take()), text(self.stderr.take()))
+    /// Waits until it has printed `text`.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) {
+        let is_there = || self.printed(|output| output.matches(text) > 0).contains(&true);
+        if !jitlat_waiting::within(PATIENCE, is_there) {
+            let [stdout, stderr] = self.printed(Printed::so_far);
+            panic!("{} has not printed '{text}', but:\n{stdout}\n{stderr}", self.what);
+        }
+    }
+
+    /// Number of lines that it has printed to standard output.
+    pub fn lines(&self) -> usize {
+        self.printed(|output| output.matches("\n"))[0]
+    }
+
+    /// Checks that it goes on running for `period`.
+    #[track_caller]
+    pub fn runs_for(&mut self, period: Duration) {
+        jitlat_waiting::while_true(&format!("{} runs", self.what), period, || {
+            self.child.try_wait().unwrap().is_none()
+        });
+    }
+
+    /// Waits for its end; fails the test if that takes longer than `limit` from now on.
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let ended = jitlat_waiting::within(limit, || self.child.try_wait().unwrap().is_some());
+        if !ended {
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait().unwrap();
+        let [stdout, stderr] = self.printed.take().expect("it ends once").map(Printed::whole);
+        assert!(ended, "{} has not ended within {limit:?}; it printed:\n{stdout}\n{stderr}", self.what);
+        Finished { status, stdout, stderr }
     }
 }
 
@@ -140,14 +190,36 @@ pub fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Ru
     let mut command = place.command("tcpdump");
     command.args(["-q", "-U", "-n", "-s", "80", "-B", "4096", "-i", device, "-w"]).arg(file);
     command.args(filter.split_whitespace());
-    let tcpdump = Running::start(command);
-    let started = Instant::now();
+    capture_with(command, file)
+}
+
+/// The same with any arguments.
+pub fn capture_with(tcpdump: Command, file: &Path) -> Running {
+    let tcpdump = Running::start(tcpdump);
     // It writes the file's header when it listens.
-    while !std::fs::metadata(file).is_ok_and(|m| m.len() > 0) {
-        assert!(started.elapsed() < PATIENCE, "tcpdump does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let listens = || std::fs::metadata(file).is_ok_and(|m| m.len() > 0);
+    jitlat_waiting::until("tcpdump to listen", PATIENCE, listens);
     tcpdump
+}
+
+/// Ends captures once nothing more is written to their files: tcpdump gets packets in blocks, up to a second late.
+pub fn end_captures(captures: [Running; 2], files: [&Path; 2]) {
+    let sizes = || files.map(|file| std::fs::metadata(file).map(|m| m.len()).unwrap_or_default());
+    jitlat_waiting::until("the last captured packets", PATIENCE, || {
+        let before = sizes();
+        !jitlat_waiting::within(Duration::from_millis(1500), || sizes() != before)
+    });
+    captures.iter().for_each(|tcpdump| tcpdump.signal(Signal::SIGTERM));
+    captures.into_iter().for_each(|tcpdump| drop(tcpdump.finish(PATIENCE)));
+}
+
+/// Waits until this many programs in `place` capture packets: the kernel lists their sockets, after a heading.
+pub fn wait_for_captures(place: &Namespace, count: usize) {
+    let listed = || {
+        let output = place.command("cat").arg("/proc/net/packet").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
+    };
+    jitlat_waiting::until("programs that capture", PATIENCE, || listed() >= count);
 }
 
 /// Whether tcpdump is installed; prints that `test` is skipped if not.
@@ -159,6 +231,13 @@ pub fn has_tcpdump(test: &str) -> bool {
     found
 }
 
+/// Number of slots in an archive that ended this way: `measured`, `unreachable`, …; 0 as long as there is no archive.
+pub fn slots(archive: &Path, ending: &str) -> u64 {
+    let slots =
+        jitlat_archive::Archive::open(archive).and_then(|archive| archive.slots()).unwrap_or_default();
+    slots.into_iter().filter(|(slots, _)| slots.ending == ending).map(|(_, count)| count).sum()
+}
+
 /// Sends `signal` to `child`.
 pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
@@ -166,18 +245,12 @@ pub fn signal(child: &Child, signal: Signal) {
 
 /// Waits for the end of `child`: its exit status, −1 after a signal. Fails the test after `limit`.
 pub fn wait(child: &mut Child, limit: Duration) -> i32 {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code().unwrap_or(-1);
-        }
-        if started.elapsed() > limit {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("not ended within {limit:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    if !jitlat_waiting::within(limit, || child.try_wait().unwrap().is_some()) {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("not ended within {limit:?}");
     }
+    child.wait().unwrap().code().unwrap_or(-1)
 }
 
 /// Waits until `child` has written a line with `text` to its standard output; keeps reading after that.
@@ -205,84 +278,53 @@ impl Drop for Running {
     }
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = from.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
 /// `jitlat serve`, ready for clients; killed when dropped.
-pub struct Server {
-    child: Child,
-    output: Option<JoinHandle<String>>,
-}
+pub struct Server(Running);
 
 impl Server {
     /// Starts a server on `address` and waits until it says that it listens.
     pub fn start(place: Place<'_>, folder: &Path, address: impl Into<IpAddr>, arguments: &str) -> Server {
         let arguments = format!("serve --bind {} {arguments}", address.into());
-        let mut command = place.jitlat(folder, &arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (say, said) = mpsc::channel();
-        let output = child.stderr.take().map(|e| listen(e, say.clone()));
-        child.stdout.take().map(|o| listen(o, say));
-        match said.recv_timeout(PATIENCE) {
-            Ok(()) => Server { child, output },
-            Err(_) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let text = output.and_then(|o| o.join().ok()).unwrap_or_default();
-                panic!("jitlat {arguments} is not ready within {PATIENCE:?}; it said:\n{text}");
-            }
-        }
+        let running = Running::start(place.jitlat(folder, &arguments));
+        running.wait_for("istening");
+        Server(running)
+    }
+
+    /// Number of tests that it has accepted so far, of any protocol.
+    pub fn tests(&self) -> usize {
+        self.0.printed(|output| output.matches("decision=\"accepted\"")).iter().sum()
+    }
+
+    /// Runs `test`, and waits until the server has accepted it and packets have been flying for `period`.
+    #[track_caller]
+    pub fn under_way(&self, test: Command, period: Duration) -> Running {
+        let before = self.tests();
+        let mut running = Running::start(test);
+        jitlat_waiting::until("the test to begin", PATIENCE, || self.tests() > before);
+        running.runs_for(period);
+        running
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        self.0.signal(signal);
     }
 
     /// Like `kill -9`.
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.0.child.kill().unwrap();
+        self.0.child.wait().unwrap();
     }
 
     /// Whether it is still running.
     pub fn is_alive(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.0.child.try_wait().unwrap().is_none()
     }
 
     /// Ends it and returns what it wrote to standard error.
     pub fn stop(mut self) -> String {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.output.take().and_then(|o| o.join().ok()).unwrap_or_default()
+        let _ = self.0.child.kill();
+        self.0.finish(PATIENCE).stderr
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Collects all lines, and signals when the first line about listening has come.
-fn listen(from: impl Read + Send + 'static, ready: mpsc::Sender<()>) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut all = String::new();
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            if line.to_lowercase().contains("listening") {
-                let _ = ready.send(());
-            }
-            all += &line;
-            all.push('\n');
-        }
-        all
-    })
 }
 
 impl Finished {

@@ -2,26 +2,12 @@
 
 use crate::harness::*;
 use jitlat_impair::Scenario;
-use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Waits until this many programs in `place` capture packets: the kernel lists their sockets, after a heading.
-fn wait_for_captures(place: &Namespace, count: usize) {
-    let started = Instant::now();
-    let listed = || {
-        let output = place.command("cat").arg("/proc/net/packet").output().unwrap();
-        String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
-    };
-    while listed() < count {
-        assert!(started.elapsed() < PATIENCE, "no program captures within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 fn keys(folder: &Path) {
     fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
@@ -77,11 +63,9 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
     // After a wrong key an address has to wait.
     let after_a_pause = |arguments: &str| {
-        let mut tries = (0..50).map(|_| {
-            std::thread::sleep(Duration::from_millis(200));
-            spp(arguments).finish(LIMIT)
-        });
-        tries.find(|finished| !finished.stderr.contains("try again in")).unwrap()
+        jitlat_waiting::for_value("the end of the pause", LIMIT, || {
+            Some(spp(arguments).finish(LIMIT)).filter(|finished| !finished.stderr.contains("try again in"))
+        })
     };
     after_a_pause("--key-file key --remote-interface lo --duration 5").refused(&["'lo' is not offered"]);
 
@@ -109,8 +93,10 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     let listener = spp("--key-file key");
     wait_for_captures(&lab.client, 1);
     wait_for_captures(&lab.server, 1);
-    let stream = test("-b -n 3000 -p 10ms");
-    std::thread::sleep(Duration::from_secs(6));
+    let mut stream = test("-b -n 3000 -p 10ms");
+    // It prints a line per round trip.
+    jitlat_waiting::until("round trips", PATIENCE, || listener.lines() > 20);
+    stream.runs_for(Duration::ZERO);
     server.kill();
     let finished = listener.finish(LIMIT);
     drop(stream);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time for a monitor to end once it is asked to.
 const TO_END: Duration = Duration::from_secs(60);
@@ -46,14 +46,12 @@ fn tests(folder: &Path, archive: &str, tag: &str) -> Vec<Value> {
 
 /// Waits until `enough`, with a limit.
 fn wait_until(what: &str, enough: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !enough() {
-        assert!(begun.elapsed() < Duration::from_secs(100), "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    jitlat_waiting::until(what, Duration::from_secs(100), enough);
 }
 
 fn end(monitor: Running) -> Finished {
+    // From then on signals end what is under way.
+    monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
@@ -131,14 +129,14 @@ fn a_far_host_that_goes_comes_and_has_a_wrong_key_is_said_once() {
     let b = begin("mesh.toml");
     wait_until("a first test", || count() >= 2);
     end(b);
-    // Gone for two slots at least.
-    std::thread::sleep(Duration::from_secs(11));
+    a.wait_for("b: tests fail (unreachable)");
     let before = count();
     let b = begin("mesh.toml");
     wait_until("a test after the return", || count() > before);
     end(b);
     let b = begin("wrong/mesh.toml");
-    std::thread::sleep(Duration::from_secs(25));
+    a.wait_for("b: tests fail (refused)");
+    wait_until("a slot that is left out", || slots(&folder.join("a"), "left out after failures") > 0);
     let ended = end(a);
     end(b);
     let said = |text: &str| ended.stderr.lines().filter(|line| line.contains(text)).count();
@@ -167,7 +165,8 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     let count = |name: &str| tests(folder, "a", &format!("--tag test={name}")).len();
     wait_until("a test of the first file", || count("one") >= 2);
     write(&file, &format!("{hosts}{}", test("one").replace("every", "evry")));
-    std::thread::sleep(Duration::from_secs(3));
+    a.wait_for("stays in force");
+    b.wait_for("stays in force");
     let ping = "[[ping]]\nname = \"two\"\ntargets = [\"10.9.0.2\"]\nevery = \"5s\"\nfor = \"1s\"\n\
                 options = { proto = \"tcp\", timeout = \"500ms\" }\n";
     write(&file, &format!("{hosts}{}{}", test("one").replace("5s", "10s"), ping.replace("5s", "10s")));

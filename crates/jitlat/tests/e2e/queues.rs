@@ -6,7 +6,6 @@ use crate::harness::*;
 use crate::undisturbed::undisturbed;
 use jitlat_net::capture::Capture;
 use jitlat_net::emulator::lab::Namespace;
-use nix::sys::signal::Signal;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -98,13 +97,6 @@ fn magnitude(report: &Report, id: &str) -> Option<(f64, std::ops::RangeInclusive
     Some((cause["magnitude_ns"].as_f64().unwrap() / 1e6, packet(0)..=packet(1)))
 }
 
-fn end(captures: [Running; 2]) {
-    // tcpdump reads in blocks.
-    std::thread::sleep(Duration::from_secs(2));
-    captures.iter().for_each(|c| c.signal(Signal::SIGTERM));
-    captures.into_iter().for_each(|c| drop(c.finish(PATIENCE)));
-}
-
 fn queue(place: &Namespace, device: &str, bucket: Option<&str>) {
     if let Some(bucket) = bucket {
         place.run(&format!("tc qdisc add dev {device} {bucket}")).unwrap();
@@ -130,7 +122,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
         let line = format!("{} --json - --csv packets.csv {arguments}", lab.server.v4);
         let report =
             Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
-        end(captures);
+        end_captures(captures, [&files[0], &files[1]]);
         report
     };
     let captured = Captured::read(&files[0], &files[1]);

@@ -6,7 +6,6 @@ use nix::unistd::Pid;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
@@ -81,15 +80,13 @@ impl TerminalUnderTest {
 
     /// Waits until the screen is as wanted; the screen.
     fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let started = Instant::now();
-        loop {
-            let screen = self.screen();
-            if wanted(&screen) {
-                return screen;
-            }
-            assert!(started.elapsed() < PATIENCE, "waited for {what}:\n{screen}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let mut screen = String::new();
+        let shown = jitlat_waiting::within(PATIENCE, || {
+            screen = self.screen();
+            wanted(&screen)
+        });
+        assert!(shown, "waited for {what}:\n{screen}");
+        screen
     }
 
     fn wait_for(&self, text: &str) -> String {
@@ -215,11 +212,7 @@ fn a_terminal_that_vanishes_ends_the_test() {
     terminal.tmux(&["kill-server"]);
     // Nobody may wait for it any more: then it stays in the kernel's list without a command.
     let command = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
-    let started = Instant::now();
-    while !command().is_empty() {
-        assert!(started.elapsed() < PATIENCE, "it runs on without a terminal");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    jitlat_waiting::until("its end without a terminal", PATIENCE, || command().is_empty());
     let mut files = std::fs::read_dir(terminal.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let log = files.find(|path| path.to_string_lossy().contains("test.log")).expect("a log");
     let log = std::fs::read_to_string(log).unwrap();

@@ -58,18 +58,14 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
         scope.spawn(|| attack(&scene, scene.lab.server.v4, &over));
         let begun = Instant::now();
         let mut made = 0;
-        while begun.elapsed() < Duration::from_secs(seconds()) {
+        jitlat_waiting::at_pace(Duration::from_millis(100), || {
             make(&archive, folder, made);
             made += 1;
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            begun.elapsed() < Duration::from_secs(seconds())
+        });
         let waits = || archive.pushes().unwrap().pop().is_none_or(|push| push.waiting > 0);
         // While the attack goes on.
-        let begun = Instant::now();
-        while waits() {
-            assert!(begun.elapsed() < LIMIT, "{test}: {:?}", archive.pushes());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        assert!(jitlat_waiting::within(LIMIT, || !waits()), "{test}: {:?}", archive.pushes());
         over.store(true, Ordering::Relaxed);
         made as usize
     });
@@ -86,7 +82,7 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
 /// Opens connections from the attacker's addresses, some 100 a second, keeps 200 of them, and calls `each` with every new one.
 fn flood(scene: &Scene, host: IpAddr, over: &AtomicBool, mut each: impl FnMut(&mut TcpStream, u64)) {
     let (mut held, mut count) = (std::collections::VecDeque::new(), 0);
-    while !over.load(Ordering::Relaxed) {
+    jitlat_waiting::at_pace(Duration::from_millis(10), || {
         let connect = || TcpStream::connect_timeout(&(host, PORT).into(), Duration::from_millis(200));
         if let Ok(Ok(mut stream)) = scene.lab.client.within(connect) {
             // What the other side thinks of it does not matter.
@@ -98,8 +94,8 @@ fn flood(scene: &Scene, host: IpAddr, over: &AtomicBool, mut each: impl FnMut(&m
         if held.len() > 200 {
             held.pop_front();
         }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        !over.load(Ordering::Relaxed)
+    });
     assert!(count > 100, "the attack did not take place: {count}");
 }
 
@@ -123,10 +119,10 @@ fn a_host_pushes_beside_connections_that_say_nothing_or_nonsense() {
 fn a_host_pushes_beside_others_that_guess_its_key() {
     pushed_beside("a_host_pushes_beside_others_that_guess_its_key", |scene, host, over| {
         let (mut refused, mut waits) = (0, 0);
-        while !over.load(Ordering::Relaxed) {
+        jitlat_waiting::at_pace(Duration::from_millis(10), || {
             let key = Key::from_file_contents(format!("guessed key {refused:08}").as_bytes()).unwrap();
             let open = || PushConnection::open(&host.to_string(), PORT, key);
-            let Ok(Ok(mut connection)) = scene.lab.client.within(open) else { continue };
+            let Ok(Ok(mut connection)) = scene.lab.client.within(open) else { return true };
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(5) {
                 match connection.poll(Span::millis(20)) {
@@ -141,8 +137,8 @@ fn a_host_pushes_beside_others_that_guess_its_key() {
                 }
                 break;
             }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            !over.load(Ordering::Relaxed)
+        });
         // After the second wrong key nobody is listened to at that address for a while.
         assert!((2..20).contains(&refused) && waits > 10, "{refused} refused, {waits} told to wait");
     });

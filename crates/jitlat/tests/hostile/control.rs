@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Connections and requests of the attacker in a second.
@@ -42,20 +42,23 @@ fn tested_after<T>(
     let folder = tempfile::tempdir().unwrap();
     let host = scene.lab.server.v4;
     let _server = Server::start(Place::In(&scene.lab.server), folder.path(), host, arguments);
-    let over = AtomicBool::new(false);
+    let (over, attempts) = (AtomicBool::new(false), AtomicU32::new(0));
     let attack = || {
         let mut held = VecDeque::new();
-        while !over.load(Ordering::Relaxed) {
+        jitlat_waiting::at_pace(Duration::from_secs(1) / ATTEMPTS, || {
             held.extend(attempt(host));
+            attempts.fetch_add(1, Ordering::Relaxed);
             if held.len() > 300 {
                 held.pop_front();
             }
-            std::thread::sleep(Duration::from_secs(1) / ATTEMPTS);
-        }
+            !over.load(Ordering::Relaxed)
+        });
     };
     let (sent, lost) = std::thread::scope(|scope| {
         scope.spawn(|| scene.lab.client.within(attack).unwrap());
-        std::thread::sleep(onset);
+        // Attempts that are not answered take longer.
+        let enough = ATTEMPTS * onset.as_millis() as u32 / 1000;
+        jitlat_waiting::within(onset, || attempts.load(Ordering::Relaxed) >= enough);
         let usual = format!("-n {} -p 5ms {client}", seconds() * 200);
         let stream = if client.contains("-n ") { client } else { &usual };
         let line = format!("{host} --json - --no-log {stream}");

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -40,6 +40,13 @@ impl Scene {
         }
     }
 
+    /// Number of packets that the attacker's host has sent.
+    pub fn attacked(&self) -> u64 {
+        let file = format!("/sys/class/net/{DEVICE}/statistics/tx_packets");
+        let output = self.lab.client.command("cat").arg(file).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    }
+
     /// A socket of the attacker that sends with the victim's address.
     pub fn forger(&self, port: u16) -> UdpSocket {
         let open = || {
@@ -58,18 +65,22 @@ impl Scene {
         socket.set_recv_buffer_size(8 << 20).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let packets = Arc::new(AtomicUsize::new(0));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&packets));
         let count = move || {
             let (mut traffic, mut datagram) = (Traffic::default(), vec![0; 65_536]);
             loop {
                 match socket.read(&mut datagram) {
-                    Ok(length) => traffic.add(length),
+                    Ok(length) => {
+                        traffic.add(length);
+                        counted.store(traffic.packets, Ordering::Relaxed);
+                    }
                     Err(_) if stopped.load(Ordering::Relaxed) => return traffic,
                     Err(_) => {}
                 }
             }
         };
-        Listening { stop, thread: std::thread::spawn(count) }
+        Listening { stop, packets, thread: std::thread::spawn(count) }
     }
 }
 
@@ -89,10 +100,16 @@ impl Traffic {
 
 pub struct Listening {
     stop: Arc<AtomicBool>,
+    packets: Arc<AtomicUsize>,
     thread: JoinHandle<Traffic>,
 }
 
 impl Listening {
+    /// Packets received so far.
+    fn packets(&self) -> usize {
+        self.packets.load(Ordering::Relaxed)
+    }
+
     pub fn stop(self) -> Traffic {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -119,16 +136,18 @@ pub fn gain_nothing(test: &str, arguments: &str, port: u16, attacks: &[Attack], 
     for (k, attack) in attacks.iter().enumerate() {
         let victim = scene.listen();
         let mut sent = Traffic::default();
-        for n in 0..PORTS {
+        let mut n = 0;
+        // A rate that no buffer on the way overflows with.
+        jitlat_waiting::at_pace(Duration::from_micros(300), || {
             let socket = scene.forger(2000 + 1000 * k as u16 + n);
             for packet in &attack.packets {
                 socket.send_to(packet, to).unwrap();
                 sent.add(HEADERS + packet.len());
             }
-            // A rate that no buffer on the way overflows with.
-            std::thread::sleep(Duration::from_micros(300));
-        }
-        std::thread::sleep(wait);
+            n += 1;
+            n < PORTS
+        });
+        jitlat_waiting::within(wait, || victim.packets() > sent.packets);
         let received = victim.stop();
         let packets = received.packets as f64 / sent.packets as f64;
         let bytes = received.bytes as f64 / sent.bytes as f64;

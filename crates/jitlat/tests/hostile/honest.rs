@@ -23,10 +23,12 @@ pub fn served(test: &str, arguments: &str, ping: &str, mut attack: impl FnMut(&U
         let bind = || UdpSocket::bind("10.9.0.1:0").unwrap();
         while !over.load(Ordering::Relaxed) {
             let socket = scene.lab.client.within(bind).unwrap();
-            for _ in 0..50 {
+            let mut left = 50;
+            jitlat_waiting::at_pace(Duration::from_micros(500), || {
                 attack(&socket, host);
-                std::thread::sleep(Duration::from_micros(500));
-            }
+                left -= 1;
+                left > 0
+            });
         }
     };
     served_beside(test, arguments, ping, rounds);
@@ -43,11 +45,11 @@ pub fn served_beside(
     let folder = tempfile::tempdir().unwrap();
     let host = scene.lab.server.v4;
     let _server = Server::start(Place::In(&scene.lab.server), folder.path(), host, arguments);
-    let over = AtomicBool::new(false);
+    let (over, before) = (AtomicBool::new(false), scene.attacked());
     let (report, took) = std::thread::scope(|scope| {
         scope.spawn(|| attack(&scene, &over));
         // The attack is under way when the client begins.
-        std::thread::sleep(Duration::from_millis(500));
+        jitlat_waiting::until("the attack", PATIENCE, || scene.attacked() > before + 100);
         let line = format!("ping {host} --json - -n {} -p 5ms --timeout 2s {ping}", seconds() * RATE);
         let begun = Instant::now();
         let ended = Running::start(Place::In(&scene.victim).jitlat(folder.path(), &line))

@@ -26,13 +26,15 @@ fn owamp_sessions_of_one_client_share_its_limit_and_record_nobody_else() {
     // Meanwhile packets of the right form, from another address, come to the ports of the sessions.
     let victim = scene.listen();
     let forger = scene.forger(30_000);
-    for (seq, port) in (0u32..400).zip((20_000..20_004).cycle()) {
+    let mut forged = (0u32..400).zip((20_000..20_004).cycle());
+    jitlat_waiting::at_pace(Duration::from_millis(5), || {
+        let Some((seq, port)) = forged.next() else { return false };
         let mut packet = [0; 80];
         packet[..4].copy_from_slice(&(seq / 4).to_be_bytes());
         packet[13] = 1;
         forger.send_to(&packet, (host, port)).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        true
+    });
     let reports: Vec<_> = clients.into_iter().map(|client| client.finish(LIMIT).any_report()).collect();
     let received: u64 = reports.iter().map(|report| report.count("/counts/received")).sum();
     let most = 8 + 40 * begun.elapsed().as_millis() as u64 / 1000;

@@ -26,10 +26,12 @@ fn sessions_of_one_client_share_its_limit_and_answer_nobody_else() {
     let forger = scene.forger(30_000);
     let mut request = Vec::new();
     Sender::new(Default::default()).request(0, false, WallTime(1 << 60), &mut request);
-    for port in (20_000..20_004).cycle().take(400) {
+    let mut ports = (20_000..20_004).cycle().take(400);
+    jitlat_waiting::at_pace(Duration::from_millis(5), || {
+        let Some(port) = ports.next() else { return false };
         forger.send_to(&request, (host, port)).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        true
+    });
     let received: u64 =
         clients.into_iter().map(|client| client.finish(LIMIT).any_report().count("/counts/received")).sum();
     let most = 2 + 10 * begun.elapsed().as_millis() as u64 / 1000;

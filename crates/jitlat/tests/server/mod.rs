@@ -1,8 +1,6 @@
 //! `jitlat serve` for a test, at ports of the system's choice.
 
-#[path = "../listening/mod.rs"]
-mod listening;
-
+use crate::listening;
 use std::process::{Child, Command, Stdio};
 
 /// Servers that end with the test.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 const ATTEMPTS: u32 = 5;
 /// A host that did not run a thread for this long after its sleep disturbs what is measured.
 const STANDSTILL: Duration = Duration::from_millis(20);
+
+/// How often the watching thread has looked at the clock.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `measurement`, which may panic as a test does. If it does and the host stood still meanwhile, runs it again;
 /// on a host that ran throughout, the first failure is the test's.
@@ -27,8 +31,9 @@ pub fn undisturbed(measurement: impl Fn()) {
 
 /// The longest standstill that ended since `started`.
 fn longest_standstill(started: Instant) -> Duration {
-    // One that still lasts ends first: the watching thread runs as late as this one.
-    std::thread::sleep(2 * STANDSTILL);
+    // One that still lasts ends first: then the watching thread looks again.
+    let looks = LOOKS.load(Ordering::Relaxed);
+    jitlat_waiting::within(10 * STANDSTILL, || LOOKS.load(Ordering::Relaxed) > looks + 1);
     let all = standstills().lock().unwrap();
     all.iter().filter(|(ended, _)| *ended >= started).map(|(_, length)| *length).max().unwrap_or_default()
 }
@@ -40,14 +45,16 @@ fn standstills() -> &'static Mutex<Vec<(Instant, Duration)>> {
     ALL.get_or_init(|| {
         std::thread::spawn(|| {
             let pause = STANDSTILL / 4;
-            loop {
-                let before = Instant::now();
-                std::thread::sleep(pause);
-                let late = before.elapsed().saturating_sub(pause);
+            let mut last = Instant::now();
+            jitlat_waiting::at_pace(pause, || {
+                let late = last.elapsed().saturating_sub(pause);
+                last = Instant::now();
                 if late >= STANDSTILL {
-                    standstills().lock().unwrap().push((Instant::now(), late));
+                    standstills().lock().unwrap().push((last, late));
                 }
-            }
+                LOOKS.fetch_add(1, Ordering::Relaxed);
+                true
+            });
         });
         Mutex::default()
     })

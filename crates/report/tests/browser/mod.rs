@@ -3,17 +3,27 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
-/// Sizes of the window and colour schemes in which every page is shown: what the browser is started with, and what it then
-/// prefers.
-pub const SHOWN: [(&[&str], &str); 4] = [
-    (&["--window-size=1400,900"], "light"),
-    (&["--window-size=400,900"], "light"),
-    (&["--window-size=1400,900", DARK], "dark"),
-    (&["--window-size=400,900", DARK], "dark"),
-];
+/// Size of the window and colour scheme: what the browser is started with, and what it then prefers.
+pub type Shown = (&'static [&'static str], &'static str);
+
+/// A large light and a small dark window: the look of a page depends on either, never on both.
+pub const CORNERS: [Shown; 2] =
+    [(&["--window-size=1400,900"], "light"), (&["--window-size=400,900", DARK], "dark")];
+
+/// The windows in which every page is shown: the corners, and with `JITLAT_FULL` every size in both schemes.
+pub fn shown() -> Vec<Shown> {
+    let others: [Shown; 2] =
+        [(&["--window-size=400,900"], "light"), (&["--window-size=1400,900", DARK], "dark")];
+    CORNERS.into_iter().chain(others.into_iter().filter(|_| full())).collect()
+}
+
+/// Whether all of each matrix is tested (`just full`), not only a sample.
+pub fn full() -> bool {
+    std::env::var_os("JITLAT_FULL").is_some()
+}
 
 /// Makes the browser prefer dark pages.
 const DARK: &str = "--blink-settings=preferredColorScheme=0";
@@ -67,14 +77,10 @@ pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> St
         .stderr(Stdio::null())
         .spawn()
         .expect("the browser answered --version");
-    let until = Instant::now() + LIMIT;
-    while child.try_wait().expect("our child").is_none() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
-            panic!("the browser did not finish within {LIMIT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    if !jitlat_waiting::within(LIMIT, || child.try_wait().expect("our child").is_some()) {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("the browser did not finish within {LIMIT:?}");
     }
     std::fs::read_to_string(output).expect("the browser's output")
 }
@@ -94,7 +100,7 @@ pub fn driven(name: &str, html: &str) {
     let watched = html.replacen("<title>", COLLECT_ERRORS, 1).replacen("</body>", &driver, 1);
     std::fs::write(&file, watched).expect("a file under target");
     let figures = html.matches("<figure id=\"").count();
-    for (arguments, scheme) in SHOWN {
+    for (arguments, scheme) in shown() {
         let dom = browse(program, dir, &[&["--dump-dom"], arguments].concat(), &file);
         assert_eq!(result(&dom, "driven"), Some(format!("ok {figures}").as_str()), "{name}, {arguments:?}");
         assert_eq!(result(&dom, "scheme"), Some(scheme), "{arguments:?}");
@@ -135,7 +141,7 @@ pub fn axe() -> Option<String> {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(AXE);
     match std::fs::read_to_string(&file) {
         Ok(script) => Some(script),
-        Err(e) if std::env::var_os("JITLAT_REQUIRE_BROWSER").is_none() => {
+        Err(e) if std::env::var_os("JITLAT_REQUIRE_PEERS").is_none() => {
             eprintln!("SKIPPED: {AXE}: {e}; packaging/tools axe-core installs it");
             None
         }

@@ -1,12 +1,12 @@
-//! Everything that is said about the saved logs and about a simulated test of each family: causes with their figures,
-//! uses, findings and warnings. Whether that is right is held elsewhere; here a change of any of it is seen and has to be
-//! accepted.
+//! What is found in the saved logs and in a simulated test of each family, a line each: the grade, the buffer, every cause
+//! with its time, size and confidence, and the grade of each profile. Whether that is right is tested elsewhere; here a
+//! change of any of it is seen and has to be accepted. Sentences are not part of it, but must agree with it.
 
 use super::FAMILIES;
 use super::context::Draw;
 use super::saved::logs;
 use jitlat_core::summary::Summary;
-use jitlat_core::verdict::{Cause, Opinion, Suitability};
+use jitlat_core::verdict::{Cause, Opinion};
 use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
 use std::fmt::Write;
@@ -38,64 +38,60 @@ fn of_simulated_tests() {
     insta::assert_snapshot!(text);
 }
 
+/// Appends the lines of a test, and checks its sentences against them.
 fn judgement(text: &mut String, name: &str, s: &Summary) {
-    let Opinion { headline, findings, .. } = Opinion::of(s);
-    writeln!(text, "# {name}\n{headline}").unwrap();
+    write!(text, "{name}: ").unwrap();
     if let Some(answer) = &s.answer {
         let complete = if answer.complete { "" } else { ", incomplete" };
-        writeln!(text, "{}, buffer {}{complete}", answer.severity.name(), ms(answer.buffer_ns)).unwrap();
-        answer.causes.iter().for_each(|c| cause(text, c));
-        answer.profiles.iter().for_each(|(name, p)| suitability(text, name, p));
+        let buffer = answer.buffer_ns.map_or_else(|| "none".to_owned(), ms);
+        let grades: Vec<&str> = answer.profiles.values().map(|profile| profile.severity.name()).collect();
+        writeln!(text, "{}, buffer {buffer}{complete}; {}", answer.severity.name(), grades.join(" "))
+            .unwrap();
+        answer.causes.iter().for_each(|found| cause(text, found));
+        assert!(
+            answer.headline.ends_with('.') || answer.headline.contains(':'),
+            "{name}: {}",
+            answer.headline
+        );
+        assert!(answer.causes.iter().all(|cause| !cause.because.is_empty()), "{name}: {answer:#?}");
+        assert!(answer.profiles.values().all(|profile| !profile.because.is_empty()), "{name}: {answer:#?}");
+    } else {
+        writeln!(text, "no answer").unwrap();
     }
+    let codes: Vec<&str> = s.warnings.iter().map(|warning| &*warning.code).collect();
+    if !codes.is_empty() {
+        writeln!(text, "  warnings: {}", codes.join(" ")).unwrap();
+    }
+    let Opinion { headline, findings, .. } = Opinion::of(s);
+    assert!(!headline.is_empty(), "{name}");
+    // Each verdict is among the findings, and no sentence comes twice.
     for verdict in &s.verdicts {
-        writeln!(text, "  verdict {} {:?}: {}", verdict.code, verdict.level, verdict.text).unwrap();
-    }
-    for finding in findings {
-        // Most are the verdicts in another order.
-        let code = s.verdicts.iter().find(|v| v.text == finding.text).map(|v| v.code.to_string());
-        writeln!(text, "  finding: {}", code.unwrap_or(finding.text)).unwrap();
-    }
-    for warning in &s.warnings {
-        writeln!(text, "  warning {}: {}", warning.code, warning.text).unwrap();
+        let times = findings.iter().filter(|finding| finding.text == verdict.text).count();
+        assert_eq!(times, 1, "{name}: {}", verdict.text);
     }
 }
 
 fn cause(text: &mut String, c: &Cause) {
-    let [first, last] = c.packets;
+    let size = match (c.magnitude_ns, c.magnitude) {
+        (Some(ns), _) => ms(ns),
+        (None, Some(share)) => format!("{share:.4}"),
+        (None, None) => "no size".to_owned(),
+    };
+    let direction = c.direction.map_or_else(String::new, |direction| format!(" {direction:?}"));
     writeln!(
         text,
-        "  {} of {:?} {:?}: {:.3} to {:.3} s, {}, {:?}, confidence {:.2}, {}, {} times, packets {first} to {last}: {}",
+        "  {} of {:?}{direction}, {:.2} to {:.2} s, {size}, {} times, confidence {:.2}",
         c.id.name(),
         c.fault,
-        c.direction,
         c.from_s,
         c.to_s,
-        ms(c.magnitude_ns),
-        c.magnitude.map(|m| (m * 1e4).round() / 1e4),
-        c.confidence,
-        c.severity.name(),
         c.count,
-        c.because,
+        c.confidence,
     )
     .unwrap();
 }
 
-fn suitability(text: &mut String, name: &str, p: &Suitability) {
-    let mos = p.mos.map_or_else(String::new, |m| format!(" MOS {m:.2},"));
-    let limits = p.limits.as_ref().map_or_else(String::new, |l| format!(" ({l})"));
-    writeln!(
-        text,
-        "  for {name}: {},{mos} missing {:.4}, delay {}, buffer {}: {}{limits}",
-        p.severity.name(),
-        p.missing,
-        ms(p.delay_ns),
-        ms(p.buffer_ns),
-        p.because,
-    )
-    .unwrap();
-}
-
-/// To the microsecond, in ms.
-fn ms(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "none".into(), |ns| format!("{:.3} ms", ns as f64 / 1e6))
+/// To 10 us, in ms.
+fn ms(ns: i64) -> String {
+    format!("{:.2} ms", ns as f64 / 1e6)
 }

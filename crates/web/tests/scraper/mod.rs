@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A Prometheus, until it is dropped.
@@ -58,11 +58,8 @@ impl Prometheus {
         };
         let started = Prometheus { child, address, _folder: folder };
         // It listens before it has read its data, and answers no query until then.
-        let begun = Instant::now();
-        while !started.ask("/-/ready").starts_with("HTTP/1.0 200") {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", started.ask("/-/ready"));
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let ready = || started.ask("/-/ready").starts_with("HTTP/1.0 200");
+        jitlat_waiting::until("Prometheus", Duration::from_secs(60), ready);
         Some(started)
     }
 
@@ -97,19 +94,13 @@ impl Prometheus {
 
     /// The same once there is something.
     pub fn wait(&self, query: &str) -> Vec<Value> {
-        let begun = Instant::now();
-        loop {
-            let found = self.query(query);
-            if !found.is_empty() {
-                return found;
-            }
-            assert!(
-                begun.elapsed() < Duration::from_secs(100),
-                "{query} finds nothing: {}",
-                self.get("/api/v1/targets")
-            );
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let mut found = Vec::new();
+        let any = jitlat_waiting::within(Duration::from_secs(100), || {
+            found = self.query(query);
+            !found.is_empty()
+        });
+        assert!(any, "{query} finds nothing: {}", self.get("/api/v1/targets"));
+        found
     }
 
     /// The value of a query that finds one.

@@ -1,0 +1,409 @@
+//! What a collector takes, and what a host that pushes counts.
+
+use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
+use jitlat_archive::{
+    Added, Archive, Arrived, Filter, Incoming, Keep, MOST_UNSETTLED, Period, Prepared, Settled, Unfit,
+};
+use jitlat_core::WallTime;
+use jitlat_core::pool;
+use jitlat_core::scalars::{SCALARS, Selector};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+fn prepared(log: &Path, tags: &[(String, String)]) -> Result<Prepared, jitlat_archive::Error> {
+    let name = log.file_name().unwrap().to_string_lossy().into_owned();
+    Prepared::new(fs::read(log).unwrap(), &name, tags)
+}
+
+fn text(archive: &Archive, id: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    archive.log(archive.find(id).unwrap()).unwrap().read_to_end(&mut text).unwrap();
+    text
+}
+
+/// Everything that is asked of an archive: tests with all their figures, tags, and periods.
+fn everything(archive: &Archive) -> String {
+    let all: Vec<Selector> = jitlat_core::scalars::selectors().collect();
+    let mut tests = archive.list(&Filter::default(), &all).unwrap();
+    tests.sort_by(|a, b| a.id.cmp(&b.id));
+    let mut said = serde_json::to_string_pretty(&tests).unwrap();
+    for (_, period) in Period::NAMES {
+        for figure in SCALARS.iter().filter(|f| pool::has(f)) {
+            let mut found = archive.query(&Filter::default(), figure, period).unwrap();
+            found.sort_by_key(|(stream, _)| format!("{stream:?}"));
+            said += &format!("{found:?}\n");
+        }
+    }
+    said
+}
+
+#[test]
+fn known_logs_are_the_same_in_a_batch_and_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, all] = ["one", "all"].map(|name| Archive::make(&folder.path().join(name)).unwrap());
+    let tags = [("site".to_owned(), "lab".to_owned())];
+    let mut batch = Vec::new();
+    for log in known_logs() {
+        match (one.add(&log, &tags), prepared(&log, &tags)) {
+            (Ok(_), Ok(prepared)) => batch.push(prepared),
+            (Err(_), Err(_)) => {}
+            (added, prepared) => panic!("{}: {added:?}, {:?}", log.display(), prepared.err()),
+        }
+    }
+    assert!(batch.len() > 30);
+    assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+    let said = everything(&one);
+    assert!(said == everything(&all));
+    for test in one.list(&Filter::default(), &[]).unwrap() {
+        assert!(text(&one, &test.id) == text(&all, &test.id), "{}", test.source);
+    }
+    assert_eq!(all.check(true).unwrap().damaged, []);
+    // Put together, and pruned, they are as others.
+    all.compact().unwrap();
+    assert!(said == everything(&all));
+}
+
+#[test]
+fn a_batch_has_each_log_once_whatever_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a");
+    let archive = Archive::make(&root).unwrap();
+    // Over three days, the newest first, each twice, some of them known.
+    let logs: Vec<_> =
+        (0..40).map(|k| write_log(folder.path(), k, NEW_YEAR + (40 - k) * 2 * HOUR, 60 + k % 3)).collect();
+    archive.add(&logs[7], &[]).unwrap();
+    let twice = logs.iter().chain(logs.iter().rev());
+    let mut batch: Vec<Prepared> = twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
+    let added = archive.add_all(&mut batch).unwrap();
+    let new = added.iter().filter(|added| matches!(added, Ok(Added::New(_)))).count();
+    assert_eq!((added.len(), new), (80, 39));
+    let found = archive.check(true).unwrap();
+    assert_eq!((found.tests, found.files, found.damaged.len()), (40, 5, 0));
+    let collected = archive.collected().unwrap();
+    assert_eq!(collected.len(), 1);
+    assert_eq!((collected[0].host.as_str(), collected[0].stored), ("berlin", 39));
+    let tag = [("collected-from".to_owned(), "berlin".to_owned())];
+    let tagged = Filter { tags: tag.to_vec(), ..Filter::default() };
+    assert_eq!(archive.list(&tagged, &[]).unwrap().len(), 39);
+    // Its own tests wait for another collector, those of others do not.
+    archive.begin_push("far", 1 << 30).unwrap();
+    assert_eq!(archive.pushes().unwrap()[0].waiting, 1);
+    // As one that got them one by one, in another order.
+    let other = Archive::make(&folder.path().join("b")).unwrap();
+    logs.iter().rev().for_each(|log| assert!(other.add(log, &[]).is_ok()));
+    let ask = |archive: &Archive, period| {
+        archive
+            .query(&Filter::default(), SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
+            .unwrap()
+    };
+    for (_, period) in Period::NAMES {
+        assert_eq!(ask(&archive, period), ask(&other, period));
+    }
+}
+
+/// A file that got its name and was not entered is entered by what a host does when it starts, with whom it came from.
+#[test]
+fn what_a_crash_left_out_is_entered_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a");
+    let archive = Archive::make(&root).unwrap();
+    let logs: Vec<_> = (0..3).map(|k| write_log(folder.path(), k, NEW_YEAR + k * HOUR, 50)).collect();
+    let batch = || -> Vec<Prepared> {
+        logs.iter().map(|log| prepared(log, &[]).unwrap().from_host("oslo")).collect()
+    };
+    let before = fs::read(root.join("catalogue.sqlite")).unwrap();
+    let other = Archive::make(&folder.path().join("b")).unwrap();
+    other.add_all(&mut batch()).unwrap();
+    // Its file, without its catalogue.
+    let day = folder.path().join("b/packets/day=2026-01-01");
+    fs::create_dir_all(root.join("packets/day=2026-01-01")).unwrap();
+    for file in fs::read_dir(day).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), root.join("packets/day=2026-01-01").join(file.file_name())).unwrap();
+    }
+    fs::write(root.join("tmp/torn.parquet"), b"PAR1").unwrap();
+    assert!(!before.is_empty());
+    let found = archive.recover().unwrap();
+    assert_eq!((found.entered, found.unfinished, found.damaged.len()), (3, 1, 0));
+    assert_eq!(archive.collected().unwrap()[0].stored, 3);
+    assert_eq!(archive.recover().unwrap(), jitlat_archive::Checked::default());
+    assert!(archive.add_all(&mut batch()).unwrap().iter().all(|added| matches!(added, Ok(Added::Known(_)))));
+}
+
+fn packed(archive: &Archive, log: &Path) -> (u128, u64, Vec<u8>) {
+    let Added::New(id) = archive.add(log, &[]).unwrap() else { panic!("it is new") };
+    let mut packed = Vec::new();
+    archive.compressed(id).unwrap().read_to_end(&mut packed).unwrap();
+    archive.begin_push("x", 1 << 40).unwrap();
+    let found = archive.to_push("x", 0, 1000).unwrap().into_iter().find(|t| t.test == id).unwrap();
+    (found.hash, found.bytes, packed)
+}
+
+fn taken(archive: &Archive, hash: u128, bytes: u64, packed: &[u8]) -> Result<Vec<u8>, Unfit> {
+    let mut incoming = Incoming::new(archive, hash, bytes)?;
+    for piece in packed.chunks(1000) {
+        incoming.push(piece)?;
+    }
+    match incoming.finish()? {
+        Arrived::Text(text) => Ok(text),
+        Arrived::File(file) => Ok(fs::read(file.path()).unwrap()),
+    }
+}
+
+#[test]
+fn a_log_comes_as_it_was_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let log = write_log(folder.path(), 1, NEW_YEAR, 3000);
+    let (hash, bytes, packed) = packed(&archive, &log);
+    assert!(taken(&archive, hash, bytes, &packed).unwrap() == fs::read(&log).unwrap());
+    let refused = [
+        (hash ^ 1, bytes, packed.clone()),
+        (hash, bytes - 1, packed.clone()),
+        (hash, bytes + 1, packed.clone()),
+        (hash, bytes, packed[..packed.len() - 9].to_vec()),
+        (hash, bytes, [&packed[..], &packed].concat()),
+        (hash, bytes, vec![7; 5000]),
+        (hash, 2 << 30, packed.clone()),
+    ];
+    for (k, (hash, bytes, packed)) in refused.into_iter().enumerate() {
+        assert!(taken(&archive, hash, bytes, &packed).is_err(), "case {k}");
+    }
+    // A gigabyte of nothing in some kilobytes: it ends at the byte that is too much.
+    let bomb = zstd::bulk::compress(&vec![b'#'; 1 << 28], 3).unwrap();
+    assert!(bomb.len() < 1 << 15);
+    let said = taken(&archive, hash, bytes, &bomb).unwrap_err().to_string();
+    assert_eq!(said, "it is longer than was said");
+    // One that needs more memory than any that jitlat sends.
+    let mut wide = zstd::stream::Encoder::new(Vec::new(), 19).unwrap();
+    wide.window_log(27).unwrap();
+    std::io::Write::write_all(&mut wide, &vec![b'#'; 1 << 23]).unwrap();
+    let wide = wide.finish().unwrap();
+    assert!(matches!(taken(&archive, hash, 1 << 23, &wide), Err(Unfit::Packed(_))));
+    assert_eq!(fs::read_dir(archive.root().join("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_long_log_goes_through_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let log = write_log(folder.path(), 1, NEW_YEAR, 120_000);
+    assert!(fs::metadata(&log).unwrap().len() > jitlat_archive::MOST_PREPARED);
+    assert!(prepared(&log, &[]).is_err());
+    let (hash, bytes, packed) = packed(&archive, &log);
+    let far = Archive::make(&folder.path().join("b")).unwrap();
+    let mut incoming = Incoming::new(&far, hash, bytes).unwrap();
+    incoming.push(&packed).unwrap();
+    let Arrived::File(file) = incoming.finish().unwrap() else { panic!("it is long") };
+    let tags = [("client".to_owned(), "rome".to_owned())];
+    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(Added::New(_))));
+    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(Added::Known(_))));
+    drop(file);
+    assert_eq!(far.collected().unwrap()[0].stored, 1);
+    let test = &far.list(&Filter::default(), &[]).unwrap()[0];
+    assert!(text(&far, &test.id) == fs::read(&log).unwrap());
+    assert_eq!(fs::read_dir(far.root().join("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_size_is_kept_by_whole_files_and_the_oldest_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    for k in 0..10 {
+        archive.add(&write_log(folder.path(), k, NEW_YEAR + k * HOUR, 200), &[]).unwrap();
+    }
+    let whole = archive.check(false).unwrap().bytes;
+    let keep: Keep = format!("size={}", whole / 2).parse().unwrap();
+    let done = archive.prune(keep, WallTime(NEW_YEAR)).unwrap();
+    assert!((5..=6).contains(&done.files) && done.tests == 0, "{done:?}");
+    let list = archive.list(&Filter::default(), &[]).unwrap();
+    assert_eq!(list.len(), 10);
+    for test in &list {
+        assert_eq!(test.has_packets, (test.started_ns - NEW_YEAR) / HOUR >= done.files as i64, "{test:?}");
+    }
+    assert!(archive.check(true).unwrap().bytes <= whole / 2);
+    assert_eq!(archive.prune(keep, WallTime(NEW_YEAR)).unwrap().files, 0);
+}
+
+#[test]
+fn a_new_collector_gets_the_newest_of_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    for k in 0..10 {
+        archive.add(&write_log(folder.path(), k, NEW_YEAR + k * HOUR, 200), &[]).unwrap();
+    }
+    let one = archive.check(false).unwrap().bytes / 10;
+    archive.begin_push("all", 100 * one).unwrap();
+    archive.begin_push("some", 4 * one + one / 2).unwrap();
+    let counts = |archive: &Archive| {
+        archive.pushes().unwrap().into_iter().map(|p| (p.waiting, p.dropped)).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&archive), [(10, 0), (4, 0)]);
+    // Beginning again changes nothing, and a bound drops and counts.
+    archive.begin_push("all", 0).unwrap();
+    assert_eq!(archive.bound_push("all", 7 * one + one / 2).unwrap(), 3);
+    assert_eq!(archive.bound_push("some", 7 * one).unwrap(), 0);
+    assert_eq!(counts(&archive), [(7, 3), (4, 0)]);
+    assert_eq!(archive.to_push("all", 0, 2).unwrap().iter().map(|t| t.number).collect::<Vec<_>>(), [4, 5]);
+    archive.keep_pushes(&["some"]).unwrap();
+    assert_eq!(archive.pushes().unwrap().len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// Whatever tests come together, in whatever order: periods are those of tests that came one by one.
+    #[test]
+    fn batches_make_the_same_periods(
+        tests in prop::collection::vec((0..72i64, any::<bool>()), 1..16), cuts in prop::collection::vec(1..6usize, 1..16))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, all] = ["one", "all"].map(|name| Archive::make(&folder.path().join(name)).unwrap());
+        let logs: Vec<_> = (0..).zip(&tests)
+            .map(|(seed, (hour, late))| {
+                let at = NEW_YEAR + hour * HOUR + i64::from(*late) * HOUR / 2 + seed;
+                write_log(folder.path(), seed, at, 30)
+            })
+            .collect();
+        logs.iter().for_each(|log| assert!(one.add(log, &[]).is_ok()));
+        let mut rest = &logs[..];
+        for cut in cuts.iter().cycle() {
+            let (batch, others) = rest.split_at((*cut).min(rest.len()));
+            let mut batch: Vec<Prepared> = batch.iter().map(|log| prepared(log, &[]).unwrap()).collect();
+            prop_assert!(all.add_all(&mut batch).unwrap().iter().all(|added| matches!(added, Ok(Added::New(_)))));
+            rest = others;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let figure = SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap();
+        for (name, period) in Period::NAMES {
+            let ask = |archive: &Archive| archive.query(&Filter::default(), figure, period).unwrap();
+            prop_assert_eq!(ask(&all), ask(&one), "by {}", name);
+        }
+    }
+}
+
+/// What may happen to a host that pushes.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many tests are made, on a day.
+    Make(usize, i64),
+    /// So many of the next tests are sent.
+    Send(usize),
+    /// The collector stores so many of those sent; the answers do not come yet.
+    Store(usize),
+    /// Its answers come.
+    Hear,
+    /// The connection breaks, and another begins.
+    Break,
+    /// The packets of the first so many days go.
+    Prune(i64),
+    /// So much may wait, in tests.
+    Bound(u64),
+    /// Everything of the first so many days goes.
+    Forget(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..6usize, 0..6i64).prop_map(|(n, day)| Step::Make(n, day)),
+        4 => (1..8usize).prop_map(Step::Send),
+        3 => (1..8usize).prop_map(Step::Store),
+        3 => Just(Step::Hear),
+        2 => Just(Step::Break),
+        2 => (0..6i64).prop_map(Step::Prune),
+        1 => (0..8u64).prop_map(Step::Bound),
+        1 => (0..5i64).prop_map(Step::Forget),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Whatever is removed, lost and repeated when: each test is stored or counted as dropped, and none is both.
+    #[test]
+    fn every_test_is_stored_or_dropped(steps in prop::collection::vec(step(), 1..50)) {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::make(&folder.path().join("a")).unwrap();
+        archive.begin_push("c", 1 << 30).unwrap();
+        let (mut made, mut far) = (0, BTreeSet::new());
+        // Of this connection: sent, stored there, and the answers that came.
+        let mut sent: Vec<(i64, u128)> = Vec::new();
+        let mut answers: Vec<(i64, Settled)> = Vec::new();
+        let mut stored = 0;
+        let reconnect = |archive: &Archive, far: &BTreeSet<u128>| {
+            let doubts = archive.push_doubts("c").unwrap();
+            let known: Vec<(i64, Settled)> = doubts
+                .into_iter()
+                .map(|(n, hash)| (n, if far.contains(&hash) { Settled::Stored } else { Settled::Gone }))
+                .collect();
+            archive.settle_push("c", 0, &known).unwrap();
+        };
+        let hear = |archive: &Archive, answers: &mut Vec<(i64, Settled)>| {
+            let upto = answers.iter().map(|(n, _)| *n).max().unwrap_or(0);
+            archive.settle_push("c", upto, answers).unwrap();
+            answers.clear();
+        };
+        for step in steps {
+            match step {
+                Step::Make(n, day) => {
+                    for _ in 0..n {
+                        made += 1;
+                        let log = write_log(folder.path(), made, NEW_YEAR + day * DAY + made, 20);
+                        archive.add(&log, &[]).unwrap();
+                        fs::remove_file(log).unwrap();
+                    }
+                }
+                Step::Send(n) => {
+                    let after = sent.last().map_or(0, |(n, _)| *n);
+                    let room = MOST_UNSETTLED - (sent.len() - stored);
+                    let next = archive.to_push("c", after, n.min(room)).unwrap();
+                    sent.extend(next.iter().map(|t| (t.number, t.hash)));
+                }
+                Step::Store(n) => {
+                    for (number, hash) in sent.iter().skip(stored).take(n) {
+                        far.insert(*hash);
+                        answers.push((*number, Settled::Stored));
+                    }
+                    stored = (stored + n).min(sent.len());
+                }
+                Step::Hear => hear(&archive, &mut answers),
+                Step::Break => {
+                    (sent, stored) = (Vec::new(), 0);
+                    answers.clear();
+                    reconnect(&archive, &far);
+                }
+                Step::Prune(days) => {
+                    let now = WallTime(NEW_YEAR + (days + 1) * DAY);
+                    archive.prune(Keep::Packets { days: 1 }, now).unwrap();
+                }
+                Step::Forget(days) => {
+                    let now = WallTime(NEW_YEAR + (days + 1) * DAY);
+                    archive.prune(Keep::Tests { days: 1 }, now).unwrap();
+                }
+                Step::Bound(n) => drop(archive.bound_push("c", n * 3000).unwrap()),
+            }
+        }
+        // At the end everything that can be sent is.
+        reconnect(&archive, &far);
+        loop {
+            let next = archive.to_push("c", 0, 10).unwrap();
+            if next.is_empty() {
+                break;
+            }
+            let mut answers = next.iter().map(|t| {
+                far.insert(t.hash);
+                (t.number, Settled::Stored)
+            }).collect();
+            hear(&archive, &mut answers);
+        }
+        let push = archive.pushes().unwrap().remove(0);
+        prop_assert_eq!((push.waiting, push.stored), (0, far.len() as u64));
+        prop_assert_eq!(push.stored + push.dropped + push.refused, made as u64, "{:?}", push);
+        prop_assert_eq!(push.refused, 0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Files of somebody else, or of a failing disk: errors, never a panic.
+
+use crate::common::{NEW_YEAR, write_log};
+use jitlat_archive::{Added, Archive, CATALOGUE, Error, Filter, Period, VERSION};
+use jitlat_core::scalars::Scalar;
+use proptest::prelude::*;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Everything that reads an archive, whatever it says.
+fn read_all(root: &Path) {
+    let Ok(archive) = Archive::open_to_write(root) else { return };
+    let tests = archive.list(&Filter::default(), &[]).unwrap_or_default();
+    for test in &tests {
+        let Ok(id) = archive.find(&test.id) else { continue };
+        if let Ok(log) = archive.log(id) {
+            let _ = log.take(1 << 24).read_to_end(&mut Vec::new());
+        }
+        let _ = archive.session(id);
+        if let Ok(mut packets) = archive.packets(id) {
+            while packets.next(|_| {}).unwrap_or(false) {}
+        }
+    }
+    let _ = archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), Period::Day);
+    let _ = archive.check(true);
+    let _ = archive.compact();
+}
+
+/// An archive of one test, its file of packets, and the bytes of both.
+struct Made {
+    folder: tempfile::TempDir,
+    packets: PathBuf,
+    parquet: Vec<u8>,
+    catalogue: Vec<u8>,
+}
+
+fn made() -> Made {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a");
+    let archive = Archive::make(&root).unwrap();
+    let Ok(Added::New(id)) = archive.add(&write_log(folder.path(), 3, NEW_YEAR, 300), &[]) else { panic!() };
+    let packets = root.join(format!("packets/day=2026-01-01/{id}.parquet"));
+    drop(archive);
+    let (parquet, catalogue) = (fs::read(&packets).unwrap(), fs::read(root.join(CATALOGUE)).unwrap());
+    Made { folder, packets, parquet, catalogue }
+}
+
+fn changed(bytes: &[u8], changes: &[(prop::sample::Index, u8)], cut: Option<prop::sample::Index>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (at, value) in changes {
+        let at = at.index(bytes.len());
+        bytes[at] = *value;
+    }
+    if let Some(cut) = cut {
+        bytes.truncate(cut.index(bytes.len()));
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Without a catalogue there are no checksums: the file alone is read.
+    #[test]
+    fn packets_that_nobody_knows_may_be_anything(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let made = made();
+        let other = made.folder.path().join("other");
+        let archive = Archive::make(&other).unwrap();
+        fs::write(other.join("packets/x.parquet"), changed(&made.parquet, &changes, cut)).unwrap();
+        let _ = archive.check(true);
+        drop(archive);
+        read_all(&other);
+        // Known, it is recognised by its checksum.
+        fs::write(&made.packets, changed(&made.parquet, &changes, cut)).unwrap();
+        read_all(&made.folder.path().join("a"));
+    }
+
+    #[test]
+    fn a_catalogue_may_be_anything(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..30),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let made = made();
+        let root = made.folder.path().join("a");
+        fs::write(root.join(CATALOGUE), changed(&made.catalogue, &changes, cut)).unwrap();
+        read_all(&root);
+    }
+}
+
+/// Makes a copy of the archive of `testdata/archive` that version `version` of the catalogue wrote, in `to`.
+fn copy_of_version(version: i64, to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/archive/v{version}"));
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        fs::create_dir_all(to.join(&folder)).unwrap();
+        for entry in fs::read_dir(from.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let name = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(name);
+            } else {
+                fs::copy(entry.path(), to.join(name)).unwrap();
+            }
+        }
+    }
+}
+
+/// An archive as each older version wrote it is refused with what helps; once migrated it has every log byte for byte, answers as one
+/// that was made anew of these logs, and takes more.
+#[test]
+fn an_archive_of_every_older_version_is_migrated() {
+    let logs = [1, 5, 2];
+    assert_eq!(logs.len() as i64, VERSION - 1, "there is an archive of each older version");
+    for (version, logs) in (1..).zip(logs) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a");
+        copy_of_version(version, &root);
+        for refused in [Archive::open(&root), Archive::open_to_write(&root)] {
+            let Err(error @ Error::TooOld { .. }) = refused else { panic!("version {version} was opened") };
+            let sentence =
+                format!("has schema version {version}: `jitlat archive migrate` brings it to {VERSION}");
+            assert!(error.to_string().ends_with(&sentence), "{error}");
+        }
+        assert_eq!(Archive::migrate(&root).unwrap(), version);
+        assert_eq!(Archive::migrate(&root).unwrap(), VERSION);
+        let archive = Archive::make(&root).unwrap();
+        let checked = archive.check(true).unwrap();
+        assert_eq!((checked.tests, checked.damaged.len()), (logs, 0), "version {version}: {checked:?}");
+        let anew = Archive::make(&folder.path().join("anew")).unwrap();
+        for test in archive.list(&Filter::default(), &[]).unwrap() {
+            let log = folder.path().join(&test.source);
+            let mut text = Vec::new();
+            archive.log(archive.find(&test.id).unwrap()).unwrap().read_to_end(&mut text).unwrap();
+            fs::write(&log, text).unwrap();
+            assert!(matches!(archive.add(&log, &[]), Ok(Added::Known(_))), "{}", test.source);
+            assert!(matches!(anew.add(&log, &[]), Ok(Added::New(_))), "{}", test.source);
+        }
+        let more = write_log(folder.path(), 1, NEW_YEAR, 50);
+        for archive in [&archive, &anew] {
+            assert!(matches!(archive.add(&more, &[]).unwrap(), Added::New(_)));
+        }
+        for (name, period) in Period::NAMES {
+            let ask = |archive: &Archive| {
+                let figure = Scalar::named("pdv-p99").unwrap();
+                let mut found = archive.query(&Filter::default(), figure, period).unwrap();
+                found.sort_by(|(a, _), (b, _)| (&a.src, a.dscp).cmp(&(&b.src, b.dscp)));
+                found
+            };
+            assert_eq!(ask(&archive), ask(&anew), "version {version}, by {name}");
+        }
+    }
+}
+
+/// The program of yesterday says that the archive is of tomorrow, whatever it wants of it, and changes nothing.
+#[test]
+fn an_archive_of_a_newer_version_is_refused() {
+    let made = made();
+    let root = made.folder.path().join("a");
+    let (newer, path) = (VERSION + 1, root.join(CATALOGUE));
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "user_version", newer).unwrap();
+    db.pragma_update(None, "journal_mode", "DELETE").unwrap();
+    drop(db);
+    let before = fs::read(&path).unwrap();
+    let opened = [Archive::open(&root), Archive::open_to_write(&root), Archive::make(&root)];
+    for refused in
+        opened.into_iter().map(|opened| opened.map(drop)).chain([Archive::migrate(&root).map(drop)])
+    {
+        let Err(error @ Error::TooNew { .. }) = refused else { panic!("a newer version was opened") };
+        assert!(error.to_string().contains(&newer.to_string()), "{error}");
+    }
+    assert!(fs::read(&path).unwrap() == before);
+}

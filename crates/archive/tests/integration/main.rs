@@ -1,0 +1,9 @@
+//! What an archive holds, over its whole life: on disk, damaged, collected, in several versions.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod alerts;
+mod collector;
+mod damaged;
+mod whole;

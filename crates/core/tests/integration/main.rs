@@ -1,0 +1,12 @@
+//! The analysis as a whole: golden logs, properties of random streams, saved states.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/stream.rs"]
+mod stream;
+
+mod golden;
+mod properties;
+mod scalars;
+mod state;
+mod twins;

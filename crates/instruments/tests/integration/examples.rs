@@ -1,0 +1,76 @@
+//! The examples, run against a host of this library's own.
+
+#[allow(dead_code)]
+#[path = "../../examples/figures.rs"]
+mod figures;
+#[allow(dead_code)]
+#[path = "../../examples/merge.rs"]
+mod merge;
+#[allow(dead_code)]
+#[path = "../../examples/one_way.rs"]
+mod one_way;
+#[allow(dead_code)]
+#[path = "../../examples/ping.rs"]
+mod ping;
+
+use jitlat_instruments::Stop;
+use jitlat_instruments::ping::Protocol;
+use jitlat_instruments::ping::protocols::stamp::StampClient;
+use jitlat_instruments::serve::{OneWayService, Policy, Serve};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// A loopback address that nothing else on this machine uses: one-way tests have a fixed port.
+fn own_address() -> Ipv4Addr {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 224 | high & 15, low, 1)
+}
+
+#[test]
+fn tests_against_a_host_of_our_own() {
+    let host = own_address().to_string();
+    let stamp = Protocol::named("stamp").unwrap();
+    let arguments = jitlat_instruments::Arguments::new().with("stamp-port", "0");
+    let serve = Serve {
+        ips: vec![own_address().into()],
+        one_way: Some(OneWayService { control_port: 0, ..OneWayService::default() }),
+        reflectors: stamp.reflectors(&arguments).unwrap(),
+        policy: Policy::default(),
+        priority: None,
+        one_way_packets: None,
+        digests: None,
+        collect: None,
+    };
+    let (serving, stop) = (serve.start().unwrap(), Stop::new());
+    let (control, stamp) = (serving.one_way()[0].port(), serving.reflected()[0].1.port());
+    std::thread::scope(|threads| {
+        threads.spawn(|| serving.run(&stop));
+        let up = one_way::measure(&host, control).map_err(|e| e.to_string());
+        let client = StampClient { port: stamp, ..StampClient::default() };
+        let round_trips = ping::measure(&host, client).map_err(|e| e.to_string());
+        stop.request();
+        assert_eq!(up.unwrap().counts.received, 100);
+        assert_eq!(round_trips.unwrap().counts.received, 100);
+    });
+}
+
+#[test]
+fn figures_of_a_log() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
+    let list = figures::list(&figures::read(&log).unwrap());
+    assert!(list.len() > 100 && list.iter().any(|line| line.starts_with("loss ")), "{list:#?}");
+}
+
+#[test]
+fn two_parts_of_a_log_are_the_whole() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let (head, rows): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = [("a.log", &rows[..500]), ("b.log", &rows[500..])].map(|(name, rows)| {
+        let part = folder.path().join(name);
+        std::fs::write(&part, [&head, rows].concat().join("\n") + "\n").unwrap();
+        merge::saved(&part).unwrap()
+    });
+    assert_eq!(merge::merge(&a, &b).unwrap(), figures::read(&log).unwrap());
+}

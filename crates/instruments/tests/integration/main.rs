@@ -1,0 +1,6 @@
+//! Instruments as another program uses them.
+
+mod examples;
+mod passive;
+mod refused;
+mod rules;

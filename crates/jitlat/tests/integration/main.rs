@@ -1,0 +1,43 @@
+//! The command as people run it: its options, files, screens and pages, over loopback and from files.
+//!
+//! What needs an emulated path is in `e2e`, attacks are in `hostile`.
+
+#[path = "../../../report/tests/browser/mod.rs"]
+mod browser;
+#[path = "../listening/mod.rs"]
+mod listening;
+#[path = "../network/mod.rs"]
+mod network;
+#[path = "../../../store/tests/schema/mod.rs"]
+mod schema;
+#[path = "../server/mod.rs"]
+mod server;
+#[path = "../side_by_side/mod.rs"]
+mod side_by_side;
+#[path = "../undisturbed/mod.rs"]
+mod undisturbed;
+
+mod archive;
+mod captures;
+mod compare;
+mod docs;
+mod doctor;
+mod figures;
+mod golden_report;
+mod hostile_captures;
+mod links;
+mod manual;
+mod merge;
+mod options;
+mod outputs;
+mod pages;
+mod patches;
+mod peers;
+mod ping;
+mod same_answer;
+mod seeds;
+mod slips;
+mod spp;
+mod sweep;
+mod tcp;
+mod twamp;

@@ -1,0 +1,308 @@
+//! irtt's own client and server, flent's reader of irtt's results, and stamp-suite in both roles. They are skipped where these
+//! programs are not installed (Debian: irtt, flent; `packaging/tools stamp-suite`), unless `JITLAT_REQUIRE_PEERS` is set.
+
+use crate::network;
+use crate::server::Server;
+use crate::undisturbed::undisturbed;
+use serde_json::Value;
+use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
+/// Where Debian's package has it.
+const FLENT: &str = "/usr/share/flent";
+
+/// Whether `programs` are there.
+fn installed(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|program| {
+        let path = Path::new(program);
+        !path.exists() && Command::new(program).arg("version").output().is_err()
+    });
+    if let Some(missing) = missing {
+        assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "{missing} is not installed");
+        println!("skipped: {missing} is not installed");
+    }
+    missing.is_none()
+}
+
+fn run(program: &str, arguments: &str, folder: &Path) -> Output {
+    // A test ends by itself within seconds; this is for a conversation that does not.
+    let mut command = Command::new("timeout");
+    command.args(["60", program]).args(arguments.split_whitespace()).current_dir(folder);
+    command.output().unwrap()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn number(value: &Value, pointer: &str) -> f64 {
+    value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer}"))
+}
+
+/// Somebody's server at a port of its own; it ends with the test.
+struct Background {
+    child: Child,
+    port: u16,
+}
+
+impl Background {
+    /// Starts `program` with the arguments that `line` makes of the port.
+    fn start(program: &str, ip: Ipv4Addr, folder: &Path, line: impl Fn(u16) -> String) -> Background {
+        let port = UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(program);
+        command.args(line(port).split_whitespace()).current_dir(folder);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Once the port is taken, it listens.
+        let listens = || UdpSocket::bind((ip, port)).is_err();
+        jitlat_waiting::until(&format!("{program} to listen"), Duration::from_secs(20), listens);
+        Background { child, port }
+    }
+
+    /// `irtt server`. It drops what a client sends at once after a stall, unless such a burst is allowed.
+    fn irtt(ip: Ipv4Addr, folder: &Path, arguments: &str) -> Background {
+        Background::start("irtt", ip, folder, |port| {
+            format!("server -b {ip}:{port} --pburst=1000 {arguments}")
+        })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn key_file(folder: &Path, key: &str) {
+    let path = folder.join("key");
+    fs::write(&path, key).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn irtts_client_measures_against_us() {
+    if !installed(&["irtt"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), "0x00c0ffee");
+    let key = dir.path().join("key").display().to_string();
+    let open = Server::start(&ip, "irtt", &[]);
+    let keyed = Server::start(&ip, "irtt", &["--irtt-key-file", &key]);
+    for options in [
+        "",
+        "--hmac=0x00c0ffee",
+        "-l 172 --fill=rand --sfill=rand",
+        "-l 1472 --dscp=184",
+        "--tstamp=none --stats=none",
+        "--tstamp=send --clock=wall --stats=count",
+        "--tstamp=receive --clock=monotonic --stats=window",
+        "--tstamp=midpoint --clock=both",
+        "--tstamp=midpoint --clock=wall",
+    ] {
+        undisturbed(|| {
+            let server = if options.contains("hmac") { &keyed } else { &open };
+            let result = dir.path().join("result.json");
+            let to = format!("{ip}:{}", server.port(0));
+            // Its last answer may come later than three times the longest round trip, which it waits by default.
+            let line = format!("client -d 500ms -i 20ms --wait=200ms -o result.json {options} {to}");
+            let output = run("irtt", &line, dir.path());
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{options}: {text}{}", String::from_utf8_lossy(&output.stderr));
+            let result = json(&result);
+            let sent = number(&result, "/stats/packets_sent");
+            assert!(sent >= 5.0 && number(&result, "/stats/packets_received") == sent, "{options}: {text}");
+            if !options.contains("stats=none") && !options.contains("stats=window") {
+                assert_eq!(number(&result, "/stats/server_packets_received"), sent, "{options}");
+            }
+            let asked = number(&result, "/config/supplied/params/dscp");
+            assert_eq!(number(&result, "/config/params/dscp"), asked, "{options}: nothing is restricted");
+        });
+    }
+    let question = "client -n -Q --timeouts=1s,2s,4s";
+    assert!(run("irtt", &format!("{question} {ip}:{}", open.port(0)), dir.path()).status.success());
+    let unsigned = run("irtt", &format!("{question} {ip}:{}", keyed.port(0)), dir.path());
+    assert_eq!(unsigned.status.code(), Some(1), "without the key there is no answer");
+}
+
+#[test]
+fn we_measure_against_irtts_server() {
+    if !installed(&["irtt"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), "secret");
+    let open = Background::irtt(ip, dir.path(), "");
+    let keyed = Background::irtt(ip, dir.path(), "--hmac=secret");
+    let narrow = Background::irtt(ip, dir.path(), "--tstamp=single --no-dscp -l 100 -d 300ms");
+    let jitlat = |server: &Background, options: &str| {
+        let (port, json) = (server.port, "--json out.json");
+        let line = format!("ping {ip} --proto irtt --irtt-port {port} -n 30 -p 20ms {json} {options}");
+        let output = run(JITLAT, &line, dir.path());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (server, options) in [
+        (&open, ""),
+        (&keyed, "--irtt-key-file key"),
+        (&open, "-l 172 --fill rand --server-fill rand"),
+        (&open, "-l 1472 -D EF"),
+        (&open, "--tstamp none --received-stats none"),
+        (&open, "--tstamp send --server-clock wall --received-stats count"),
+        (&open, "--tstamp midpoint --server-clock monotonic"),
+        (&open, "--wait 15ms"),
+        (&narrow, "-l 300 -D EF --loose"),
+    ] {
+        undisturbed(|| {
+            assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
+            let summary = json(&dir.path().join("out.json"));
+            // The narrow server grants a test of 300 ms.
+            let sent = if options.contains("loose") { 15.0 } else { 30.0 };
+            let count = |name: &str| number(&summary, &format!("/counts/{name}"));
+            assert_eq!((count("sent"), count("received"), count("invalid")), (sent, sent, 0.0), "{options}");
+            if !options.contains("none") && !options.contains("monotonic") {
+                assert!(number(&summary, "/two_way/down/latency/max") > 0.0, "{options}: delays one way");
+            }
+        });
+    }
+    let (status, log) = jitlat(&narrow, "-l 300");
+    assert_eq!(status, Some(2));
+    assert!(
+        log.contains("restricts the test: duration 0.3 s instead of 0.6 s, length 100 instead of 300"),
+        "{log}"
+    );
+    let (status, log) = jitlat(&keyed, "--timeout 1s");
+    assert!(status == Some(2) && log.contains("no irtt server answered"), "{log}");
+}
+
+/// 32 bytes, as `--stamp-key-file` and stamp-suite's `--hmac-key-file` read them.
+const STAMP_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+#[test]
+fn stamp_suite_measures_against_us() {
+    if !installed(&["stamp-suite"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), STAMP_KEY);
+    let key = dir.path().join("key").display().to_string();
+    let open = Server::start(&ip, "stamp", &[]);
+    let keyed = Server::start(&ip, "stamp", &["--stamp-key-file", &key]);
+    let measured = |server: &Server, options: &str| {
+        let line = format!("-r {ip} -p {} -S {ip} -c 50 -d 5 -L 2 {options}", server.port(0));
+        let output = run("stamp-suite", &line, dir.path());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let received = text.lines().find_map(|line| line.strip_prefix("Packets received: ")?.parse().ok());
+        (received.unwrap_or(0u32), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    for (server, options) in [
+        (&open, ""),
+        (&open, "-K PTP"),
+        (&open, "--ssid 7"),
+        (&open, "--timestamp-info"),
+        (&open, "--cos --dscp 46"),
+        (&keyed, "-A A --hmac-key-file key"),
+    ] {
+        undisturbed(|| {
+            let (received, text) = measured(server, options);
+            assert_eq!(received, 50, "{options}: {text}");
+            assert!(text.contains("Replies: 50 unique, 0 additional"), "{options}: {text}");
+        });
+    }
+    assert_eq!(measured(&keyed, "-c 5").0, 0, "without the key there is no answer");
+}
+
+#[test]
+fn we_measure_against_stamp_suites_reflector() {
+    if !installed(&["stamp-suite"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address(), tempfile::tempdir().unwrap());
+    key_file(dir.path(), STAMP_KEY);
+    let reflector = |options: &str| {
+        Background::start("stamp-suite", ip, dir.path(), |port| format!("-i -S {ip} -o {port} {options}"))
+    };
+    let open = reflector("");
+    let counting = reflector("--stateful-reflector");
+    let keyed = reflector("-A A --hmac-key-file key --require-hmac");
+    let jitlat = |server: &Background, options: &str| {
+        let port = server.port;
+        let line =
+            format!("ping {ip} --proto stamp --stamp-port {port} -n 50 -p 5ms --json out.json {options}");
+        let output = run(JITLAT, &line, dir.path());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (server, options) in [
+        (&open, ""),
+        (&open, "--ptp"),
+        (&open, "-l 200"),
+        (&open, "--cos EF"),
+        (&open, "--telemetry"),
+        (&counting, ""),
+        (&keyed, "--stamp-key-file key"),
+    ] {
+        undisturbed(|| {
+            assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
+            let summary = json(&dir.path().join("out.json"));
+            let count = |name: &str| number(&summary, &format!("/counts/{name}"));
+            assert_eq!((count("sent"), count("received"), count("invalid")), (50.0, 50.0, 0.0), "{options}");
+            assert!(number(&summary, "/two_way/down/latency/max") > 0.0, "{options}: delays one way");
+        });
+    }
+    assert_eq!(jitlat(&keyed, "-n 5 --timeout 1s").0, Some(2), "without the key there is no answer");
+}
+
+#[test]
+fn flent_reads_our_results() {
+    if !installed(&[FLENT, "/usr/bin/python3"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
+    let server = Server::start(&ip, "irtt", &[]);
+    let line = format!("ping {ip} --proto irtt --irtt-port {} -n 50 -p 10ms", server.port(0));
+    let output = run(JITLAT, &format!("{line} --json-irtt irtt.json --json ours.json -o log"), dir.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The log has all that is needed.
+    let again = run(JITLAT, "analyze log --json-irtt again.json", dir.path());
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(json(&dir.path().join("irtt.json")), json(&dir.path().join("again.json")));
+    let script = "
+import io, json, sys
+sys.path.insert(0, sys.argv[1])
+from flent.runners import IrttRunner
+runner = IrttRunner.__new__(IrttRunner)
+runner.sample_freq, runner.multi_results = 0, True
+text = open('irtt.json').read()
+try:
+    result = runner.parse(text, '')
+except (AttributeError, TypeError):
+    result = runner.parse(io.StringIO(text), '')
+series, raw, metadata = result
+json.dump({'series': series, 'raw': raw, 'metadata': metadata}, open('flent.json', 'w'))
+";
+    let python =
+        Command::new("/usr/bin/python3").args(["-c", script, FLENT]).current_dir(dir.path()).output();
+    let python = python.unwrap();
+    assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
+    let (ours, flents) = (json(&dir.path().join("ours.json")), json(&dir.path().join("flent.json")));
+    let count = |of: &str| flents.pointer(of).and_then(Value::as_array).map_or(0, Vec::len);
+    assert_eq!((count("/raw"), count("/series/rtt"), count("/series/delay")), (50, 50, 50));
+    assert_eq!(number(&flents, "/metadata/PACKETS_RECEIVED"), 50.0);
+    assert_eq!(number(&flents, "/metadata/PACKET_LOSS_RATE"), 0.0);
+    for (flent, name) in [
+        ("RTT_MEAN", "/latency/mean"),
+        ("RTT_MEDIAN", "/latency/median"),
+        ("RTT_MAX", "/latency/max"),
+        ("OWD_UP_MEAN", "/two_way/up/latency/mean"),
+        ("OWD_DOWN_MEAN", "/two_way/down/latency/mean"),
+    ] {
+        let ms = number(&flents, &format!("/metadata/{flent}"));
+        let ns = number(&ours, name);
+        assert!((ms * 1e6 - ns).abs() <= 1.0, "{flent}: {ms} ms, {ns} ns");
+    }
+}

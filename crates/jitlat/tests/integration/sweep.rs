@@ -1,0 +1,213 @@
+//! `jitlat sweep` and `--load` over loopback, through the kernel.
+
+use crate::network;
+use crate::schema;
+use crate::server::Server;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
+
+/// Servers on a loopback address of this test's own.
+struct Far {
+    address: String,
+    server: Server,
+}
+
+/// Answers one-way tests at the standard port of a loopback address that nothing else uses, STAMP and LaMP at ports
+/// chosen by the system.
+fn serve() -> Far {
+    let address = network::own_address().to_string();
+    let server = Server::start(&address, "jitlat,stamp,lamp", &[]);
+    Far { address, server }
+}
+
+impl Far {
+    fn jitlat(&self, folder: &Path, line: &str) -> Command {
+        let line = line.replace("HOST", &self.address).replace(
+            "PORTS",
+            &format!("--stamp-port {} --lamp-port {}", self.server.port(1), self.server.port(2)),
+        );
+        let mut command = Command::new(JITLAT);
+        command.args(line.split_whitespace()).current_dir(folder);
+        command
+    }
+
+    fn run(&self, folder: &Path, line: &str) -> Output {
+        let output = self.jitlat(folder, line).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    fn json(&self, folder: &Path, line: &str) -> Value {
+        let document: Value = serde_json::from_slice(&self.run(folder, line).stdout).unwrap();
+        let phases = document["format"] == "jitlat phases 1";
+        schema::assert_valid(if phases { "phases" } else { "sweep" }, &document);
+        document
+    }
+}
+
+#[test]
+fn every_combination_is_repeated_and_shown_in_every_form() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    let line = "sweep HOST -l 100..500:200 --protos stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
+                --seed 5 -o s --csv s.csv --plots plots --json - -- PORTS";
+    let v = server.json(folder.path(), line);
+    assert_eq!((&v["format"], &v["complete"]), (&"jitlat sweep 2".into(), &true.into()));
+    let points = v["points"].as_array().unwrap();
+    assert_eq!(points.len(), 9);
+    for p in points {
+        assert_eq!((p["runs"].as_u64(), p["sent"].as_u64()), (Some(2), Some(40)), "{p:#}");
+        let mean = &p["figures"]["latency-mean"];
+        let [low, high] = [0, 1].map(|i| mean["interval"][i].as_f64().unwrap());
+        assert!(low <= mean["mean"].as_f64().unwrap() && mean["mean"].as_f64().unwrap() <= high, "{p:#}");
+    }
+    assert_eq!(points[0]["conditions"]["payload"], 100.0);
+    assert_eq!(v["size_laws"].as_array().unwrap().len(), 3, "one for each protocol");
+    // Random order, in blocks of one repetition, the same for the same seed.
+    let cells: Vec<u64> = v["runs"].as_array().unwrap().iter().map(|r| r["cell"].as_u64().unwrap()).collect();
+    assert_ne!(cells[..9], (0..9).collect::<Vec<_>>()[..]);
+    let mut block = cells[..9].to_vec();
+    block.sort_unstable();
+    assert_eq!(block, (0..9).collect::<Vec<_>>());
+    let csv = std::fs::read_to_string(folder.path().join("s.csv")).unwrap();
+    assert_eq!(
+        (csv.lines().count(), csv.lines().next().unwrap().starts_with("payload,period,protocol,runs")),
+        (10, true)
+    );
+    assert!(
+        folder.path().join("plots/sweep-latency-mean.svg").exists()
+            && folder.path().join("plots/sweep-latency-p99.png").exists()
+    );
+    // A complete sweep is shown again without sending a packet.
+    let again = server.json(folder.path(), "sweep --resume s --json -");
+    assert_eq!(again["points"], v["points"]);
+    // Each line holds the packets of its run; files of older programs have none, and are shown without distributions.
+    let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let packets = |line: &Value| line["packets"]["delay"].as_array().unwrap().len() as u64;
+    assert!(lines[1..].iter().all(|line| Some(packets(line)) == line["received"].as_u64()));
+    let older = lines.into_iter().map(|mut line| {
+        if line["packets"].is_object() {
+            line.as_object_mut().unwrap().remove("packets");
+        }
+        format!("{line}\n")
+    });
+    std::fs::write(folder.path().join("older"), older.collect::<String>()).unwrap();
+    for (file, drawn) in [("s", true), ("older", false)] {
+        server.run(folder.path(), &format!("sweep --resume {file} --plots of-{file} --html {file}.html"));
+        let figure = folder.path().join(format!("of-{file}/sweep-distributions.svg"));
+        assert_eq!(figure.exists(), drawn, "{file}");
+        let page = std::fs::read_to_string(folder.path().join(format!("{file}.html"))).unwrap();
+        assert!(page.contains("300 bytes, lamp:krt"), "{file}");
+    }
+    let table = server.run(folder.path(), "sweep --resume s -v");
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("300 bytes, lamp:krt") && table.contains("Delay by size"), "{table}");
+    let (_, figures) = table.split_once("Kept in s\n").unwrap();
+    let (figures, _) = figures.split_once("Delay by size").unwrap();
+    assert!(figures.lines().all(|line| line.chars().count() <= 80), "{figures}");
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    let line =
+        "sweep HOST --protos stamp,lamp -p 1ms -n 10 --repetitions 50 --pause 100ms -o s --json j -- PORTS";
+    let mut child =
+        server.jitlat(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = || std::fs::read_to_string(folder.path().join("s")).unwrap_or_default().lines().count();
+    jitlat_waiting::until("the first runs in the file", Duration::from_secs(30), || lines() >= 4);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::Signal::SIGINT)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("jitlat sweep --resume s") && said.contains("of 100 runs"), "{said}");
+    let partial: Value = serde_json::from_slice(&std::fs::read(folder.path().join("j")).unwrap()).unwrap();
+    let done = partial["runs"].as_array().unwrap().len();
+    assert!((3..100).contains(&done) && partial["complete"] == false);
+    // The remaining runs, and none of them twice.
+    let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
+    let shorter = text.replacen("\"pause\":100000000", "\"pause\":0", 1);
+    assert_ne!(shorter, text);
+    std::fs::write(folder.path().join("s"), shorter).unwrap();
+    let v = server.json(folder.path(), "sweep --resume s --json -");
+    assert_eq!((v["runs"].as_array().unwrap().len(), &v["complete"]), (100, &true.into()));
+    assert_eq!(v["runs"].as_array().unwrap()[..done], partial["runs"].as_array().unwrap()[..]);
+    assert!(v["points"].as_array().unwrap().iter().all(|p| p["runs"] == 50));
+}
+
+#[test]
+fn one_way_sweeps_over_transports_and_loads() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    let line = "sweep HOST --one-way --transports udp,tcp --load udp:500/s --load-settle 100ms -p 2ms -n 20 \
+                --repetitions 1 --pause 0 --json -";
+    let v = server.json(folder.path(), line);
+    let of =
+        |p: &Value| format!("{} {}", p["conditions"]["transport"], p["conditions"]["load"]).replace('"', "");
+    let names: Vec<String> = v["points"].as_array().unwrap().iter().map(of).collect();
+    assert_eq!(names, ["udp none", "udp udp:500/s", "tcp none", "tcp udp:500/s"]);
+    assert!(v["points"].as_array().unwrap().iter().all(|p| p["received"] == 20), "{v:#}");
+}
+
+#[test]
+fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    for (line, word) in [
+        ("sweep HOST -l 40..100", "lacks a step"),
+        ("sweep HOST -l 10..90:20 --protos stamp", "44"),
+        ("sweep HOST --transports tcp", "--one-way"),
+        ("sweep HOST -l 1..60000:1 --repetitions 100", "10000 values"),
+        ("sweep HOST --protos stamp,lamp -- --no-such-option", "--no-such-option"),
+        ("sweep --resume nothing", "nothing"),
+        ("sweep", "<HOST>"),
+    ] {
+        let output = server.jitlat(folder.path(), line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(word) && !said.contains("panicked"), "{line}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left behind");
+}
+
+#[test]
+fn a_test_idle_and_under_load() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    let tests = ["ping HOST --proto stamp -n 50 -p 2ms PORTS", "HOST -n 50 -p 2ms -R"];
+    for (test, quantity) in tests.into_iter().zip(["round trip", "one-way delay"]) {
+        let line = format!(
+            "{test} --load udp:1Mbit,dscp=EF --load tcp:2Mbit,streams=2,down --load-settle 200ms --json -"
+        );
+        let v = server.json(folder.path(), &line);
+        assert_eq!(v["quantity"], quantity);
+        assert_eq!(
+            (&v["idle"]["counts"]["received"], &v["loaded"]["counts"]["received"]),
+            (&50.into(), &50.into())
+        );
+        let streams = v["load"].as_array().unwrap();
+        assert_eq!(streams.len(), 3, "{streams:#?}");
+        for s in streams {
+            assert!(s["sent"].as_u64().unwrap() > 0 && s["failure"].is_null(), "{s:#}");
+            assert!(s["received_bps"].as_f64().unwrap() > 0.0, "{s:#}");
+        }
+        let rpm = ["idle", "loaded"].map(|phase| v["rpm_equivalent"][phase].as_f64());
+        assert!(rpm.iter().all(|rpm| rpm.is_some_and(|n| n > 0.0) == (quantity == "round trip")), "{rpm:?}");
+        assert!(["different", "same", "undecided"].contains(&v["comparison"]["outcome"].as_str().unwrap()));
+    }
+    let page = server.run(
+        folder.path(),
+        "ping HOST --proto stamp -n 20 -p 2ms PORTS --load udp:100/s --load-settle 100ms -v",
+    );
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.contains("idle         loaded") && page.contains("What the load does"), "{page}");
+    assert!(page.contains("round trips follow each other in a minute"), "{page}");
+    let none = server
+        .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --load udp:10/s --load-port 1")
+        .output();
+    let none = none.unwrap();
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("jitlat serve"), "{none:?}");
+}

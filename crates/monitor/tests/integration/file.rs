@@ -1,0 +1,404 @@
+//! Files, good and bad.
+
+use crate::common;
+use crate::common::{Simple, model};
+use jitlat_core::Span;
+use jitlat_monitor::file::{keys::SECTIONS, read};
+use jitlat_monitor::model::{Direction, KeySource, Readers};
+use jitlat_monitor::{Plan, Timetable};
+
+const MESH: &str = r#"host = [
+  { name = "berlin", address = "192.0.2.1" },
+  { name = "madrid", address = "192.0.2.2" },
+  { name = "oslo", address = "2001:db8::3" },
+  { name = "paris", address = "192.0.2.4" },
+  { name = "rome", address = "rome.example", concurrent = 2, key-file = "rome.key" },
+]
+
+[[test]]
+name = "delay"
+every = "5min"
+for = "10s"
+
+[serve]
+key-file = "mesh.key"
+
+[archive]
+folder = "archive"
+packets = "90d"
+size = "20G"
+"#;
+
+#[test]
+fn twenty_lines_are_enough_for_five_hosts() {
+    assert!(MESH.lines().count() <= 20);
+    let model = model(MESH);
+    assert_eq!((model.hosts.len(), model.tests[0].pairs.list.len()), (5, 10));
+    assert_eq!(model.tests[0].work.direction, Direction::Both);
+    assert_eq!(model.tests[0].every, Span::seconds(300));
+    assert_eq!(model.hosts[4].key, Some(KeySource::File("rome.key".to_owned())));
+    assert_eq!((model.archive.packets, model.archive.size), (Some(90), Some(20 << 30)));
+    let timetable = Timetable::new(&model);
+    assert_eq!(timetable.tests[0].rounds.len(), 5);
+    let plan = Plan::new(&model, &timetable);
+    assert_eq!(plan.shortfalls, Vec::<String>::new());
+    assert_eq!(plan.tests[0].tests_a_day, 2880.0);
+    for host in &plan.hosts {
+        assert_eq!(host.started_a_day + host.answered_a_day, 4.0 * 288.0);
+        assert_eq!(host.bytes_in_a_day, 4.0 * 288.0 * 63_000.0);
+        // A test has two directions, of 500 packets each.
+        assert_eq!(host.archive_bytes_a_day, host.started_a_day * (2.0 * 6000.0 + 1000.0 * 6.0));
+    }
+    // Rome may have two tests at a time, and its partners have one.
+    let peaks: Vec<u64> = plan.hosts.iter().map(|h| h.peak_out_bits).collect();
+    assert_eq!(peaks, [50_400, 50_400, 50_400, 50_400, 100_800]);
+}
+
+#[test]
+fn everything_wrong_is_named_with_its_place() {
+    let text = r#"[[host]]
+nmae = "a"
+address = "192.0.2.1"
+[[host]]
+name = "b"
+address = 7
+concurrent = 0
+[[host]]
+name = "b"
+address = "x"
+key = "0123456789abcdef"
+key-file = "k"
+[[grup]]
+[[group]]
+name = "g"
+kind = "rign"
+[[group]]
+name = "s"
+kind = "star"
+centre = "c"
+lists = []
+[[test]]
+name = "t"
+group = "q"
+every = "7min"
+options = { rate = "1M", interval = "1ms" }
+[[test]]
+name = "u"
+instrument = "pong"
+group = "s"
+every = "5min"
+[[ping]]
+name = "p"
+every = "10s"
+days = "monday"
+hours = ["8-9"]
+[archive]
+packets = "36h"
+[serve]
+on = 1
+options = { bnid = "::" }
+[timetable]
+guard = "2 fortnights"
+"#;
+    let faults = read(text, &Simple).unwrap_err();
+    let printed_faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let expected = [
+        "1:1: [[host]] needs 'name': write name = \"berlin\"",
+        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, key, key-file, bandwidth, concurrent)",
+        "6:11: 'address' is a text in quotes, and not a TOML integer",
+        "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
+        "9:8: there is a host 'b' already",
+        "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
+        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
+        "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
+        "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
+        "21:9: a group of kind star has no 'lists': leave it out",
+        "24:9: there is no group 'q': did you mean 'g'? (choose g, s)",
+        "25:9: 'every' divides a day, so that the timetable begins anew at midnight UTC: write 400s or 432s",
+        "26:26: there is no option --interval",
+        "29:14: there is no instrument 'pong': did you mean 'ping'? (choose one-way, ping)",
+        "32:1: [[ping]] needs 'targets': write targets = [\"192.0.2.1\", \"router.example\"]",
+        "34:9: one test takes 25s with what is around it (packets 20s, setup and guard 5s, spread 0.000s), and begins anew after 10s: make 'every' longer, or 'for' shorter",
+        "35:8: 'monday' is not a day: write mon, tue, wed, thu, fri, sat, sun, or mon-fri",
+        "36:10: '8-9' are no hours: write 08:00-18:00, in UTC; 24:00 ends a day",
+        "37:1: [archive] needs 'folder': write folder = \"/var/lib/jitlat\"",
+        "38:11: 'packets': '36h' are no whole days: write 90d",
+        "40:6: 'on' is true or false, and not a TOML integer",
+        "41:13: no --bnid",
+        "43:9: 'guard': 'fortnights' is not a unit of time: use ns, us, ms, s, m, h or d",
+    ];
+    assert_eq!(printed_faults, expected, "{}", printed_faults.join("\n"));
+}
+
+#[test]
+fn what_is_no_toml_and_an_empty_file_say_so() {
+    let printed_faults =
+        |text: &str| read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(printed_faults("[[host]\nname")[0].starts_with("1:"), "{:?}", printed_faults("[[host]\nname"));
+    assert_eq!(printed_faults("").len(), 2);
+    assert!(
+        printed_faults("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
+            .iter()
+            .any(|t| t.starts_with("1:8: there may be several"))
+    );
+}
+
+#[test]
+fn alerts_say_what_is_wrong_with_them_and_where() {
+    let with = |alert: &str| read(&format!("{MESH}[[alert]]\nname = \"x\"\n{alert}"), &Simple);
+    let rules =
+        with("if = [\"loss>1%\", \"worse\"]\nof = \"3 of 5\"\nquiet-hours = \"22:00-06:00\"").unwrap().alerts;
+    assert_eq!(rules.rules[0].compares_with(), Some(Span::seconds(7 * 86_400)));
+    assert!(rules.rules[0].quiet.is_some() && rules.channels.is_empty());
+    for (alert, wrong) in [
+        ("", "21:1: [[alert]] needs 'if'"),
+        ("if = \"los>1%\"", "23:6: 'los' is not a figure"),
+        ("if = \"loss>1\"", "23:6: '1' is not a percentage"),
+        ("if = \"loss\"", "23:6: 'loss' is no condition"),
+        ("if = \"silent\"", "23:6: how long is silent?"),
+        ("if = \"silent>4min\"", "23:6: 'delay' is made every 5min"),
+        ("if = \"silent>1h\"\nof = \"3 of 5\"", "24:6: silence has no 'of'"),
+        ("if = \"silent>1h\"\nby = \"hots\"", "24:6: 'by' is not 'hots': did you mean 'host'?"),
+        ("if = \"loss>1%\"\nof = \"5 of 3\"", "24:6: 'of': '5 of 3' is no part"),
+        ("if = \"loss>1%\"\nby = \"host\"", "24:6: only silence is"),
+        ("if = \"loss>1%\"\nuntil = \"worse\"", "24:9: 'until' is about figures"),
+        ("if = \"loss>1%\"\nagainst = \"7d\"", "24:11: nothing is compared"),
+        ("if = \"loss>1%\"\ntest = \"dely\"", "24:8: there is no test 'dely': did you mean 'delay'?"),
+        ("if = \"loss>1%\"\nat = [\"roma\"]", "24:7: there is no host 'roma': did you mean 'rome'?"),
+        ("if = \"loss>1%\"\nseverity = \"bad\"", "24:12: there is no such severity"),
+        ("if = \"loss>1%\"\nquiet-days = \"night\"", "24:14: 'night' is not a day"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"", "25:8: a channel has one of"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"ftp://h/\"", "26:11: this is no address"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\ncommand = []", "26:11: there is no program"),
+    ] {
+        let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{alert}: {faults:?}");
+    }
+}
+
+const CAPTURES: &str = r#"
+[[capture]]
+name = "office"
+host = ["berlin", "madrid"]
+interface = "eth0"
+towards = "oslo"
+far-interface = "wan1"
+options = { only = "udp" }
+every = "5min"
+
+[[capture]]
+name = "downloads"
+host = "oslo"
+instrument = "tcp"
+interface = "wan1"
+every = "1h"
+
+[[alert]]
+name = "silent"
+if = "silent>2h"
+test = ["office", "downloads"]
+"#;
+
+#[test]
+fn captures_are_read_planned_and_watched() {
+    let model = model(&format!("{MESH}{CAPTURES}"));
+    let [office, downloads] = &model.captures[..] else { panic!("{:?}", model.captures) };
+    assert_eq!((office.hosts.as_slice(), office.towards, office.two_points), (&[0, 1][..], Some(2), true));
+    assert_eq!([office, downloads].map(|c| c.far(&model.hosts)), ["oslo", "wan1"]);
+    assert_eq!((model.far_interfaces(2), model.far_interfaces(0)), (vec!["wan1".to_owned()], Vec::new()));
+    assert_eq!(model.captures_of(2).map(|c| c.name.as_str()).collect::<Vec<_>>(), ["downloads"]);
+    let plan = Plan::new(&model, &Timetable::new(&model));
+    let results: Vec<f64> = plan.captures.iter().map(|c| c.results_a_day).collect();
+    assert_eq!(results, [576.0, 24.0]);
+    let without = Plan::new(&self::model(MESH), &Timetable::new(&self::model(MESH)));
+    let more: Vec<f64> = plan
+        .hosts
+        .iter()
+        .zip(&without.hosts)
+        .map(|(a, b)| a.archive_bytes_a_day - b.archive_bytes_a_day)
+        .collect();
+    assert_eq!(more, [576.0 * 6000.0, 576.0 * 6000.0, 24.0 * 6000.0, 0.0, 0.0]);
+    // Silence is noticed of captures, too.
+    let text = format!("{MESH}{CAPTURES}").replace("silent>2h", "silent>30min");
+    let faults = read(&text, &Simple).unwrap_err();
+    assert!(faults[0].message.contains("'downloads' is made every 1h"), "{faults:?}");
+}
+
+#[test]
+fn captures_say_what_is_wrong_with_them_and_where() {
+    let faults = |from: &str, to: &str| {
+        let text = format!("{MESH}{CAPTURES}").replacen(from, to, 1);
+        let faults = read(&text, &Simple).expect_err(to);
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    for (from, to, message) in [
+        ("name = \"downloads\"", "name = \"office\"", "there is a test or capture 'office' already"),
+        ("name = \"downloads\"", "name = \"delay\"", "there is a test or capture 'delay' already"),
+        ("host = \"oslo\"", "host = \"olso\"", "there is no host 'olso': did you mean 'oslo'?"),
+        ("host = \"oslo\"\ninstr", "instr", "[[capture]] needs 'host'"),
+        ("\"tcp\"", "\"tpc\"", "no capture has the instrument 'tpc': did you mean 'tcp'?"),
+        ("far-interface = \"wan1\"\n", "", "[[capture]] needs 'far-interface'"),
+        (
+            "instrument = \"tcp\"",
+            "instrument = \"tcp\"\nfar-interface = \"x\"",
+            "this instrument has one point",
+        ),
+        ("towards = \"oslo\"", "towards = \"berlin\"", "a host that captures here"),
+        ("only = \"udp\"", "onyl = \"udp\"", "no --onyl"),
+        ("every = \"1h\"", "every = \"7h\"", "divides a day"),
+        ("every = \"1h\"", "every = \"1s\"", "write 5s or 6s"),
+        ("key-file = \"mesh.key\"", "on = true", "a host tells of its packets only who has a key"),
+        ("key-file = \"mesh.key\"", "key-file = \"mesh.key\"\non = false", "[serve] is off"),
+        ("test = [\"office\"", "test = [\"ofice\"", "there is no test 'ofice': did you mean 'office'?"),
+    ] {
+        let found = faults(from, to);
+        assert!(found.contains(message), "{to}: {found}");
+    }
+    // A capture is enough for a file.
+    let begin = MESH.find("[[test]]").unwrap();
+    let end = MESH.find("[serve]").unwrap();
+    assert!(read(&format!("{}{}{CAPTURES}", &MESH[..begin], &MESH[end..]), &Simple).is_ok());
+}
+
+#[test]
+fn a_page_for_other_hosts_says_who_may_read_it() {
+    let with = |web: &str| read(&format!("{MESH}[web]\n{web}"), &Simple);
+    assert_eq!(model(MESH).web, None);
+    assert_eq!(with("on = false").unwrap().web, None);
+    let local = with("listen = \"[::1]:80\"\nhosts = [\"rome\"]").unwrap().web.unwrap();
+    assert_eq!(local.readers, Readers::Local);
+    assert_eq!((local.listen.1, local.is_of(4), local.is_of(0)), (Some(80), true, false));
+    let token = with("listen = \"0.0.0.0\"\ntoken-file = \"t\"").unwrap().web.unwrap();
+    assert_eq!((token.readers, token.hosts), (Readers::Token("t".to_owned()), None));
+    for (web, wrong) in [
+        ("listen = \"0.0.0.0\"", "22:10: other hosts can reach this address"),
+        ("listen = \"example.org\"", "22:10: 'listen': write an address, a port, or both"),
+        ("token-file = \"t\"\nbehind-proxy = true", "23:16: a token or the proxy decides"),
+        ("hosts = [\"roma\"]", "22:10: there is no host 'roma': did you mean 'rome'?"),
+    ] {
+        let faults: Vec<String> = with(web).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{web}: {faults:?}");
+    }
+}
+
+#[test]
+fn the_guide_has_every_key() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/monitoring.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split_once("## Every key").unwrap().1;
+    for section in SECTIONS {
+        let rows = table.split_once(&format!("| `{}` |", section.title)).unwrap().1;
+        let end = SECTIONS.iter().filter_map(|s| rows.find(&format!("| `{}` |", s.title))).min();
+        let rows = &rows[..end.unwrap_or(rows.len())];
+        for key in section.keys {
+            assert!(rows.contains(&format!("`{key}`")), "{} `{key}` has no row", section.title);
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_file_or_has_faults(at in 0usize..400, cut in 0usize..8, put in "[\\PC\n\"=\\[\\]{}]{0,6}") {
+        let mut chars: Vec<char> = MESH.chars().collect();
+        let at = at.min(chars.len());
+        let end = (at + cut).min(chars.len());
+        chars.splice(at..end, put.chars());
+        let text: String = chars.into_iter().collect();
+        if let Ok(model) = read(&text, &Simple) {
+            Plan::new(&model, &Timetable::new(&model));
+        }
+    }
+}
+
+const KEYED: &str = r#"host = [
+  { name = "berlin", address = "192.0.2.1", key-file = "berlin.key" },
+  { name = "madrid", address = "192.0.2.2", key-file = "madrid.key" },
+  { name = "oslo", address = "2001:db8::3", key-file = "oslo.key" },
+]
+[archive]
+folder = "archive"
+[[test]]
+name = "delay"
+every = "5min"
+for = "10s"
+"#;
+
+#[test]
+fn hosts_push_to_collectors() {
+    let text = format!(
+        "{KEYED}[[collector]]\nhost = \"oslo\"\n[[collector]]\nhost = \"berlin\"\nport = 9000\nfrom = [\"oslo\"]\nspool = \"5G\"\n"
+    );
+    let model = model(&text);
+    let [oslo, berlin] = &model.collectors[..] else { panic!("{:?}", model.collectors) };
+    assert_eq!((oslo.host, oslo.port, &oslo.from[..], oslo.spool), (2, 2670, &[0, 1][..], 1_000_000_000));
+    assert_eq!((berlin.host, berlin.port, &berlin.from[..], berlin.spool), (0, 9000, &[2][..], 5 << 30));
+    let with = Plan::new(&model, &Timetable::new(&model));
+    let alone = common::model(KEYED);
+    let without = Plan::new(&alone, &Timetable::new(&alone));
+    let started: f64 = without.hosts[..2].iter().map(|h| h.started_a_day).sum();
+    assert_eq!((with.hosts[2].collected_a_day, with.hosts[1].collected_a_day), (started, 0.0));
+    let grows = |plan: &Plan, k: usize| plan.hosts[k].archive_bytes_a_day;
+    let all: f64 = (0..3).map(|k| grows(&without, k)).sum();
+    assert_eq!(grows(&with, 2), all);
+    assert_eq!(grows(&with, 1), grows(&without, 1));
+    // Two directions of 500 packets in each test.
+    let each = 1_500.0 + 20.0 * 1000.0;
+    assert_eq!(with.hosts[1].pushed_bytes_a_day, without.hosts[1].started_a_day * each);
+    assert_eq!(with.hosts[2].pushed_bytes_a_day, without.hosts[2].started_a_day * each);
+    assert_eq!(without.hosts[2].pushed_bytes_a_day, 0.0);
+}
+
+#[test]
+fn what_is_wrong_with_collectors_is_named_with_its_place() {
+    let printed_faults = |text: &str| -> Vec<String> {
+        read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect()
+    };
+    let with = |rest: &str| printed_faults(&format!("{KEYED}[[collector]]\n{rest}"));
+    let cases = [
+        ("", vec!["12:1: [[collector]] needs 'host': write host = \"berlin\""]),
+        (
+            "host = \"osol\"",
+            vec!["13:8: there is no host 'osol': did you mean 'oslo'? (choose berlin, madrid, oslo)"],
+        ),
+        ("host = \"oslo\"\nport = 70000", vec!["14:8: there is no port 70000"]),
+        (
+            "host = \"oslo\"\nfrom = [\"berlin\", \"rome\", \"oslo\"]",
+            vec![
+                "14:8: oslo has its own tests already: leave it out",
+                "14:19: there is no host 'rome': choose berlin, madrid, oslo",
+            ],
+        ),
+        ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is a collector already"]),
+        (
+            "host = \"oslo\"\nspol = \"1G\"",
+            vec![
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool)",
+            ],
+        ),
+    ];
+    for (rest, expected) in cases {
+        assert_eq!(with(rest), expected, "{rest}");
+    }
+    let collector = "[[collector]]\nhost = \"oslo\"\n";
+    let no_folder =
+        printed_faults(&format!("{}{collector}", KEYED.replace("[archive]\nfolder = \"archive\"\n", "")));
+    assert_eq!(
+        no_folder,
+        [
+            "10:1: what waits to be pushed is in the archive, and so is what was collected: write [archive] with a folder"
+        ]
+    );
+    let keyless =
+        KEYED.replace(", key-file = \"madrid.key\"", "") + "[serve]\nkey-file = \"all.key\"\n" + collector;
+    assert_eq!(
+        printed_faults(&keyless),
+        [
+            "14:1: a collector knows who pushes by its key: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
+        ]
+    );
+    let same = KEYED.replace("madrid.key", "berlin.key") + collector;
+    assert_eq!(
+        printed_faults(&same),
+        ["12:1: berlin and madrid have the same key, and each could push as the other"]
+    );
+}

@@ -1,0 +1,8 @@
+//! Servers and clients in one process, over loopback.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod adversity;
+mod one_way;
+mod promises;

@@ -1,0 +1,11 @@
+//! Screens, figures and pages, of golden logs and made-up runs.
+
+#[path = "../browser/mod.rs"]
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod console;
+mod figures;
+mod html;
+mod screen;

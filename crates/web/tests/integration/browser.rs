@@ -1,0 +1,123 @@
+//! The pages in headless Chromium: large and small, light and dark, with their own policy and scripts, and for everybody.
+
+use crate::chromium as browser;
+use crate::fake;
+use crate::fake::Fake;
+use crate::mesh;
+use crate::served::Served;
+use jitlat_web::Starters;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A mesh of five hosts, and the addresses of a page of each kind.
+fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let archive = mesh::mesh(folder, now, 12).unwrap();
+    let test = archive.newest().unwrap()[0].test;
+    let pages = [
+        "/",
+        "/path/10.0.0.3/10.0.0.4",
+        "/path/10.0.0.3/10.0.0.4?show=jitter&from=30d",
+        "/nowhere",
+        "/hosts",
+        "/compare",
+        "/compare?src=10.0.0.3&dst=10.0.0.4&from=1d&to=9h&from2=9h",
+        "/alerts",
+    ];
+    let fake = Arc::new(Fake::default());
+    let served = Served::start(folder, |settings| settings.runs = fake::runs(&fake, Starters::Local));
+    let pages = pages.into_iter().map(str::to_owned);
+    let pages = pages.chain(["/run".to_owned(), under_way(&served, &fake), format!("/test/{test}")]);
+    let pages = pages.collect();
+    (served, fake, pages)
+}
+
+/// The page of a test under way.
+fn under_way(served: &Served, fake: &Fake) -> String {
+    let body = "{\"host\":\"oslo\"}";
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let run = served.ask("POST /api/v1/runs", &headers, body);
+    let run: serde_json::Value = serde_json::from_str(&run.body).unwrap();
+    let mut started = fake.started.lock().unwrap();
+    fake::two_seconds(&mut started.last_mut().unwrap().1);
+    format!("/run/{}", run["id"].as_str().unwrap())
+}
+
+/// A page with its style sheet within it and without scripts, so that it is the same as a file.
+fn alone(served: &Served, path: &str) -> String {
+    let page = served.get(path).body;
+    let style = served.get("/style.css").body;
+    let (before, rest) = page.split_once("<link rel=\"stylesheet\"").expect("every page has its style");
+    let (_, rest) = rest.split_once('>').unwrap();
+    let mut page = format!("{before}<style>{style}</style>{rest}");
+    while let Some(start) = page.find("<script src=") {
+        let end = start + page[start..].find("</script>").unwrap() + "</script>".len();
+        page.replace_range(start..end, "");
+    }
+    page
+}
+
+#[test]
+fn nobody_is_kept_from_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let (served, _fake, pages) = served(folder.path());
+    let Some(axe) = browser::axe() else { return };
+    for path in &pages {
+        let page = alone(&served, path);
+        for (arguments, _) in browser::CORNERS {
+            let found = browser::accessibility(&page, &axe, arguments);
+            assert_eq!(found.as_deref(), Some("ok"), "{path}, {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn scripts_and_styles_are_those_of_the_policy() {
+    let Some(program) = browser::browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (served, fake, pages) = served(folder.path());
+    let own = browser::folder();
+    let url = |path: &str| format!("http://{}{path}", served.address);
+    // Its own scripts run, and wait for new tests.
+    let dom = browser::visit(program, own.path(), &["--dump-dom"], &url("/"));
+    assert!(
+        dom.contains("role=\"status\">connecting<") || dom.contains("role=\"status\">live<"),
+        "the script does not run"
+    );
+    // A test under way is followed: what happens in it is on the page, and a choice of another figure too.
+    let run = pages.iter().find(|path| path.starts_with("/run/")).unwrap();
+    let dom = std::thread::scope(|scope| {
+        // The browser's own time stands still while it waits for events, so that it sees the end of the test, whenever that is.
+        scope.spawn(|| {
+            let under_way = || !fake.started.lock().unwrap().is_empty();
+            jitlat_waiting::while_true("a test is under way", Duration::from_secs(3), under_way);
+            fake.started.lock().unwrap()[0].1.ended(Ok(Vec::new()));
+        });
+        browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=30000"], &url(run))
+    });
+    assert!(dom.contains("It has ended") && dom.contains(">it has ended<"), "{dom}");
+    let test = pages.last().unwrap();
+    let dom = browser::visit(program, own.path(), &["--dump-dom"], &url(test));
+    assert!(
+        dom.contains("class=\"plot\"") || dom.contains("class=\"view"),
+        "the figures are not drawn by the script"
+    );
+}
+
+#[test]
+fn no_page_is_wider_than_a_phone_and_keys_reach_whatever_can_be_pressed() {
+    let Some(program) = browser::browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (served, _fake, pages) = served(folder.path());
+    let own = browser::folder();
+    const LOOK: &str = concat!("<script>", include_str!("../look.js"), "</script></body>");
+    for path in &pages {
+        let file = own.path().join("page.html");
+        std::fs::write(&file, alone(&served, path).replacen("</body>", LOOK, 1)).unwrap();
+        for (arguments, _) in browser::shown() {
+            let dom = browser::browse(program, own.path(), &[&["--dump-dom"], arguments].concat(), &file);
+            assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
+            assert_eq!(browser::result(&dom, "keys"), Some("ok"), "{path}, {arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Pages and the API, served on loopback.
+
+#[path = "../../../report/tests/browser/mod.rs"]
+mod chromium;
+#[path = "../fake/mod.rs"]
+mod fake;
+#[path = "../../examples/mesh.rs"]
+mod mesh;
+#[path = "../scraper/mod.rs"]
+mod scraper;
+#[path = "../served/mod.rs"]
+mod served;
+
+mod browser;
+mod https;
+mod pages;
+mod prometheus;
+mod runs;
