@@ -3,6 +3,7 @@
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Source, Span};
+use jitlat_net::RunningService;
 use jitlat_net::client::{self, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
@@ -56,7 +57,7 @@ impl Observer for Watch<'_> {
 }
 
 /// A server on a free port of loopback, with that port.
-fn server() -> Result<(Server, u16), String> {
+fn server() -> Result<(RunningService, u16), String> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         test_port: jitlat_core::spec::TEST_PORT,
@@ -65,7 +66,7 @@ fn server() -> Result<(Server, u16), String> {
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service).map_err(|e| e.to_string())?;
+    let server = Server::bind(service).and_then(Server::start).map_err(|e| e.to_string())?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
     Ok((server, port))
 }
@@ -91,10 +92,11 @@ impl ServerProcess {
 
     /// What it does, for programs that start it: serves until it is ended; its port is the first line of standard output.
     pub fn run() -> Result<(), Box<dyn Error>> {
-        let (server, port) = server()?;
+        let (_server, port) = server()?;
         println!("{port}");
-        server.run(&AtomicBool::new(false));
-        Ok(())
+        loop {
+            std::thread::park();
+        }
     }
 
     /// Its number.
@@ -113,14 +115,8 @@ impl Drop for ServerProcess {
 
 /// Runs a test of `packets` packets of 80 bytes towards a server of this process on loopback.
 pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: Source) -> Result<Outcome, String> {
-    let (server, port) = server()?;
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| server.run(&stop));
-        let outcome = test(port, packets, period, pacing, stamps, false, &AtomicBool::new(false));
-        stop.store(true, Ordering::Relaxed);
-        outcome
-    })
+    let (_server, port) = server()?;
+    test(port, packets, period, pacing, stamps, false, &AtomicBool::new(false))
 }
 
 /// Runs a test of `packets` packets of 80 bytes towards a server at `port` of loopback, which may leave in buffers of several

@@ -261,9 +261,11 @@ fn run(direction: Direction) -> Result<Run> {
                 pacing: Pacing::default(),
                 priority: None,
             };
-            let server = Server::bind(service)?;
+            let _server = Server::bind(service)?.start()?;
             let _ = serving.send(());
-            server.run(flag);
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
             Ok(())
         });
         let client = scope.spawn(move || -> Result<Vec<PacketRecord>> {

@@ -150,7 +150,7 @@ fn jitlat(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     let client = Quota { packets: Some(u32::MAX), bytes: Some(1 << 40), ..Quota::default() };
     let mut policy = Policy { client, ..Policy::default() };
     policy.services.entry(STAMP).or_default().client.sessions = Some(SESSIONS.into());
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy)?;
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, at) = *reflectors.listening().first().ok_or("no reflector")?;
     load(at, rate, seconds, sessions, "stamp")
@@ -218,7 +218,7 @@ fn resident() -> u64 {
 
 /// Medians of round trips to one reflector, 2000 requests 1 ms apart.
 fn round_trips() -> Result<(), Failure> {
-    let mut reflectors = Reflectors::new(Policy::default());
+    let mut reflectors = Reflectors::new(Policy::default())?;
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
     let (_, to) = *reflectors.listening().first().ok_or("no reflector")?;
     let socket = socket()?;

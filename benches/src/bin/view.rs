@@ -11,7 +11,6 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What is compared, and where it is in the report; in ns.
@@ -41,15 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service)?;
+    let server = Server::bind(service)?.start()?;
     let port = server.addresses().first().map(SocketAddr::port).ok_or("no address")?;
-    let stop = AtomicBool::new(false);
-    let runs = std::thread::scope(|scope| {
-        scope.spawn(|| server.run(&stop));
-        let runs = compare(pairs, packets, port);
-        stop.store(true, Ordering::Relaxed);
-        runs
-    })?;
+    let runs = compare(pairs, packets, port)?;
     println!(
         "{pairs} pairs of runs, {packets} packets each way, one a ms; ns; ratios as median (smallest to largest)"
     );

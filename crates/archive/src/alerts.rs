@@ -359,6 +359,15 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
+    /// When the first message that waits in a channel is due, ns since 1970; `None` if none waits. Later ones wait for it.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn message_due(&self, channel: &str) -> Result<Option<i64>, Error> {
+        let query = "SELECT due_ns FROM alert_messages WHERE channel = ? ORDER BY id LIMIT 1";
+        self.db.query_row(query, [channel], |row| row.get(0)).optional().map_err(self.sql("reading"))
+    }
+
     /// Removes messages that are given up, and counts them as dropped.
     ///
     /// # Errors

@@ -5,25 +5,23 @@
 
 use crate::error::Error;
 use crate::one_way::OneWay;
-use crate::stop::Stop;
 use jitlat_core::Direction;
 use jitlat_impair::Scenario;
+use jitlat_net::RunningService;
 use jitlat_net::emulator::{Forward, Numbering, Relay, RelayConfig};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
 use jitlat_proto::jitlat::Limits;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::thread::JoinHandle;
 
 const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A server behind an impaired path; both end when it is dropped.
 pub struct TestBed {
-    server: Option<JoinHandle<()>>,
+    server: Option<RunningService>,
     relay: Option<Relay>,
-    stop: Stop,
     /// Ports of control connections, of streams up and down, and where a client receives.
     ports: [u16; 4],
 }
@@ -44,7 +42,7 @@ impl TestBed {
             pacing: Pacing::default(),
             priority: None,
         };
-        let server = Server::bind(service)?;
+        let server = Server::bind(service)?.start()?;
         let through =
             |port: u16| Forward { listen: (CLIENT_SIDE, port).into(), to: (SERVER_SIDE, port).into() };
         let relay = Relay::start(RelayConfig {
@@ -54,10 +52,7 @@ impl TestBed {
             scenario,
         });
         let relay = relay.map_err(Error::Relay)?;
-        let stop = Stop::new();
-        let stopped = stop.clone();
-        let server = std::thread::spawn(move || server.run(stopped.flag()));
-        Ok(TestBed { server: Some(server), relay: Some(relay), stop, ports })
+        Ok(TestBed { server: Some(server), relay: Some(relay), ports })
     }
 
     /// Changes `test` so that it runs against the server through the path.
@@ -77,10 +72,8 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        self.stop.request();
-        if self.server.take().is_some_and(|server| server.join().is_err()) {
-            tracing::error!("the demonstration's server panicked");
-        }
+        // It does not wait for clients behind a relay that is gone.
+        self.server = None;
         if let Some(relay) = self.relay.take() {
             relay.stop();
         }

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::one_way::ONE_WAY_PROTOCOLS;
 use crate::ping::PROTOCOLS;
 use crate::ping::protocol::{ProtocolServer, ReflectorList};
-use crate::stop::Stop;
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
@@ -14,7 +13,6 @@ use jitlat_proto::jitlat::{Keys, Limits};
 use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
 pub use jitlat_net::reflect::{OneWayPacket, Reflector, ReflectorError};
 pub use jitlat_proto::policy::{self, Policy};
@@ -115,9 +113,9 @@ pub struct CollectService {
     pub service: push::PushService,
 }
 
-/// A host whose services have started; one-way tests are answered while [`Serving::run`] runs.
+/// A host that answers tests until this is dropped, which ends all sessions and waits for their threads.
 pub struct Serving {
-    server: Option<Server>,
+    one_way: Option<RunningService>,
     reflectors: reflect::Reflectors,
     digests: Option<RunningService>,
     collector: Option<RunningService>,
@@ -163,7 +161,9 @@ impl Serve {
             }
             _ => None,
         };
+        let started = |source| Error::System { doing: "starting to answer tests", source };
         let mut reflectors = reflect::Reflectors::sharing(gate.clone())
+            .map_err(started)?
             .with_priority(self.priority)
             .with_packets(self.one_way_packets.clone());
         for reflector in &self.reflectors {
@@ -172,7 +172,7 @@ impl Serve {
             }
         }
         let one_way = self.one_way.as_ref().filter(|one_way| is_served(ONE_WAY, !one_way.keys.is_empty()));
-        let server = match one_way {
+        let one_way = match one_way {
             Some(one_way) => {
                 let service = ServerSettings {
                     bind: at(one_way.control_port),
@@ -182,7 +182,7 @@ impl Serve {
                     pacing: one_way.pacing.clone(),
                     priority: self.priority,
                 };
-                Some(Server::sharing(service, gate)?)
+                Some(Server::sharing(service, gate)?.start()?)
             }
             None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
                 let why = match withheld[..] {
@@ -197,7 +197,7 @@ impl Serve {
             }
             None => None,
         };
-        Ok(Serving { server, reflectors, digests, collector, withheld })
+        Ok(Serving { one_way, reflectors, digests, collector, withheld })
     }
 
     /// Whether any service has a key.
@@ -211,8 +211,8 @@ impl Serve {
 
 impl Serving {
     /// The addresses that answer one-way tests.
-    pub fn one_way(&self) -> Vec<SocketAddr> {
-        self.server.as_ref().map(Server::addresses).unwrap_or_default()
+    pub fn one_way(&self) -> &[SocketAddr] {
+        self.one_way.as_ref().map_or(&[], RunningService::addresses)
     }
 
     /// The protocols that reflectors answer, with their addresses.
@@ -238,17 +238,5 @@ impl Serving {
     /// Reflectors that could not start; the others run.
     pub fn failures(&self) -> &[ReflectorError] {
         self.reflectors.failures()
-    }
-
-    /// Answers until `stop` is requested, then ends all sessions and waits for its threads.
-    pub fn run(self, stop: &Stop) {
-        match self.server {
-            Some(server) => server.run(stop.flag()),
-            None => {
-                while !stop.is_requested() {
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-            }
-        }
     }
 }

@@ -3,22 +3,21 @@
 
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
+use jitlat_monitor::runtime::Requests;
+use jitlat_net::wake;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A stop that SIGINT, SIGTERM and SIGHUP request; if the previous request was not yet noticed, they end the process
 /// with status 2.
 pub fn stop() -> Result<Stop> {
     stop_at(&[SIGINT, SIGTERM, SIGHUP])
-}
-
-/// A stop that SIGINT and SIGTERM request, likewise, and a flag that SIGHUP sets: the file is to be read again.
-pub fn stop_and_reload() -> Result<(Stop, Arc<AtomicBool>)> {
-    let reload = Arc::new(AtomicBool::new(false));
-    flag::register(SIGHUP, reload.clone()).context("arranging for SIGHUP to read the file again")?;
-    Ok((stop_at(&[SIGINT, SIGTERM])?, reload))
 }
 
 fn stop_at(signals: &[i32]) -> Result<Stop> {
@@ -29,4 +28,68 @@ fn stop_at(signals: &[i32]) -> Result<Stop> {
             .with_context(|| format!("arranging for signal {signal} to end the test early"))?;
     }
     Ok(stop)
+}
+
+/// Signals to a command that runs until it is stopped. Its descriptor can be read after each, so that they end waits for it.
+#[derive(Debug)]
+pub struct Signals {
+    stop: Stop,
+    reload: Arc<AtomicBool>,
+    received: UnixStream,
+}
+
+impl Signals {
+    /// SIGINT, SIGTERM and SIGHUP request the stop, as that of [`stop`].
+    pub fn to_stop() -> Result<Signals> {
+        Signals::new(stop()?, Arc::default())
+    }
+
+    /// SIGINT and SIGTERM request the stop; SIGHUP asks for the file to be read again.
+    pub fn to_stop_or_reload() -> Result<Signals> {
+        let reload = Arc::new(AtomicBool::new(false));
+        flag::register(SIGHUP, reload.clone()).context("arranging for SIGHUP to read the file again")?;
+        Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
+    }
+
+    /// Has the three signals end waits, once the flags of each are set.
+    fn new(stop: Stop, reload: Arc<AtomicBool>) -> Result<Signals> {
+        let connect = || {
+            let (received, sent) = UnixStream::pair()?;
+            received.set_nonblocking(true)?;
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                pipe::register(signal, sent.try_clone()?)?;
+            }
+            Ok::<_, std::io::Error>(received)
+        };
+        Ok(Signals { stop, reload, received: connect().context("arranging to wait for signals")? })
+    }
+
+    /// Waits until the stop is requested.
+    pub fn wait_for_stop(&self) {
+        while !self.stop.is_requested() {
+            wake::wait(&[self.as_fd()], None);
+            self.clear();
+        }
+    }
+}
+
+impl Requests for Signals {
+    fn is_stop_requested(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::SeqCst)
+    }
+
+    fn clear(&self) {
+        let mut bytes = [0; 64];
+        while (&self.received).read(&mut bytes).is_ok_and(|n| n > 0) {}
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.received.as_fd()
+    }
 }

@@ -57,13 +57,21 @@ impl TestFolder {
 
     /// Writes tests as they end, until the sender of `packets` is gone; then those that have not ended, too.
     pub fn run(mut self, packets: &Receiver<OneWayPacket>) {
+        let mut ends: Option<SteadyTime> = None;
         loop {
-            match packets.recv_timeout(Duration::from_millis(200)) {
+            let next = match ends {
+                None => packets.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(ends) => {
+                    let left = (ends - clock::steady()).0.max(0);
+                    packets.recv_timeout(Duration::from_nanos(left.unsigned_abs()))
+                }
+            };
+            match next {
                 Ok(packet) => self.add(&packet),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.write_ended(clock::steady());
+            ends = self.write_ended(clock::steady());
         }
         let left: Vec<OneWayTest> = self.tests.drain().map(|(_, test)| test).collect();
         left.iter().for_each(|test| self.write(test));
@@ -94,18 +102,15 @@ impl TestFolder {
         test.add(packet);
     }
 
-    fn write_ended(&mut self, now: SteadyTime) {
-        let ended: Vec<(SocketAddr, u16)> = self
-            .tests
-            .iter()
-            .filter(|(_, test)| now - test.seen >= if test.stopped { AFTER_STOP } else { AFTER_SILENCE })
-            .map(|(name, _)| *name)
-            .collect();
-        for name in ended {
-            let Some(test) = self.tests.remove(&name) else { continue };
+    /// Writes tests that have ended; returns when the next one will have, if no packet of it comes.
+    fn write_ended(&mut self, now: SteadyTime) -> Option<SteadyTime> {
+        let ended: Vec<OneWayTest> =
+            self.tests.extract_if(|_, test| test.ends() <= now).map(|(_, test)| test).collect();
+        for test in ended {
             self.packets -= test.records.len();
             self.write(&test);
         }
+        self.tests.values().map(OneWayTest::ends).min()
     }
 
     fn write(&mut self, test: &OneWayTest) {
@@ -118,6 +123,11 @@ impl TestFolder {
 }
 
 impl OneWayTest {
+    /// When it has ended, if no further packet comes.
+    fn ends(&self) -> SteadyTime {
+        self.seen + if self.stopped { AFTER_STOP } else { AFTER_SILENCE }
+    }
+
     fn add(&mut self, packet: &OneWayPacket) {
         let OneWayPacket { record, last, .. } = packet;
         // Numbers of sixteen bits: the nearest to the highest so far.

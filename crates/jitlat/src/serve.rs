@@ -1,12 +1,13 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::confinement::ConfinementArgs;
+use crate::console;
 use crate::exit::Status;
+use crate::interrupt::Signals;
 use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::{Access, AccessArgs, service, services};
-use crate::{console, interrupt};
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -338,7 +339,7 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
     let reflect = &args.reflect;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
     let mut serve = args.settings(access)?;
-    let stop = interrupt::stop()?;
+    let signals = Signals::to_stop()?;
     let folders = reflect.late_packets.iter().cloned().collect();
     let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
     let keep = folder.map(keep_packets).transpose()?;
@@ -367,7 +368,8 @@ pub fn run(args: &ServeArgs) -> Result<Status> {
         );
     }
     console::print(&lines)?;
-    serving.run(&stop);
+    signals.wait_for_stop();
+    drop(serving);
     drop(serve);
     if let Some((packets, writer)) = keep {
         // Without a sender it writes what is left, and ends.

@@ -1,9 +1,10 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
 use crate::exit::Status;
+use crate::interrupt::Signals;
 use crate::monitor::instruments::Known;
 use crate::options::{key, read_key_file};
-use crate::{archive, console, interrupt};
+use crate::{archive, console};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
@@ -120,10 +121,10 @@ pub fn run(args: &WebArgs) -> Result<Status> {
         // Results go there: it is made if there is none.
         archive::check(Some(&args.archive), false)?;
     }
-    let stop = interrupt::stop()?;
+    let signals = Signals::to_stop()?;
     let web = Web::bind(&settings)?;
     console::print(&format!("jitlat web: http://{}/\n", web.address()))?;
-    web.run(|| stop.is_requested())?;
+    web.run(&signals)?;
     Ok(Status::Measured)
 }
 

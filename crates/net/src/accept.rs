@@ -4,17 +4,16 @@
 //! [`ConnectionService`] on it, with a thread for each connection that the [`Gate`] admits.
 
 use crate::clock::steady;
+use crate::wake::{self, StopSignal, Waker};
 use crate::{audit, sockets};
-use jitlat_proto::policy::{Ask, Gate, Grant, Refusal, Service};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::VecDeque;
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, Refusal, Service};
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,22 +22,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Pauses after failures to accept: each failure doubles the pause, a success resets it.
 #[derive(Debug, Default)]
 struct BackOff {
-    until: Option<Instant>,
-    pause: Duration,
+    until: Option<SteadyTime>,
+    pause: Span,
 }
 
 impl BackOff {
-    const FIRST: Duration = Duration::from_millis(10);
-    const LONGEST: Duration = Duration::from_secs(1);
+    const FIRST: Span = Span::millis(10);
+    const LONGEST: Span = Span::seconds(1);
 
-    fn failed(&mut self, now: Instant) {
-        self.pause = (self.pause * 2).clamp(BackOff::FIRST, BackOff::LONGEST);
+    fn failed(&mut self, now: SteadyTime) {
+        self.pause = self.pause.times(2).clamp(BackOff::FIRST, BackOff::LONGEST);
         self.until = Some(now + self.pause);
     }
 
-    /// The rest of the pause; `None` when it is over.
-    fn left(&self, now: Instant) -> Option<Duration> {
-        self.until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    /// The end of the pause; `None` when it is over.
+    fn end(&self, now: SteadyTime) -> Option<SteadyTime> {
+        self.until.filter(|until| *until > now)
     }
 }
 
@@ -62,17 +61,17 @@ impl Listener {
 
     /// The descriptor to poll for connections; `None` during a pause.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.pause().is_none().then(|| self.socket.as_fd())
+        self.pause_end().is_none().then(|| self.socket.as_fd())
     }
 
-    /// How long to wait before the next attempt to accept; `None`: no pause.
-    pub fn pause(&self) -> Option<Duration> {
-        lock(&self.back_off).left(Instant::now())
+    /// When to try again to accept; `None`: no pause.
+    pub fn pause_end(&self) -> Option<SteadyTime> {
+        lock(&self.back_off).end(steady())
     }
 
     /// The next connection in the queue; `None` if there is none, or during a pause.
     pub fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
-        if self.pause().is_some() {
+        if self.pause_end().is_some() {
             return None;
         }
         loop {
@@ -87,10 +86,10 @@ impl Listener {
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     let mut back_off = lock(&self.back_off);
-                    if back_off.pause.is_zero() {
+                    if back_off.pause == Span::ZERO {
                         tracing::warn!(error = %e, listener = ?self.local_addr().ok(), "cannot accept connections for now");
                     }
-                    back_off.failed(Instant::now());
+                    back_off.failed(steady());
                     return None;
                 }
             }
@@ -114,26 +113,25 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// bytes, so that it fits into the socket's buffer. The stream does not block.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &Refusal) {}
 
-    /// Called ten times a second, between connections.
-    fn look_around(&self) {}
-
-    /// No more connections are accepted; those in progress should end soon.
-    fn stop(&self);
+    /// Frees what has expired at `now`; returns when the next of it will have. Called after every wait: for a connection, for
+    /// the end of one, for an eviction by the [`Gate`], for [`Acceptor::waker`], and for the time returned last.
+    fn expire(&self, _now: SteadyTime) -> Option<SteadyTime> {
+        None
+    }
 }
 
 /// Connections that were turned away but are still open, and for how long: closing with unread bytes of the client
 /// would reset the connection and discard the reason.
 const LEAVING: usize = 32;
-const LEAVE: Duration = Duration::from_secs(2);
-/// How soon a stop is noticed.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+const LEAVE: Span = Span::seconds(2);
 /// Connections accepted from one listener before the others are checked.
 const ROUND: usize = 64;
 
 /// A running service of connections; it ends when dropped.
+#[derive(Debug)]
 pub struct RunningService {
     name: &'static str,
-    stop: Arc<AtomicBool>,
+    stop: StopSignal,
     thread: Option<JoinHandle<()>>,
     addresses: Vec<SocketAddr>,
 }
@@ -147,7 +145,7 @@ impl RunningService {
 
 impl Drop for RunningService {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.request();
         if self.thread.take().is_some_and(|t| t.join().is_err()) {
             tracing::error!(service = self.name, "the thread that accepts connections panicked");
         }
@@ -158,22 +156,54 @@ impl Drop for RunningService {
 pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     gate: Gate,
+    stop: StopSignal,
+    ended: Arc<EndedThreads>,
+    _on_eviction: OnEviction,
+}
+
+/// Threads of connections that have ended, by number, and how the acceptor learns of them.
+struct EndedThreads {
+    numbers: Mutex<Vec<u64>>,
+    waker: Waker,
+}
+
+/// Reports the end of the thread that holds it.
+struct ReportsEnd(u64, Arc<EndedThreads>);
+
+impl Drop for ReportsEnd {
+    fn drop(&mut self) {
+        lock(&self.1.numbers).push(self.0);
+        self.1.waker.wake();
+    }
 }
 
 impl Acceptor {
-    /// Accepts the clients at `listeners` that `gate` admits.
-    pub(crate) fn new(listeners: Vec<Listener>, gate: Gate) -> Acceptor {
-        Acceptor { listeners, gate }
+    /// Accepts the clients at `listeners` that `gate` admits, until `stop`.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(crate) fn new(listeners: Vec<Listener>, gate: Gate, stop: StopSignal) -> io::Result<Acceptor> {
+        let waker = Waker::new()?;
+        let woken = waker.clone();
+        let on_eviction: OnEviction = Arc::new(move || woken.wake());
+        gate.notify_of_evictions(&on_eviction);
+        let ended = Arc::new(EndedThreads { numbers: Mutex::default(), waker });
+        Ok(Acceptor { listeners, gate, stop, ended, _on_eviction: on_eviction })
     }
 
     /// Listens on all `addresses`.
     ///
     /// # Errors
     /// The first address that cannot be listened on, with the reason.
-    pub fn bind(addresses: &[SocketAddr], gate: Gate) -> Result<Acceptor, (SocketAddr, io::Error)> {
+    pub fn bind(
+        addresses: &[SocketAddr],
+        gate: Gate,
+        stop: StopSignal,
+    ) -> Result<Acceptor, (SocketAddr, io::Error)> {
         let listen = |&address: &SocketAddr| Listener::bind(address).map_err(|e| (address, e));
         let listeners = addresses.iter().map(listen).collect::<Result<_, _>>()?;
-        Ok(Acceptor::new(listeners, gate))
+        let first = addresses.first().copied().unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+        Acceptor::new(listeners, gate, stop).map_err(|e| (first, e))
     }
 
     /// The addresses it listens on.
@@ -181,68 +211,67 @@ impl Acceptor {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
     }
 
-    /// Serves on a thread of its own until what is returned is dropped, which sets `stop` first.
+    /// Ends a wait of the acceptor, so that it asks [`ConnectionService::expire`] again.
+    pub(crate) fn waker(&self) -> Waker {
+        self.ended.waker.clone()
+    }
+
+    /// Serves on a thread of its own until what is returned is dropped, which requests the stop first.
     ///
     /// # Errors
     /// This host has no threads left.
-    pub fn start<S: ConnectionService>(
-        self,
-        service: S,
-        stop: Arc<AtomicBool>,
-    ) -> io::Result<RunningService> {
-        let (name, addresses) = (service.name(), self.addresses());
-        let (service, stopped) = (Arc::new(service), Arc::clone(&stop));
-        let accept = move || self.run(&service, &stopped);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(accept)?;
+    pub fn start<S: ConnectionService>(self, service: Arc<S>) -> io::Result<RunningService> {
+        let (name, addresses, stop) = (service.name(), self.addresses(), self.stop.clone());
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run(&service))?;
         Ok(RunningService { name, stop, thread: Some(thread), addresses })
     }
 
-    /// Serves until `stop` is set, then waits for the threads of the service.
-    pub fn run<S: ConnectionService>(mut self, service: &Arc<S>, stop: &AtomicBool) {
-        let mut threads = Vec::new();
-        let mut leaving: VecDeque<(Instant, TcpStream)> = VecDeque::new();
-        let mut looked = Instant::now();
-        while !stop.load(Ordering::Acquire) {
-            self.wait();
-            let Acceptor { listeners, gate } = &mut self;
-            for listener in listeners {
+    /// Serves until the stop is requested, then waits for the threads of the service, which share that request.
+    pub fn run<S: ConnectionService>(mut self, service: &Arc<S>) {
+        let mut threads = HashMap::new();
+        let mut number = 0;
+        let mut leaving: VecDeque<(SteadyTime, TcpStream)> = VecDeque::new();
+        let mut expires = service.expire(steady());
+        while !self.stop.is_requested() {
+            self.wait(leaving.front().map(|(until, _)| *until).into_iter().chain(expires).min());
+            for listener in &self.listeners {
                 for _ in 0..ROUND {
                     let Some((stream, peer)) = listener.accept() else { break };
-                    match admit(service, gate, stream, peer) {
-                        Admitted::Served(thread) => threads.push(thread),
-                        Admitted::TurnedAway(stream) => leaving.push_back((Instant::now() + LEAVE, stream)),
+                    number += 1;
+                    let reports_end = ReportsEnd(number, Arc::clone(&self.ended));
+                    match admit(service, &self.gate, stream, peer, reports_end) {
+                        Admitted::Served(thread) => drop(threads.insert(number, thread)),
+                        Admitted::TurnedAway(stream) => leaving.push_back((steady() + LEAVE, stream)),
                         Admitted::Dropped => {}
                     }
                 }
-                if listener.pause().is_some() {
+                if listener.pause_end().is_some() {
                     // The remaining descriptors are needed for clients that are served.
                     leaving.clear();
                 }
             }
-            let now = Instant::now();
+            let now = steady();
             while leaving.len() > LEAVING || leaving.front().is_some_and(|(until, _)| *until <= now) {
                 leaving.pop_front();
             }
-            if now - looked >= LOOK_AROUND {
-                looked = now;
-                service.look_around();
-                threads.extract_if(.., |t| t.is_finished()).for_each(|t| join(service.name(), t));
+            for ended in std::mem::take(&mut *lock(&self.ended.numbers)) {
+                threads.remove(&ended).into_iter().for_each(|t| join(service.name(), t));
             }
+            expires = service.expire(now);
         }
         // Close them at once, so that no client waits for an answer.
         self.listeners.clear();
-        service.stop();
-        threads.into_iter().for_each(|t| join(service.name(), t));
+        threads.into_values().for_each(|t| join(service.name(), t));
     }
 
-    /// Waits for a connection, or for a short time.
-    fn wait(&self) {
-        let pause = self.listeners.iter().filter_map(Listener::pause).min();
-        let ready = self.listeners.iter().filter_map(Listener::poll_fd);
-        let mut ready: Vec<_> = ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        let patience = pause.unwrap_or(LOOK_AROUND).min(LOOK_AROUND).as_millis() as u16;
-        // Whatever it returns, every listener is tried.
-        let _ = poll(&mut ready, PollTimeout::from(patience.max(1)));
+    /// Waits for a connection, for the waker or a stop, or until `deadline`.
+    fn wait(&self, deadline: Option<SteadyTime>) {
+        let again = self.listeners.iter().filter_map(Listener::pause_end).min();
+        let mut readable = vec![self.stop.as_fd(), self.ended.waker.as_fd()];
+        readable.extend(self.listeners.iter().filter_map(Listener::poll_fd));
+        // Whatever ends the wait, every listener is tried.
+        wake::wait(&readable, deadline.into_iter().chain(again).min());
+        self.ended.waker.clear();
     }
 }
 
@@ -258,6 +287,7 @@ fn admit<S: ConnectionService>(
     gate: &Gate,
     stream: TcpStream,
     peer: SocketAddr,
+    reports_end: ReportsEnd,
 ) -> Admitted {
     let grant = match gate.admit(service.service(), peer.ip(), Ask::CONNECTION, steady()) {
         Ok(grant) => grant,
@@ -271,7 +301,12 @@ fn admit<S: ConnectionService>(
         }
     };
     let serving = Arc::clone(service);
-    let serve = move || serving.serve(stream, peer, &grant);
+    let serve = move || {
+        let _reports_end = reports_end;
+        serving.serve(stream, peer, &grant);
+        // Free before the acceptor is woken.
+        drop(grant);
+    };
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
         Ok(thread) => Admitted::Served(thread),
         Err(e) => {
@@ -292,7 +327,7 @@ mod tests {
     use super::*;
     use jitlat_proto::policy::Policy;
     use std::io::{Read, Write};
-    use std::net::Ipv4Addr;
+    use std::time::{Duration, Instant};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -308,21 +343,21 @@ mod tests {
     #[test]
     fn pauses_double_up_to_a_second_and_end_with_success() {
         let mut back_off = BackOff::default();
-        let now = Instant::now();
-        assert_eq!(back_off.left(now), None);
+        let now = steady();
+        assert_eq!(back_off.end(now), None);
         let pauses: Vec<_> = (0..9)
             .map(|_| {
                 back_off.failed(now);
-                back_off.left(now).unwrap().as_millis()
+                back_off.end(now).unwrap() - now
             })
             .collect();
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
-        assert_eq!(back_off.left(now + BackOff::LONGEST), None);
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000].map(Span::millis));
+        assert_eq!(back_off.end(now + BackOff::LONGEST), None);
     }
 
     /// Echoes until the client closes or the server stops.
     struct Echo {
-        stop: AtomicBool,
+        stop: StopSignal,
     }
 
     impl ConnectionService for Echo {
@@ -337,7 +372,7 @@ mod tests {
         fn serve(&self, mut stream: TcpStream, _peer: SocketAddr, grant: &Grant) {
             stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let mut bytes = [0; 16];
-            while !self.stop.load(Ordering::Acquire) && !grant.is_evicted() {
+            while !self.stop.is_requested() && !grant.is_evicted() {
                 match stream.read(&mut bytes) {
                     Ok(0) => return,
                     Ok(n) => stream.write_all(&bytes[..n]).unwrap(),
@@ -349,27 +384,19 @@ mod tests {
         fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
             stream.write_all(why.to_string().as_bytes()).unwrap();
         }
-
-        fn stop(&self) {
-            self.stop.store(true, Ordering::Release);
-        }
     }
 
     struct Running {
-        stop: Arc<AtomicBool>,
         address: SocketAddr,
-        thread: Option<JoinHandle<()>>,
+        _service: RunningService,
     }
 
     fn run(gate: Gate) -> Running {
-        let service = Arc::new(Echo { stop: AtomicBool::new(false) });
+        let stop = StopSignal::new().unwrap();
         let at = [(Ipv4Addr::LOCALHOST, 0).into()];
-        let acceptor = Acceptor::bind(&at, gate).unwrap();
-        let address = acceptor.addresses()[0];
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || acceptor.run(&service, &stopped));
-        Running { stop, address, thread: Some(thread) }
+        let acceptor = Acceptor::bind(&at, gate, stop.clone()).unwrap();
+        let service = acceptor.start(Arc::new(Echo { stop })).unwrap();
+        Running { address: service.addresses()[0], _service: service }
     }
 
     impl Running {
@@ -377,13 +404,6 @@ mod tests {
             let stream = TcpStream::connect_timeout(&self.address, LIMIT).unwrap();
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             stream
-        }
-    }
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            self.stop.store(true, Ordering::Release);
-            self.thread.take().unwrap().join().unwrap();
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a server decides about its clients, in the log: one form for all services.
 
-use jitlat_core::SteadyTime;
 use jitlat_core::time::SECOND;
+use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::policy::{Gate, Service};
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -45,20 +45,20 @@ impl<T: Display> BegunTests<T> {
 
     /// The first packet of a test of `peer` came.
     pub(crate) fn began(&mut self, peer: SocketAddr, what: T) {
-        if self.lines + self.waiting.len() < LINES {
+        if self.waiting.len() < LINES {
             self.waiting.push((peer, what));
         } else {
             self.left_out += 1;
         }
     }
 
-    /// Writes the lines that wait, and once a second how many were left out.
-    pub(crate) fn write(&mut self, now: SteadyTime) {
-        for (peer, what) in self.waiting.drain(..) {
-            self.lines += 1;
-            accepted(self.service, peer, what);
+    /// Writes the lines that wait, and once a second how many were left out. Returns how long from now it is to be called
+    /// again at the latest.
+    pub(crate) fn write(&mut self, now: SteadyTime) -> Option<Span> {
+        if self.waiting.is_empty() && self.left_out == 0 {
+            return None;
         }
-        if self.lines > 0 && now.0.saturating_sub(self.since.0) >= SECOND {
+        if now.0.saturating_sub(self.since.0) >= SECOND {
             (self.since, self.lines) = (now, 0);
             if self.left_out > 0 {
                 let left_out = std::mem::take(&mut self.left_out);
@@ -69,13 +69,17 @@ impl<T: Display> BegunTests<T> {
                 );
             }
         }
+        let lines = self.waiting.len().min(LINES - self.lines);
+        self.left_out += (self.waiting.len() - lines) as u64;
+        self.lines += lines;
+        self.waiting.drain(..).take(lines).for_each(|(peer, what)| accepted(self.service, peer, what));
+        (self.left_out > 0).then(|| self.since + Span::seconds(1) - now)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Span;
     use jitlat_proto::policy::STAMP;
 
     #[test]
@@ -85,11 +89,16 @@ mod tests {
         let (begin, mut lines) = (SteadyTime(5 * SECOND), 0);
         for tick in 0..100 {
             (0..50).for_each(|_| tests.began(peer, "session 0"));
-            lines += tests.waiting.len();
-            tests.write(begin + Span::millis(100 * tick));
+            let before = if tick % 10 == 0 { 0 } else { tests.lines };
+            let due = tests.write(begin + Span::millis(100 * tick));
+            lines += tests.lines - before;
+            assert_eq!(due.is_some_and(|due| due <= Span::seconds(1)), tests.left_out > 0, "{due:?}");
         }
-        // Ten seconds; the first has twice as many.
-        assert!((10 * LINES..=12 * LINES).contains(&lines), "{lines}");
-        assert!(tests.left_out < 500, "what was left out is in the log after a second: {}", tests.left_out);
+        assert_eq!(lines, 10 * LINES, "of ten seconds");
+        assert!(tests.left_out <= 500, "what was left out is in the log after a second: {}", tests.left_out);
+        // Nothing is due once that was said, and a test after a pause has a line.
+        assert_eq!(tests.write(begin + Span::seconds(20)), None);
+        tests.began(peer, "session 1");
+        assert_eq!((tests.write(begin + Span::seconds(30)), tests.lines), (None, 1));
     }
 }

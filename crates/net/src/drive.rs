@@ -1,7 +1,7 @@
 //! [`Driver`]: runs a protocol machine over a TCP connection; used on both sides.
 
 use crate::clock::{self, tick};
-use crate::engine::Waker;
+use crate::wake::Waker;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
@@ -54,6 +54,26 @@ impl Conversing for twamp::Client {
 
     fn closed(_: Option<&str>) -> twamp::client::Input<'_> {
         twamp::client::Input::Closed
+    }
+}
+
+impl Conversing for twamp::server::Server {
+    fn received(bytes: &[u8]) -> twamp::server::Input<'_> {
+        twamp::server::Input::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> twamp::server::Input<'_> {
+        twamp::server::Input::Closed
+    }
+}
+
+impl Conversing for owamp::server::Server {
+    fn received(bytes: &[u8]) -> owamp::server::Input<'_> {
+        owamp::server::Input::Bytes(bytes)
+    }
+
+    fn closed(_: Option<&str>) -> owamp::server::Input<'_> {
+        owamp::server::Input::Closed
     }
 }
 

@@ -12,6 +12,7 @@
 //! * [`doctor`] – what this host adds to every figure, and why
 //! * [`emulator`] – an impaired path
 //! * [`random`] – random bytes of the system; [`key_file`] – files that nobody else may read
+//! * [`wake`] – waiting until something happens
 //!
 //! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
 //! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
@@ -30,7 +31,7 @@
 //! use jitlat_proto::{policy::Policy, stamp::Sender, twoway::Plan};
 //! use std::sync::atomic::AtomicBool;
 //!
-//! let mut reflectors = Reflectors::new(Policy::default());
+//! let mut reflectors = Reflectors::new(Policy::default())?;
 //! reflectors.start(&StampReflector { port: 0, ..Default::default() }, &["127.0.0.1".parse()?]);
 //! let (_, to) = reflectors.listening()[0];
 //!
@@ -83,5 +84,6 @@ mod sockets;
 pub mod stamp;
 mod sys;
 pub mod twoway;
+pub mod wake;
 
 pub use accept::RunningService;

@@ -1,7 +1,7 @@
 //! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and keeps the
 //! sessions of all of them.
 
-use crate::accept::{Acceptor, ConnectionService};
+use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
@@ -10,10 +10,11 @@ use crate::engine::{Engine, EngineSettings};
 use crate::launch::ThisHost;
 use crate::pace::Pacing;
 use crate::privilege::{Capability, needs};
+use crate::wake::{StopSignal, Waker};
 use crate::{random, sockets};
-use jitlat_core::Span;
 use jitlat_core::observer::StreamProgress;
 use jitlat_core::session::HostFacts;
+use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::auth::Side;
 use jitlat_proto::jitlat::codec::Codec;
@@ -25,7 +26,6 @@ use jitlat_proto::jitlat::{
 use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
@@ -85,7 +85,9 @@ struct Shared {
     gate: Gate,
     sessions: Mutex<SessionTable>,
     rendezvous: Arc<Rendezvous>,
-    stop: AtomicBool,
+    stop: StopSignal,
+    /// Wakes the acceptor, which drops results that have expired.
+    waker: Waker,
 }
 
 impl Shared {
@@ -111,13 +113,15 @@ impl Server {
     /// [`ServerError`] if any address is not available.
     pub fn sharing(mut service: ServerSettings, gate: Gate) -> Result<Server, ServerError> {
         service.limits.follow(gate.policy());
-        let acceptor = Acceptor::bind(&service.bind, gate.clone())
+        let stop = StopSignal::new()?;
+        let acceptor = Acceptor::bind(&service.bind, gate.clone(), stop.clone())
             .map_err(|(address, source)| ServerError::Listen { address, source })?;
         let shared = Shared {
             sessions: Mutex::new(SessionTable::sharing(service.limits.clone(), gate.clone())),
             rendezvous: Rendezvous::new(gate.clone())?,
             gate,
-            stop: AtomicBool::new(false),
+            stop,
+            waker: acceptor.waker(),
             service,
         };
         Ok(Server { acceptor, shared: Arc::new(shared) })
@@ -128,9 +132,12 @@ impl Server {
         self.acceptor.addresses()
     }
 
-    /// Serves until `stop` is set, then ends all sessions and waits for its threads.
-    pub fn run(self, stop: &AtomicBool) {
-        self.acceptor.run(&self.shared, stop);
+    /// Serves until what is returned is dropped, which ends all sessions and waits for their threads.
+    ///
+    /// # Errors
+    /// [`ServerError::Start`] if this host has no threads left.
+    pub fn start(self) -> Result<RunningService, ServerError> {
+        Ok(self.acceptor.start(self.shared)?)
     }
 }
 
@@ -161,12 +168,8 @@ impl ConnectionService for Shared {
         let _ = stream.write(&message);
     }
 
-    fn look_around(&self) {
-        self.sessions().expire(steady());
-    }
-
-    fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+    fn expire(&self, now: SteadyTime) -> Option<SteadyTime> {
+        self.sessions().expire(now)
     }
 }
 
@@ -241,7 +244,7 @@ impl<'a> Conversation<'a> {
             }
             self.driver.write_output();
             self.driver.wait(Some(self.engine.waker()));
-            if self.shared.stop.load(Ordering::Acquire) && !shutting_down {
+            if self.shared.stop.is_requested() && !shutting_down {
                 shutting_down = true;
                 self.driver.handle(ServerInput::Shutdown);
             }
@@ -303,7 +306,10 @@ impl<'a> Conversation<'a> {
                     let found = self.shared.sessions().find(id);
                     self.driver.handle(ServerInput::Found(found));
                 }
-                ServerEvent::Keep(id, results) => self.shared.sessions().keep(id, results, steady()),
+                ServerEvent::Keep(id, results) => {
+                    self.shared.sessions().keep(id, results, steady());
+                    self.shared.waker.wake();
+                }
                 ServerEvent::Forget(id) => self.shared.sessions().forget(id),
                 ServerEvent::Flow(command) => self.engine.command(command),
                 ServerEvent::Proof(Some(name)) => {

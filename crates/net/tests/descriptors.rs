@@ -12,8 +12,6 @@ use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -29,7 +27,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     let ip = Ipv4Addr::LOCALHOST.into();
     let mut policy = Policy::default();
     policy.service(policy::TCP).client.connections = Some(64);
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy).unwrap();
     reflectors.start(&TwampServer { port: 0, ..TwampServer::default() }, &[ip]);
     reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &[ip]);
     let service = ServerSettings {
@@ -40,12 +38,9 @@ fn without_descriptors_servers_wait_and_serve_again() {
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service).unwrap();
-    let mut addresses = server.addresses();
+    let server = Server::bind(service).unwrap().start().unwrap();
+    let mut addresses = server.addresses().to_vec();
     addresses.extend(reflectors.listening().iter().map(|(_, at)| *at));
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
-    let serving = std::thread::spawn(move || server.run(&stopped));
 
     let clients: Vec<(Socket, SocketAddr)> =
         addresses.iter().map(|at| (Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(), *at)).collect();
@@ -71,8 +66,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
     client.read_exact(&mut echo).unwrap();
     assert_eq!(echo, greeting);
     let began = Instant::now();
-    stop.store(true, Ordering::Release);
-    serving.join().unwrap();
+    drop(server);
     drop(reflectors);
     assert!(began.elapsed() < LIMIT);
 }

@@ -17,8 +17,6 @@ use rusqlite::Connection;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What anything here may fail with.
@@ -109,11 +107,11 @@ fn served<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> Result<T>) -> Resul
     let mut settings = Settings::new(folder);
     settings.listen.set_port(0);
     let web = Web::bind(&settings)?;
-    let (address, stop) = (web.address(), Arc::new(AtomicBool::new(false)));
-    let asked = stop.clone();
-    let serving = std::thread::spawn(move || web.run(|| asked.load(Ordering::Relaxed)));
+    let address = web.address();
+    let (stop, stopped) = std::os::unix::net::UnixStream::pair()?;
+    let serving = std::thread::spawn(move || web.run(stopped));
     let result = work(address);
-    stop.store(true, Ordering::Relaxed);
+    drop(stop);
     serving.join().map_err(|_| "the server failed")??;
     result
 }

@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 /// What all requests share.
 #[derive(Debug)]
 pub struct App {
-    root: PathBuf,
+    pub root: PathBuf,
     pub access: Access,
     pub limits: Limits,
     /// What a browser keeps in place of the token; empty without one.

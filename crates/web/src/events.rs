@@ -2,25 +2,30 @@
 
 use crate::app::App;
 use crate::problem::Problem;
+use crate::server::readable;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use jitlat_archive::Extent;
+use jitlat_archive::{Changes, Extent};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-/// How often the archive is asked whether something changed.
+/// Least time between two looks at the archive.
 const EVERY: Duration = Duration::from_secs(1);
-/// After how many of them without news a client hears that it is still connected.
-const SILENT: u32 = 15;
+/// Time between two looks where the system cannot watch the archive.
+const UNWATCHED: Duration = Duration::from_secs(3);
+/// Time without news after which a client gets a sign that it is still connected.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// What an event `tests` says.
 #[derive(Clone, Debug, Serialize)]
@@ -34,12 +39,16 @@ pub struct TestsEvent {
 
 /// Clients that wait for events.
 #[derive(Debug, Default)]
-pub struct Watchers(Mutex<Vec<Sender<Bytes>>>);
+pub struct Watchers {
+    clients: Mutex<Vec<Sender<Bytes>>>,
+    /// Woken when there is one more.
+    added: Notify,
+}
 
 impl Watchers {
     /// One more, unless there are `most`.
     pub fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| !client.is_closed());
         if all.len() >= most {
             return None;
@@ -48,23 +57,31 @@ impl Watchers {
         // How long a browser waits before it connects again.
         let _ = sender.try_send(Bytes::from_static(b"retry: 5000\n\n"));
         all.push(sender);
+        self.added.notify_one();
         Some(receiver)
     }
 
     /// Sends it to all of them; one that takes nothing is forgotten.
     pub fn send(&self, text: &Bytes) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| client.try_send(text.clone()).is_ok());
     }
 
     /// Nothing more follows for any of them.
     pub fn end(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Waits until somebody waits.
+    async fn somebody(&self) {
+        while self.is_empty() {
+            self.added.notified().await;
+        }
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
@@ -97,30 +114,51 @@ pub fn sent(receiver: Receiver<Bytes>) -> Response {
     (kind, Body::new(Events(receiver))).into_response()
 }
 
-/// Asks the archive what is new while somebody waits for it.
+/// Says what is new in the archive while somebody waits for it.
 pub async fn watch(app: Arc<App>) {
-    let (mut known, mut silent): (Option<Extent>, u32) = (None, 0);
     loop {
-        sleep(EVERY).await;
-        if app.watchers.is_empty() {
-            known = None;
-            continue;
-        }
+        app.watchers.somebody().await;
+        follow(&app).await;
+    }
+}
+
+/// The same until nobody waits any more.
+async fn follow(app: &Arc<App>) {
+    // Before the first look, so that nothing is missed between both.
+    let changes = Changes::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
+    let (mut known, mut sent): (Option<Extent>, Instant) = (None, Instant::now());
+    while !app.watchers.is_empty() {
         // An archive that cannot be read just now may be so later.
-        let Ok(extent) = app.read(|archive| Ok(archive.extent()?)).await else { continue };
-        let text = match known.replace(extent) {
-            Some(before) if before != extent => {
+        let extent = app.read(|archive| Ok(archive.extent()?)).await.ok();
+        let is_new = extent.is_some() && known.is_some() && extent != known;
+        known = extent.or(known);
+        let text = match known.filter(|_| is_new) {
+            Some(extent) => {
                 let event = TestsEvent { tests: extent.tests, last_ns: extent.last_ns };
                 let json = serde_json::to_string(&event).unwrap_or_default();
-                format!("event: tests\ndata: {json}\n\n")
+                Some(format!("event: tests\ndata: {json}\n\n"))
             }
-            _ if silent >= SILENT => ": still here\n\n".to_owned(),
-            _ => {
-                silent += 1;
-                continue;
-            }
+            None if sent.elapsed() >= SILENT => Some(": still here\n\n".to_owned()),
+            None => None,
         };
-        silent = 0;
-        app.watchers.send(&Bytes::from(text));
+        if let Some(text) = text {
+            sent = Instant::now();
+            app.watchers.send(&Bytes::from(text));
+        }
+        sleep(EVERY).await;
+        let longest = if changes.is_some() { SILENT.saturating_sub(sent.elapsed()) } else { UNWATCHED };
+        let _ = timeout(longest, changed(changes.as_ref())).await;
+    }
+}
+
+/// Waits for a change; for ever without a way to notice one.
+async fn changed(changes: Option<&AsyncFd<Changes>>) {
+    let Some(changes) = changes else { return std::future::pending().await };
+    while let Ok(mut ready) = changes.readable().await {
+        let changed = changes.get_ref().take();
+        ready.clear_ready();
+        if changed {
+            return;
+        }
     }
 }

@@ -17,7 +17,8 @@
 //! settings.listen.set_port(0);
 //! let web = Web::bind(&settings)?;
 //! println!("http://{}/", web.address());
-//! web.run(|| true)?; // until this says so
+//! let (stop, _) = std::os::unix::net::UnixStream::pair()?;
+//! web.run(stop)?; // until this can be read, or its other end is closed
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -9,12 +9,18 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::debug;
 
 /// The server of the page.
@@ -25,8 +31,8 @@ pub struct Web {
     address: SocketAddr,
 }
 
-/// How often it is asked whether to stop.
-const STEP: Duration = Duration::from_millis(100);
+/// Time after a failure to accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Web {
     /// Opens the archive, and listens.
@@ -55,11 +61,11 @@ impl Web {
         self.address
     }
 
-    /// Answers requests until `stop` says so.
+    /// Answers requests until `stop` can be read, or its other end is closed.
     ///
     /// # Errors
     /// [`Error::Runtime`].
-    pub fn run(self, stop: impl Fn() -> bool) -> Result<(), Error> {
+    pub fn run(self, stop: impl AsFd) -> Result<(), Error> {
         let Web { app, listener, .. } = self;
         let app = Arc::new(app);
         // One thread waits; those that read the archive are a few, and one more asks it what is new, another
@@ -74,16 +80,23 @@ impl Web {
         let ended: Result<(), std::io::Error> = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let watching = tokio::spawn(events::watch(app.clone()));
+            let stop = stop.as_fd().try_clone_to_owned()?;
+            let stop = readable(stop)?;
             let (router, slots) = (router(app.clone()), Slots::default());
-            while !stop() {
-                match timeout(STEP, listener.accept()).await {
-                    Err(_) => {}
+            let mut stopped = pin!(stop.readable());
+            while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => listener.poll_accept(cx).map(Some),
+            })
+            .await
+            {
+                match accepted {
                     // Too many open files, for example: later there may be fewer.
-                    Ok(Err(e)) => {
+                    Err(e) => {
                         debug!("page: accepting a connection: {e}");
-                        sleep(STEP).await;
+                        let _ = timeout(PAUSE, stop.readable()).await;
                     }
-                    Ok(Ok((stream, peer))) => {
+                    Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
                             debug!("page: {peer} has too many connections, or all have");
                             continue;
@@ -102,6 +115,15 @@ impl Web {
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended.map_err(Error::Runtime)
     }
+}
+
+/// Lets tasks wait until a descriptor can be read.
+#[expect(
+    deprecated,
+    reason = "the way without a warning is unsafe; an owned descriptor stays the same and open"
+)]
+pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
 async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {

@@ -9,7 +9,7 @@ use jitlat_proto::policy::Policy;
 use std::net::SocketAddr;
 
 fn reflector(port: u16) -> (Reflectors, SocketAddr) {
-    let mut reflectors = Reflectors::new(Policy::default());
+    let mut reflectors = Reflectors::new(Policy::default()).unwrap();
     reflectors.start(&StampReflector { port, ..StampReflector::default() }, &["127.0.0.1".parse().unwrap()]);
     assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
     let address = reflectors.listening()[0].1;

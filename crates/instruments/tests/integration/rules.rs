@@ -217,37 +217,27 @@ fn served(service: Service, serve: &Serve) -> bool {
     let Ok(serving) = serve.start() else { return false };
     assert!(serving.failures().is_empty(), "{:?}", serving.failures());
     let host = serve.ips[0].to_string();
-    let (control, reflected) = (serving.one_way().to_vec(), serving.reflected().to_vec());
-    let (digests, collecting) = (serving.digests().to_vec(), serving.collecting().to_vec());
-    let stop = Stop::new();
-    std::thread::scope(|threads| {
-        threads.spawn(|| serving.run(&stop));
-        let answered = match service {
-            ONE_WAY | TEST_PORT => {
-                control.first().is_some_and(|at| one_way(&host, at.port(), service == TEST_PORT))
-            }
-            DIGESTS => digests.first().is_some_and(|at| {
-                let asked = DigestCollector::connect(&host, at.port(), Listen::default(), None).map(drop);
-                // No interface is offered, which is said to who may ask.
-                matches!(
-                    asked,
-                    Err(CollectorError::Conversation {
-                        source: DigestError::Refused(Refusal::Interface, _),
-                        ..
-                    })
-                )
-            }),
-            COLLECT => collecting.first().is_some_and(|at| push(&host, at.port())),
-            OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
-            _ => {
-                let protocol = Protocol::named(service);
-                let protocol = protocol.unwrap_or_else(|| panic!("{service} has no client in this test"));
-                reflected.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
-            }
-        };
-        stop.request();
-        answered
-    })
+    let (control, reflected) = (serving.one_way(), serving.reflected());
+    match service {
+        ONE_WAY | TEST_PORT => {
+            control.first().is_some_and(|at| one_way(&host, at.port(), service == TEST_PORT))
+        }
+        DIGESTS => serving.digests().first().is_some_and(|at| {
+            let asked = DigestCollector::connect(&host, at.port(), Listen::default(), None).map(drop);
+            // No interface is offered, which is said to who may ask.
+            matches!(
+                asked,
+                Err(CollectorError::Conversation { source: DigestError::Refused(Refusal::Interface, _), .. })
+            )
+        }),
+        COLLECT => serving.collecting().first().is_some_and(|at| push(&host, at.port())),
+        OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
+        _ => {
+            let protocol = Protocol::named(service);
+            let protocol = protocol.unwrap_or_else(|| panic!("{service} has no client in this test"));
+            reflected.first().is_some_and(|(_, at)| ping(&host, protocol, at.port()))
+        }
+    }
 }
 
 fn one_way(host: &str, control_port: u16, tcp: bool) -> bool {

@@ -10,8 +10,9 @@ mod demand_tests;
 mod given;
 pub mod instruments;
 
+use crate::console;
 use crate::exit::Status;
-use crate::{console, interrupt};
+use crate::interrupt::Signals;
 use anyhow::{Context, Result};
 use clap::Args;
 use instruments::Known;
@@ -79,7 +80,7 @@ pub fn run(args: &MonitorArgs) -> Result<Status> {
         console::print(&text::checked(&args.file, &model))?;
         return Ok(Status::Measured);
     }
-    let (stop, reload) = interrupt::stop_and_reload()?;
+    let signals = Signals::to_stop_or_reload()?;
     let settings = MonitorSettings {
         file: args.file.clone(),
         host: args.host.clone(),
@@ -88,6 +89,6 @@ pub fn run(args: &MonitorArgs) -> Result<Status> {
         equipment: Arc::new(Known),
         print: Arc::new(|text| console::print(text).map_err(io::Error::other)),
     };
-    console::print(&text::counts(&runtime::run(&settings, model, timetable, &stop, &reload)?))?;
+    console::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
     Ok(Status::Measured)
 }

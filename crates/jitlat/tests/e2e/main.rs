@@ -20,6 +20,7 @@ mod confined;
 mod failures;
 mod from_page;
 mod harness;
+mod idle;
 mod live;
 mod loopback;
 mod monitor;

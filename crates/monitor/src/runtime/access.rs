@@ -5,7 +5,6 @@ use super::{Equipment, ServerKeys};
 use crate::Model;
 use crate::model::{CollectorRules, KeySource};
 use anyhow::{Context, Result, ensure};
-use jitlat_instruments::Stop;
 use jitlat_instruments::serve::{CollectService, Serve, Serving};
 use jitlat_net::key_file;
 use jitlat_net::push::PushService;
@@ -13,8 +12,7 @@ use jitlat_proto::jitlat::{Key, Keys};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 /// The key that `host` proves at others; `None` if it has none.
 pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<Key>> {
@@ -51,8 +49,7 @@ fn key(source: &KeySource, folder: &Path) -> Result<Key> {
 
 /// A server that answers the other hosts until it is dropped.
 pub struct RunningServer {
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    _serving: Serving,
 }
 
 impl RunningServer {
@@ -95,24 +92,7 @@ impl RunningServer {
                 "withheld, as a key is configured and they need none: {list} ([serve] options = {{ open = … }} serves them)"
             );
         }
-        let stop = Stop::new();
-        let thread = std::thread::Builder::new().name("server".to_owned());
-        let run = run(serving, stop.clone());
-        let thread = thread.spawn(run).context("starting the thread of the server")?;
-        Ok(Some(RunningServer { stop, thread: Some(thread) }))
-    }
-}
-
-fn run(serving: Serving, stop: Stop) -> impl FnOnce() + Send + 'static {
-    move || serving.run(&stop)
-}
-
-impl Drop for RunningServer {
-    fn drop(&mut self) {
-        self.stop.request();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread of the server failed");
-        }
+        Ok(Some(RunningServer { _serving: serving }))
     }
 }
 

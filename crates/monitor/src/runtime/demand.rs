@@ -7,13 +7,14 @@ use crate::Model;
 use crate::extra::{HORIZON, NoGap};
 use crate::file::text_of;
 use jitlat_archive::Archive;
+use jitlat_net::wake::Waker;
 use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the thread of the page waits for the monitor, which looks around many times a second.
+/// How long the thread of the page waits for the monitor, which it wakes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is asked for, on its way to the monitor.
@@ -23,6 +24,8 @@ pub struct Demands {
     /// The file, and this host's place in it.
     now: Mutex<(Arc<Model>, usize)>,
     queue: Mutex<Vec<Demanded>>,
+    /// Wakes the monitor.
+    waker: Waker,
 }
 
 /// A test that somebody asks for.
@@ -37,8 +40,8 @@ pub struct Demanded {
 
 impl Demands {
     /// Of the host at this place of the file.
-    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>) -> Demands {
-        Demands { equipment, now: Mutex::new((model, host)), queue: Mutex::default() }
+    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> Demands {
+        Demands { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
     }
 
     /// Follows a new file.
@@ -85,6 +88,7 @@ impl Runner for Demands {
         let (answer, answered) = sync_channel(1);
         let demanded = Demanded { demand, host: host.clone(), feed, answer };
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(demanded);
+        self.waker.wake();
         answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
             Err(Refusal::Busy("the monitor did not answer within 5 s".to_owned()))

@@ -6,7 +6,7 @@
 //!
 //! Within it: `job` is one test of the timetable, `measure` makes one, `demand` takes those asked for on the page; `access` has keys and
 //! the server, `page` the page, `own` finds which host this is; `captures` follows interfaces; `push` sends tests to collectors, `collect`
-//! takes those of other hosts; `alerts` judges results and notifies people.
+//! takes those of other hosts; `alerts` judges results and notifies people; `watch` waits until the archive is written.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.
@@ -28,6 +28,7 @@ mod own;
 mod page;
 mod push;
 mod run;
+mod watch;
 
 pub use alerts::Print;
 pub use alone::Alone;
@@ -35,4 +36,4 @@ pub use captures::Setup as CaptureSetup;
 pub use equipment::{Captured, Equipment, Logs, ServerKeys};
 pub use measure::Measuring;
 pub use on_demand::Demand;
-pub use run::{MonitorSettings, SlotCounts, load, named, run};
+pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};

@@ -7,9 +7,9 @@ use crate::model::{Readers, RunRules};
 use crate::text;
 use anyhow::{Context, Result, bail};
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_instruments::Stop;
 use jitlat_net::key_file;
 use jitlat_net::pace;
+use jitlat_net::wake::StopSignal;
 use jitlat_web::{
     Access, MonitorNow, MonitorState, PORT, RunLimits, Runs, Settings, SlotsNow, Starters, Token, Web,
 };
@@ -21,7 +21,7 @@ use tracing::{error, info};
 
 /// A page that is served until it is dropped.
 pub struct RunningPage {
-    stop: Stop,
+    stop: StopSignal,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,12 +58,12 @@ impl RunningPage {
         }
         let page = Web::bind(&settings).context("[web]")?;
         info!("page: http://{}/", page.address());
-        let stop = Stop::new();
-        let asked = stop.clone();
+        let stop = StopSignal::new().context("[web]")?;
+        let stopped = stop.clone();
         let run = move || {
             // Tests come first; threads that this one starts are as low.
             pace::yield_to_others();
-            if let Err(e) = page.run(|| asked.is_requested()) {
+            if let Err(e) = page.run(stopped) {
                 error!("[web]: {e}");
             }
         };
@@ -122,7 +122,8 @@ pub struct OwnState {
     /// When it was looked at last, and the time until then in which tests were made.
     seen: SteadyTime,
     busy: Span,
-    said: Option<SteadyTime>,
+    /// When the page was last told, and how many tests were under way then.
+    said: Option<(SteadyTime, usize)>,
 }
 
 /// Time between two messages to the page.
@@ -135,7 +136,7 @@ impl OwnState {
         OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
     }
 
-    /// Looks at how many tests are under way, and says so once a second.
+    /// Looks at how many tests are under way, and says so when that changes, at least once a second otherwise if this is called.
     pub fn look<'a>(
         &mut self,
         now: SteadyTime,
@@ -146,10 +147,10 @@ impl OwnState {
             self.busy = self.busy + (now - self.seen);
         }
         self.seen = now;
-        if self.said.is_some_and(|at| now - at < SAY_EVERY) {
+        if self.said.is_some_and(|(at, known)| now - at < SAY_EVERY && known == running) {
             return;
         }
-        self.said = Some(now);
+        self.said = Some((now, running));
         let slots = counts.map(|((test, far), counts)| {
             let lost = counts.all().filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }));
             SlotsNow {

@@ -1,11 +1,12 @@
 //! This host's tests, pushed to collectors: a thread for each, beside the tests.
 
+use super::watch::ArchiveWatch;
 use crate::Model;
 use anyhow::Result;
 use jitlat_archive::{Archive, MOST_UNSETTLED, Outgoing, Settled};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_instruments::Stop;
 use jitlat_net::push::{PushConnection, PushFailure};
+use jitlat_net::wake::StopSignal;
 use jitlat_net::{clock, pace};
 use jitlat_proto::jitlat::Key;
 use jitlat_proto::push::{About, MAX_PIECE, Offer, Outcome, Retry, SenderEvent, SenderInput, State};
@@ -13,13 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Time between two looks at the archive.
-const STEP: Duration = Duration::from_secs(1);
-/// Time between two looks at whether to stop.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// Time after a failure of the archive.
+const PAUSE: Span = Span::seconds(1);
 /// Time between two looks at how much waits.
 const BOUND_EVERY: Span = Span::seconds(60);
 /// How long a connection is kept without anything to push.
@@ -33,7 +31,7 @@ const TO_END: Span = Span::seconds(3);
 
 /// Pushes until this is dropped.
 pub struct RunningPushes {
-    stop: Stop,
+    stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -70,7 +68,7 @@ impl RunningPushes {
         key: Option<&Key>,
     ) -> Result<RunningPushes> {
         let targets = targets(model, host);
-        let stop = Stop::new();
+        let stop = StopSignal::new()?;
         let mut threads = Vec::new();
         if let Some(root) = root {
             let archive = Archive::make(root)?;
@@ -126,7 +124,7 @@ struct Pusher {
     spool: Spool,
     /// Whether it was said that the archive fails.
     failing: bool,
-    stop: Stop,
+    stop: StopSignal,
 }
 
 /// Why a connection ended before all was pushed.
@@ -145,6 +143,7 @@ impl From<jitlat_archive::Error> for Ended {
 
 impl Pusher {
     fn run(&mut self) {
+        let mut watch = ArchiveWatch::new(&self.root, &self.stop);
         while !self.stop.is_requested() {
             let went = self.step();
             if let Err(e) = &went
@@ -153,22 +152,23 @@ impl Pusher {
                 warn!("pushing to {}: {e}; tried again", self.target.name);
             }
             self.failing = went.is_err();
-            let begun = Instant::now();
-            while !self.stop.is_requested() && begun.elapsed() < STEP {
-                std::thread::sleep(LOOK_AROUND);
-            }
+            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + PAUSE)));
         }
     }
 
-    /// Pushes what waits, if it is time to.
-    fn step(&mut self) -> Result<(), jitlat_archive::Error> {
+    /// Pushes what waits, if it is time to; returns when there is something to do although the archive does not change.
+    fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::Error> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
         self.spool.bound(&self.target, &archive, now)?;
         let waits = !archive.to_push(&self.target.name, 0, 1)?.is_empty()
             || !archive.push_doubts(&self.target.name)?.is_empty();
-        if !waits || !self.retry.may_try(now) {
-            return Ok(());
+        if !waits {
+            return Ok(None);
+        }
+        if !self.retry.may_try(now) {
+            // How much may wait is looked at meanwhile.
+            return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_EVERY)).min());
         }
         let begun = Session::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
         let ended = begun.and_then(|mut session| {
@@ -204,7 +204,8 @@ impl Pusher {
                 self.said = Some((since, why));
             }
         }
-        Ok(())
+        // Something may have come meanwhile.
+        Ok(Some(clock::steady()))
     }
 
     fn waiting(&self, archive: &Archive) -> Result<u64, jitlat_archive::Error> {
@@ -249,7 +250,7 @@ impl Spool {
 struct Session<'a> {
     target: &'a Target,
     archive: &'a Archive,
-    stop: &'a Stop,
+    stop: &'a StopSignal,
     spool: &'a mut Spool,
     connection: PushConnection,
     /// Offered, and not settled.
@@ -281,7 +282,7 @@ impl<'a> Session<'a> {
         target: &'a Target,
         key: &Key,
         archive: &'a Archive,
-        stop: &'a Stop,
+        stop: &'a StopSignal,
         spool: &'a mut Spool,
     ) -> Result<Session<'a>, Ended> {
         let connection = PushConnection::open(&target.address, target.port, key.clone())

@@ -22,20 +22,21 @@ use jitlat_archive::{Archive, Keep, Slots, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
+use jitlat_net::wake::{self, Waker};
 use jitlat_proto::jitlat::Key;
 use jitlat_web::Refusal;
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tracing::{debug, error, info, warn};
 
-/// Time between two looks at signals and threads.
-const LOOK_AROUND: Duration = Duration::from_millis(20);
-/// Time between two looks at the file.
-const LOOK_AT_FILE: Span = Span::seconds(1);
+/// Time between two looks at the file, and at the wall clock, which may have been set.
+const LOOK_AROUND: Span = Span::seconds(2);
+/// Time between two looks at whether a test that was asked for is still wanted.
+const LOOK_AT_DEMANDS: Span = Span::millis(100);
 /// Time between two looks at what is too old, and at a size that is not to be exceeded.
 const PRUNE_EVERY: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
 /// Time between two messages that what is removed was not pushed.
@@ -65,6 +66,18 @@ pub struct MonitorSettings {
     pub print: Print,
 }
 
+/// Requests to a running monitor. Each makes this readable, and so ends the monitor's wait.
+pub trait Requests: AsFd {
+    /// Whether the monitor is to end.
+    fn is_stop_requested(&self) -> bool;
+
+    /// Whether the file is to be read again, since the last call.
+    fn take_reload(&self) -> bool;
+
+    /// Resets the descriptor. Called before the requests are looked at.
+    fn clear(&self);
+}
+
 /// A test under way.
 struct Thread {
     id: u64,
@@ -72,6 +85,16 @@ struct Thread {
     /// When it was asked to end; `None`: it was not.
     asked: Option<SteadyTime>,
     handle: JoinHandle<Measured>,
+}
+
+/// Reports the end of the thread that holds it.
+struct ReportsEnd(u64, Arc<Mutex<Vec<u64>>>, Waker);
+
+impl Drop for ReportsEnd {
+    fn drop(&mut self) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+        self.2.wake();
+    }
 }
 
 /// This host at work.
@@ -91,12 +114,15 @@ struct Monitor<'a> {
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
     threads: Vec<Thread>,
+    /// Woken when a test has ended, or is asked for on the page.
+    waker: Waker,
+    ended: Arc<Mutex<Vec<u64>>>,
     pruning: Option<JoinHandle<()>>,
     /// When it was last said that what is removed was not pushed.
     drops_said: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Measures until `stop`, or as long as the settings say; reads the file again when it changes, and when `reload` is set. Returns how
+/// Measures until a request, or as long as the settings say; reads the file again when it changes, and when that is requested. Returns how
 /// slots ended.
 ///
 /// # Errors
@@ -105,8 +131,7 @@ pub fn run(
     settings: &MonitorSettings,
     model: Model,
     timetable: Timetable,
-    stop: &Stop,
-    reload: &AtomicBool,
+    requests: &dyn Requests,
 ) -> Result<SlotCounts> {
     let args = settings;
     let equipment = &args.equipment;
@@ -128,7 +153,8 @@ pub fn run(
     let pushes = RunningPushes::start(&model, host, kept.as_deref(), key.as_ref())?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
-    let demands = Arc::new(Demands::new(model.clone(), host, equipment.clone()));
+    let waker = Waker::new()?;
+    let demands = Arc::new(Demands::new(model.clone(), host, equipment.clone(), waker.clone()));
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
@@ -150,19 +176,22 @@ pub fn run(
         captures,
         pushes: Some(pushes),
         threads: Vec::new(),
+        waker,
+        ended: Arc::default(),
         pruning: None,
         drops_said: Arc::default(),
     };
     let begun = clock::steady();
     let mut seen = version(&args.file);
     let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
-    while !stop.is_requested() {
+    let ends = args.duration.map(|duration| begun + duration);
+    while !requests.is_stop_requested() {
         let now = clock::steady();
-        if args.duration.is_some_and(|duration| now - begun >= duration) {
+        if ends.is_some_and(|ends| now >= ends) {
             break;
         }
-        let asked = reload.swap(false, Ordering::SeqCst);
-        if asked || now - looked >= LOOK_AT_FILE {
+        let asked = requests.take_reload();
+        if asked || now - looked >= LOOK_AROUND {
             looked = now;
             let current = version(&args.file);
             if asked || current != seen {
@@ -177,7 +206,10 @@ pub fn run(
             monitor.prune();
         }
         monitor.step();
-        std::thread::sleep(monitor.pause());
+        let due = monitor.due().min(looked + LOOK_AROUND);
+        wake::wait(&[requests.as_fd(), monitor.waker.as_fd()], ends.into_iter().chain(Some(due)).min());
+        requests.clear();
+        monitor.waker.clear();
     }
     monitor.finish();
     let all = monitor.agenda.counts().iter().chain(monitor.captures.counts());
@@ -341,22 +373,37 @@ impl Monitor<'_> {
             demanded.measure(&*equipment, &place);
             Ok(())
         };
-        match std::thread::Builder::new().name(format!("test {id}")).spawn(run) {
-            Ok(handle) => self.threads.push(Thread { id, stop, asked: None, handle }),
-            // What was asked for ends with its feed.
-            Err(e) => {
-                warn!("no thread for a test that was asked for can be started: {e}");
-                self.agenda.end_extra(id);
-            }
+        // What was asked for ends with its feed.
+        if let Err(e) = self.spawn(id, stop, run) {
+            warn!("no thread for a test that was asked for can be started: {e}");
+            self.agenda.end_extra(id);
         }
     }
 
-    fn pause(&self) -> Duration {
-        let due = self
-            .agenda
-            .wake()
-            .map_or(LOOK_AROUND, |at| Duration::from_nanos((at - clock::wall()).0.max(0) as u64));
-        due.min(LOOK_AROUND)
+    /// When there is something to do, if nothing happens before.
+    fn due(&self) -> SteadyTime {
+        let now = clock::steady();
+        let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
+        let demands = (!self.demanded.is_empty()).then_some(now + LOOK_AT_DEMANDS);
+        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + TO_END));
+        asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
+    }
+
+    /// Starts the thread of a test, whose end wakes the monitor.
+    fn spawn(
+        &mut self,
+        id: u64,
+        stop: Stop,
+        run: impl FnOnce() -> Measured + Send + 'static,
+    ) -> std::io::Result<()> {
+        let reports_end = ReportsEnd(id, self.ended.clone(), self.waker.clone());
+        let run = move || {
+            let _reports_end = reports_end;
+            run()
+        };
+        let handle = std::thread::Builder::new().name(format!("test {id}")).spawn(run)?;
+        self.threads.push(Thread { id, stop, asked: None, handle });
+        Ok(())
     }
 
     fn start(&mut self, task: Task) {
@@ -364,13 +411,9 @@ impl Monitor<'_> {
         debug!("{name} with {far} starts");
         let stop = Stop::new();
         let own = stop.clone();
-        let thread = std::thread::Builder::new().name(format!("test {id}"));
-        match thread.spawn(move || task.measure(&own)) {
-            Ok(handle) => self.threads.push(Thread { id, stop, asked: None, handle }),
-            Err(e) => {
-                let why = format!("no thread for it can be started: {e}");
-                self.agenda.ended(id, clock::wall(), Err((Failure::Other, why)));
-            }
+        if let Err(e) = self.spawn(id, stop, move || task.measure(&own)) {
+            let why = format!("no thread for it can be started: {e}");
+            self.agenda.ended(id, clock::wall(), Err((Failure::Other, why)));
         }
     }
 
@@ -383,9 +426,8 @@ impl Monitor<'_> {
 
     /// Takes the results of threads that have ended.
     fn collect(&mut self) {
-        let (ended, running): (Vec<Thread>, Vec<Thread>) =
-            std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.handle.is_finished());
-        self.threads = running;
+        let ids = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        let ended: Vec<Thread> = self.threads.extract_if(.., |thread| ids.contains(&thread.id)).collect();
         for thread in ended {
             let failed = |_| Err((Failure::Other, "its thread failed: a fault of this program".to_owned()));
             let result = thread.handle.join().unwrap_or_else(failed);
@@ -595,7 +637,10 @@ impl Monitor<'_> {
             }
             self.collect();
             self.say();
-            std::thread::sleep(LOOK_AROUND);
+            if !self.threads.is_empty() {
+                wake::wait(&[self.waker.as_fd()], Some((asked + TO_END).min(begun + TO_END.times(3))));
+                self.waker.clear();
+            }
         }
         self.collect();
         self.say();

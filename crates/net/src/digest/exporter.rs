@@ -7,6 +7,7 @@ use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSetti
 use crate::clock;
 use crate::clock::tick;
 use crate::sockets;
+use crate::wake::StopSignal;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::WallTime;
 use jitlat_passive::echo::is_echo;
@@ -21,7 +22,6 @@ use jitlat_proto::policy::{self, Ask, DIGESTS, Gate, Grant, Policy, Service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info;
 
@@ -97,17 +97,17 @@ impl DigestExporter {
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
-        let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let serving = Connections { service: self, stop: Arc::clone(&stop), gate, introduction };
-        Ok(acceptor.start(serving, stop)?)
+        let stop = StopSignal::new()?;
+        let acceptor = Acceptor::bind(addresses, gate.clone(), stop.clone()).map_err(bind)?;
+        let serving = Connections { service: self, stop, gate, introduction };
+        Ok(acceptor.start(Arc::new(serving))?)
     }
 }
 
 /// State shared by all connections.
 struct Connections {
     service: DigestExporter,
-    stop: Arc<AtomicBool>,
+    stop: StopSignal,
     gate: Gate,
     introduction: Duration,
 }
@@ -131,9 +131,6 @@ impl ConnectionService for Connections {
         // If the collector does not read it, it does not get the reason.
         let _ = stream.write(&Exporter::turn_away(Refusal::Busy, &why.to_string()));
     }
-
-    // Conversations check the flag that stops the acceptor.
-    fn stop(&self) {}
 }
 
 /// One collector being served.
@@ -191,7 +188,7 @@ impl Conversation<'_> {
         let peer = self.peer;
         let mut ending = false;
         loop {
-            if self.shared.stop.load(Ordering::Acquire) && !ending {
+            if self.shared.stop.is_requested() && !ending {
                 ending = true;
                 self.exporter.handle(tick(), ExporterInput::End(vec!["the server was stopped".to_owned()]));
                 if self.capture.is_none() {

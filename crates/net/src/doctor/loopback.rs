@@ -17,7 +17,7 @@ use jitlat_proto::stamp;
 use jitlat_proto::twoway::Plan;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
@@ -62,7 +62,7 @@ pub fn one_way(
         pacing: Pacing { lock_memory: false, ..pacing.clone() },
         priority: None,
     };
-    let server = Server::bind(service)?;
+    let server = Server::bind(service)?.start()?;
     // Either direction will do: both ends are this host.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
@@ -80,19 +80,13 @@ pub fn one_way(
         segmented: false,
         feedback: false,
     };
-    let over = AtomicBool::new(false);
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {
         if let Event::Records { records, .. } = event {
             collected.extend_from_slice(records);
         }
     };
-    let measured = std::thread::scope(|scope| {
-        scope.spawn(|| server.run(&over));
-        let measured = client::run(&request, stop, &mut collect);
-        over.store(true, Ordering::Relaxed);
-        measured
-    })?;
+    let measured = client::run(&request, stop, &mut collect)?;
     Ok((measured.sessions, collected))
 }
 
@@ -106,7 +100,7 @@ pub fn two_way(
     stamps: Stamps,
     stop: &AtomicBool,
 ) -> Result<Vec<PacketRecord>, LoopbackError> {
-    let mut reflectors = Reflectors::new(Policy::default());
+    let mut reflectors = Reflectors::new(Policy::default())?;
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[HERE.into()]);
     let Some((_, to)) = reflectors.listening().first().copied() else {
         let why: Vec<String> = reflectors.failures().iter().map(ToString::to_string).collect();

@@ -15,13 +15,12 @@ mod stop_flags;
 pub(crate) mod stream_socket;
 mod tcp_flow;
 mod udp_flow;
-mod waker;
 mod watched;
 
 pub(crate) use context::EngineSettings;
-pub(crate) use waker::Waker;
 
 use crate::ring::{self, Outlet};
+use crate::wake::Waker;
 use context::{Context, Instruction, Reporter};
 use counters::Counters;
 use jitlat_core::observer::StreamProgress;

@@ -5,27 +5,23 @@
 //!
 //! One thread serves all ports. A port is open as long as a flow waits at it.
 
-use super::waker::Waker;
 use crate::accept::Listener;
 use crate::clock::steady;
+use crate::wake::{self, Waker};
 use crate::{audit, sockets};
-use jitlat_core::Transport;
+use jitlat_core::{Span, SteadyTime, Transport};
 use jitlat_proto::jitlat::packet::HEADER_LEN;
 use jitlat_proto::jitlat::rendezvous::{Expected, WaitingFlows};
-use jitlat_proto::policy::{Ask, Gate, Grant, TEST_PORT};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, TEST_PORT};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 /// How long a TCP connection may take to identify its flow.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+const INTRODUCTION: Span = Span::seconds(10);
 /// Greetings or connections taken from one port before the others are checked.
 const ROUND: usize = 256;
-/// Longest wait before the thread checks its state.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
 
 /// Called with the source address of a UDP greeting.
 pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
@@ -55,6 +51,7 @@ pub(crate) struct Rendezvous {
     waker: Waker,
     /// Admits connections until they are identified.
     gate: Gate,
+    _on_eviction: OnEviction,
     /// For the thread, which ends when the rendezvous is dropped.
     me: Weak<Rendezvous>,
 }
@@ -91,7 +88,16 @@ impl Rendezvous {
     /// A rendezvous without open ports, at which `gate` admits connections.
     pub fn new(gate: Gate) -> io::Result<Arc<Rendezvous>> {
         let waker = Waker::new()?;
-        Ok(Arc::new_cyclic(|me| Rendezvous { state: Mutex::default(), waker, gate, me: me.clone() }))
+        let woken = waker.clone();
+        let on_eviction: OnEviction = Arc::new(move || woken.wake());
+        gate.notify_of_evictions(&on_eviction);
+        Ok(Arc::new_cyclic(|me| Rendezvous {
+            state: Mutex::default(),
+            waker,
+            gate,
+            _on_eviction: on_eviction,
+            me: me.clone(),
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, Registrations> {
@@ -128,6 +134,13 @@ impl Rendezvous {
         drop(state);
         self.waker.wake();
         Ok(Registration { rendezvous: Arc::clone(self), number, local })
+    }
+}
+
+impl Drop for Rendezvous {
+    /// Ends its thread.
+    fn drop(&mut self) {
+        self.waker.wake();
     }
 }
 
@@ -193,7 +206,7 @@ struct Unidentified {
     stream: TcpStream,
     local: SocketAddr,
     head: Vec<u8>,
-    until: Instant,
+    until: SteadyTime,
     grant: Grant,
 }
 
@@ -224,22 +237,21 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
     }
 }
 
-/// Waits for something to read or for the waker, but not for long.
+/// Waits for something to read, for the waker, or until a connection or a listener's pause has lasted long enough.
 fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
-    let mut patience = LOOK_AROUND;
-    let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
+    let mut deadline = unidentified.iter().map(|u| u.until).min();
+    let mut readable = vec![waker.as_fd()];
     for port in ports {
-        let fd = match &port.socket {
-            PortSocket::Udp(socket) => Some(socket.as_fd()),
+        match &port.socket {
+            PortSocket::Udp(socket) => readable.push(socket.as_fd()),
             PortSocket::Tcp(listener) => {
-                patience = patience.min(listener.pause().unwrap_or(patience));
-                listener.poll_fd()
+                deadline = deadline.into_iter().chain(listener.pause_end()).min();
+                readable.extend(listener.poll_fd());
             }
-        };
-        fds.extend(fd.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        }
     }
-    fds.extend(unidentified.iter().map(|u| PollFd::new(u.stream.as_fd(), PollFlags::POLLIN)));
-    let _ = poll(&mut fds, PollTimeout::from((patience.as_millis() as u16).max(1)));
+    readable.extend(unidentified.iter().map(|u| u.stream.as_fd()));
+    wake::wait(&readable, deadline);
 }
 
 fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSocket) {
@@ -273,7 +285,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
             }
         };
         if stream.set_nonblocking(true).is_ok() {
-            let until = Instant::now() + INTRODUCTION;
+            let until = steady() + INTRODUCTION;
             unidentified.push(Unidentified { stream, local, head: Vec::new(), until, grant });
         }
     }
@@ -281,7 +293,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
 
 /// Reads first bytes, and passes on connections that have sent all of them.
 fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
-    let now = Instant::now();
+    let now = steady();
     for mut peer in std::mem::take(unidentified) {
         let mut bytes = [0; HEADER_LEN];
         let missing = HEADER_LEN - peer.head.len();
@@ -311,6 +323,7 @@ mod tests {
     use std::io::Write;
     use std::net::Ipv4Addr;
     use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
 
     const LIMIT: Duration = Duration::from_secs(20);
 

@@ -1,6 +1,6 @@
 //! [`StopFlags`]: requests to a running packet thread to end.
 
-use super::waker::Waker;
+use crate::wake::Waker;
 use jitlat_core::time::Span;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
@@ -20,7 +20,7 @@ pub(crate) struct StopFlags {
 
 impl StopFlags {
     /// Without requests.
-    pub fn new() -> nix::Result<StopFlags> {
+    pub fn new() -> std::io::Result<StopFlags> {
         Ok(StopFlags {
             requests: AtomicU32::new(0),
             cut: AtomicI64::new(-1),

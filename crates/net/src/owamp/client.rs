@@ -6,12 +6,12 @@ use super::sending::{Departing, Sending};
 use crate::client::{ClientError, Family, Measured, ServerAddress, connect};
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
-use crate::engine::Waker;
 use crate::engine::stream_socket::{self, Marks};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::Pacing;
 use crate::ring::{self, Intake, Outlet};
 use crate::stamp::{Stamps, Ways};
+use crate::wake::Waker;
 use crate::{random, sockets};
 use jitlat_core::clock::SyncState;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
@@ -228,7 +228,7 @@ impl<'a> Test<'a> {
             remote,
             local,
             driver: Driver::new(Client::new(config, tick()), stream)?,
-            waker: Waker::new().map_err(io::Error::from)?,
+            waker: Waker::new()?,
             streams,
             mode: Mode::Open,
             facts: host_facts(),

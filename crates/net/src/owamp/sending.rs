@@ -2,12 +2,12 @@
 
 use crate::clock::ClockError;
 use crate::clock::{steady, tick};
-use crate::engine::Waker;
 use crate::engine::sent_times::{Collected, SentTimes};
 use crate::pace::{Mode, Pacer, Pacing};
 use crate::random::Padding;
 use crate::stamp::Stamps;
 use crate::sys;
+use crate::wake::Waker;
 use jitlat_core::Span;
 use jitlat_proto::amp::Sid;
 use jitlat_proto::jitlat::SentStamps;

@@ -3,6 +3,7 @@
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::clock::tick;
 use crate::drive::Driver;
+use crate::wake::StopSignal;
 use crate::{audit, clock, pace, random, sockets};
 use jitlat_core::Span;
 use jitlat_proto::Machine;
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -110,23 +111,18 @@ impl PushService {
         gate: Gate,
     ) -> Result<RunningService, PushServiceError> {
         let bind = |(address, source)| PushServiceError::Bind { address, source };
-        let acceptor = Acceptor::bind(addresses, gate.clone()).map_err(bind)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let serving = Connections {
-            service: self,
-            stop: Arc::clone(&stop),
-            gate,
-            newest: Mutex::default(),
-            count: AtomicU64::new(0),
-        };
-        Ok(acceptor.start(serving, stop)?)
+        let stop = StopSignal::new()?;
+        let acceptor = Acceptor::bind(addresses, gate.clone(), stop.clone()).map_err(bind)?;
+        let serving =
+            Connections { service: self, stop, gate, newest: Mutex::default(), count: AtomicU64::new(0) };
+        Ok(acceptor.start(Arc::new(serving))?)
     }
 }
 
 /// State shared by all connections.
 struct Connections {
     service: PushService,
-    stop: Arc<AtomicBool>,
+    stop: StopSignal,
     gate: Gate,
     /// The number of each host's newest connection: an older one is of a host that was killed, or of a network that broke.
     newest: Mutex<HashMap<String, u64>>,
@@ -164,9 +160,6 @@ impl ConnectionService for Connections {
         // If the host does not read it, it does not get the reason.
         let _ = stream.write(&Receiver::turn_away(Reason::Busy, &why.to_string()));
     }
-
-    // Conversations check the flag that stops the acceptor.
-    fn stop(&self) {}
 }
 
 /// A host that has proved its key.
@@ -218,7 +211,7 @@ impl Conversation<'_> {
     fn run(&mut self) -> io::Result<()> {
         let timed_out = |why| Err(io::Error::new(ErrorKind::TimedOut, why));
         loop {
-            if self.shared.stop.load(Ordering::Acquire) {
+            if self.shared.stop.is_requested() {
                 self.later(Reason::Stopping, String::new(), Span::seconds(1));
             }
             if self.grant.is_evicted() {
@@ -262,7 +255,7 @@ impl Conversation<'_> {
                 }
             }
             self.driver.write_output();
-            let patience = if self.shared.stop.load(Ordering::Acquire) { LAST_UNREAD } else { UNREAD };
+            let patience = if self.shared.stop.is_requested() { LAST_UNREAD } else { UNREAD };
             if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > patience {
                 return timed_out("it does not take its answers");
             }

@@ -87,8 +87,9 @@ impl Reflector for IrttReflector {
 fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, shared: &Shared) {
     let mut tests = BegunTests::new(policy::IRTT);
     let mut answer = Vec::with_capacity(LARGEST);
+    let mut due = None;
     while !shared.is_stopping() {
-        socket.receive(|out, request, arrival, local| {
+        socket.receive(due, |out, request, arrival, local| {
             answer.clear();
             let leaving = out.leaving(arrival.from);
             match server.handle(request, arrival, leaving.at, &mut answer) {
@@ -102,7 +103,7 @@ fn serve(mut socket: AnsweringSocket<()>, mut server: Server, _table: &Table, sh
                 Err(why) => out.silent(why),
             }
         });
-        tests.write(clock::steady());
+        due = tests.write(clock::steady());
         socket.take_departed(|_, _| {});
     }
 }

@@ -84,8 +84,9 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
     let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
     let mut answer = Vec::with_capacity(LARGEST);
     let mut tests = BegunTests::new(policy::LAMP);
+    let mut due = None;
     while !shared.is_stopping() {
-        socket.receive(|out, request, arrival, local| {
+        socket.receive(due, |out, request, arrival, local| {
             answer.clear();
             let dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
             let now = clock::tick();
@@ -131,12 +132,13 @@ fn serve(mut socket: AnsweringSocket<Answered>, secret: [u8; 32], trusted: Vec<P
         });
         answer.clear();
         let now = clock::tick();
-        tests.write(now.steady);
+        due = tests.write(now.steady);
         while let Some((to, from)) = server.poll_transmit(now, &mut answer) {
             if shared.take(to.ip(), answer.len(), now.steady).is_ok() {
                 socket.send(&answer, to, from);
             }
             answer.clear();
         }
+        due = server.poll_timeout().map(|next| next - now.steady).into_iter().chain(due).min();
     }
 }

@@ -3,7 +3,7 @@
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::LARGEST;
-use super::{LOOK_AROUND, Opened, Reflector, Shared};
+use super::{Opened, Reflector, Shared};
 use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -241,7 +241,6 @@ fn owner(port: u16) -> io::Result<Socket> {
 impl<B: Beneath> Frames<B> {
     /// Answers at `socket`, of an interface with the address `ip`.
     fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &Shared) -> io::Result<Frames<B>> {
-        socket.set_read_timeout(Some(LOOK_AROUND))?;
         enlarge(&socket);
         shared.prefer(&socket);
         socket::stamp(&socket, ip, Stamps::KernelReceive, &mut Vec::new())?;
@@ -256,8 +255,9 @@ impl<B: Beneath> Frames<B> {
         let mut inbox = Inbox::new(BATCH, LARGEST);
         let mut answer = Vec::with_capacity(2048);
         let mut tests = BegunTests::new(policy::LAMP);
-        while !self.shared.is_stopping() {
-            if inbox.receive(self.socket.as_fd(), libc::MSG_WAITFORONE).is_ok() {
+        let mut due = None;
+        while self.shared.wait(&self.socket, due) {
+            if inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT).is_ok() {
                 for datagram in inbox.datagrams() {
                     let came = datagram.link().is_none_or(|(_, way)| way != libc::PACKET_OUTGOING);
                     if let Some(request) = self.beneath.parse(datagram.data).filter(|_| came) {
@@ -275,13 +275,14 @@ impl<B: Beneath> Frames<B> {
             }
             answer.clear();
             let now = clock::tick();
-            tests.write(now.steady);
+            let lines_due = tests.write(now.steady).map(|left| now.steady + left);
             while let Some((to, way)) = server.poll_transmit(now, &mut answer) {
                 if self.shared.take(to.ip(), answer.len(), now.steady).is_ok() {
                     self.send(&way, &answer);
                 }
                 answer.clear();
             }
+            due = server.poll_timeout().into_iter().chain(lines_due).min();
         }
     }
 

@@ -4,14 +4,16 @@
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
 //! use jitlat_proto::policy::Policy;
 //!
-//! let mut reflectors = Reflectors::new(Policy::default());
+//! let mut reflectors = Reflectors::new(Policy::default())?;
 //! reflectors.start(&StampReflector::default(), &["::1".parse().unwrap()]);
 //! for (name, address) in reflectors.listening() {
 //!     println!("answering {name} on {address}");
 //! }
 //! // They answer until `reflectors` is dropped.
+//! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod control;
 mod irtt;
 mod lamp;
 mod lamp_frames;
@@ -32,6 +34,7 @@ pub use twamp::TwampServer;
 use crate::clock::{self, ClockError};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
+use crate::wake::{self, StopSignal};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime};
@@ -40,15 +43,15 @@ use jitlat_proto::lamp::Header;
 use jitlat_proto::lamp::packet::HEADER_LEN;
 use jitlat_proto::policy::{Gate, Meters, Networks, Policy, Service};
 use jitlat_proto::twoway::reflect::{Arrival, Silence};
+use socket2::{SockRef, Socket};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Answers the tests of one protocol at one port. New protocols implement this.
 pub trait Reflector {
@@ -72,7 +75,7 @@ pub trait Reflector {
     }
 
     /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`Opened::run`]
-    /// runs, which must end soon after [`Shared::is_stopping`] returns true.
+    /// runs, which must end once the server stops: [`Shared::wait`] waits for packets and for that.
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened>;
 }
 
@@ -97,13 +100,28 @@ pub struct Shared {
     /// Receives the packets of one-way tests; `None`: nobody keeps them.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) stop: StopSignal,
+    /// Sockets on which threads wait for packets.
+    waited: Arc<Mutex<Vec<UdpSocket>>>,
 }
 
 impl Shared {
     /// Whether reflectors must end.
     pub fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.stop.is_requested()
+    }
+
+    /// Waits until `socket` can be read, or until `deadline`; returns whether to go on: false once reflectors must end.
+    pub fn wait(&self, socket: &impl AsFd, deadline: Option<SteadyTime>) -> bool {
+        wake::wait(&[socket.as_fd(), self.stop.as_fd()], deadline);
+        !self.is_stopping()
+    }
+
+    /// Ends waits for packets on `socket` once reflectors must end, without a call beside that which receives them.
+    fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
+        let socket = socket.try_clone()?.into();
+        self.waited.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        Ok(())
     }
 
     /// Sets the priority of answers on `socket` and returns it; if it cannot be set, logs why.
@@ -228,8 +246,8 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// How soon a reflector's thread notices a stop.
-const LOOK_AROUND: Duration = Duration::from_millis(100);
+/// How soon the thread of a connection notices a stop.
+const LOOK_AROUND: Span = Span::millis(100);
 
 /// Running reflectors; dropping them stops them.
 pub struct Reflectors {
@@ -241,12 +259,18 @@ pub struct Reflectors {
 
 impl Reflectors {
     /// Without reflectors; those started later will answer the clients that `policy` allows.
-    pub fn new(policy: Policy) -> Reflectors {
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new(policy: Policy) -> io::Result<Reflectors> {
         Reflectors::sharing(Gate::new(policy))
     }
 
     /// The same, beside other services whose clients `gate` admits, too.
-    pub fn sharing(gate: Gate) -> Reflectors {
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn sharing(gate: Gate) -> io::Result<Reflectors> {
         // The keys of a new map's hashes are random.
         let seed = RandomState::new().hash_one(());
         let shared = Shared {
@@ -256,9 +280,10 @@ impl Reflectors {
             priority: None,
             packets: None,
             counters: Arc::default(),
-            stop: Arc::default(),
+            stop: StopSignal::new()?,
+            waited: Arc::default(),
         };
-        Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() }
+        Ok(Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() })
     }
 
     /// Reflectors started later will send answers with this priority within this host (`SO_PRIORITY`).
@@ -316,7 +341,11 @@ impl Reflectors {
 
 impl Drop for Reflectors {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
+        self.shared.stop.request();
+        for socket in self.shared.waited.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Linux says that the socket is not connected, and ends the waits for packets all the same, also later ones.
+            let _ = SockRef::from(&socket).shutdown(Shutdown::Read);
+        }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("the thread of a reflector panicked");

@@ -1,36 +1,34 @@
 //! The OWAMP server: a thread for each control connection, which also receives the packets of its sessions, and a
 //! thread for each session in which it sends.
 
-use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
-use crate::accept::{Acceptor, ConnectionService, Listener};
+use super::control::{ControlConnection, FIRST_OTHER, listen};
+use super::{Opened, Reflector, Shared, at_port};
+use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
-use crate::engine::Waker;
 use crate::engine::stream_socket::{self, Marks};
 use crate::owamp::receiving::Receiving;
 use crate::owamp::sending::{Departing, Sending};
 use crate::pace::Pacing;
-use crate::random;
-use crate::sockets::{self, PatientStream};
+use crate::sockets;
 use crate::stamp::{Stamps, Ways};
+use crate::wake::Waker;
 use jitlat_core::{Direction, Dscp, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
-use jitlat_proto::amp::{Accept, Random, Reason, Sid, TestKeys, Users};
+use jitlat_proto::amp::{Accept, Reason, Sid, TestKeys, Users};
 use jitlat_proto::owamp::server::{Asked, Event, Input, Server};
 use jitlat_proto::owamp::{
     self, Owner, Received, Rules, SessionData, SessionReceiver, SessionSender, Store, StoreLimits,
     TestSession, packet,
 };
-use jitlat_proto::policy::{self, Ask, Gate, Grant, Policy, Refusal, Scope, Service};
+use jitlat_proto::policy::{self, Ask, Grant, Policy, Refusal, Scope, Service};
 use jitlat_proto::twoway::reflect::Silence;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Grants OWAMP sessions over a control connection, sends or receives their packets, and keeps what it received.
 #[derive(Clone, Debug)]
@@ -67,17 +65,14 @@ impl Reflector for OwampServer {
     }
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let listener = Listener::bind(at)?;
-        let address = listener.local_addr()?;
-        let acceptor = Acceptor::new(vec![listener], shared.gate.clone());
-        let service = Arc::new(OwampService {
+        listen(at, shared, |acceptor| OwampService {
             rules: rules(shared.policy(), &self.users),
             test_ports: self.test_ports.clone(),
             shared: shared.clone(),
             started: clock::wall(),
             kept: Mutex::new(Kept::new()),
-        });
-        Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
+            waker: acceptor.waker(),
+        })
     }
 }
 
@@ -106,11 +101,19 @@ struct OwampService {
     shared: Shared,
     started: WallTime,
     kept: Mutex<Kept>,
+    /// Wakes the acceptor, which forgets what has expired.
+    waker: Waker,
 }
 
 impl OwampService {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what was received in a session that was claimed, for a limited time.
+    fn keep(&self, data: SessionData, now: SteadyTime) {
+        self.kept().keep(data, now);
+        self.waker.wake();
     }
 }
 
@@ -158,19 +161,17 @@ impl Kept {
         self.memory.get(&sid).is_some_and(Grant::is_evicted)
     }
 
-    /// Gives back what is no longer kept.
-    fn tidy(&mut self, now: SteadyTime) {
-        self.store.expire(now);
+    /// Gives back what is no longer kept; returns when more of it expires.
+    fn tidy(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let evicted: Vec<Sid> =
             self.memory.iter().filter(|(_, grant)| grant.is_evicted()).map(|(sid, _)| *sid).collect();
         evicted.into_iter().for_each(|sid| self.store.release(sid));
+        let expires = self.store.expire(now);
         let Kept { store, memory } = self;
         memory.retain(|sid, _| store.contains(*sid));
+        expires
     }
 }
-
-/// How long a write on a control connection may take: a message, or 16 kB of fetched data.
-const WRITE: Duration = Duration::from_secs(5);
 
 impl ConnectionService for OwampService {
     fn name(&self) -> &'static str {
@@ -199,12 +200,9 @@ impl ConnectionService for OwampService {
         let _ = stream.write_all(&Greeting::go_away());
     }
 
-    fn look_around(&self) {
-        self.kept().tidy(clock::steady());
+    fn expire(&self, now: SteadyTime) -> Option<SteadyTime> {
+        self.kept().tidy(now)
     }
-
-    // Its connections check the server's own flag.
-    fn stop(&self) {}
 }
 
 /// The end of a session at this host.
@@ -235,25 +233,15 @@ struct Session {
 const BUFFERS: u64 = 2 << 20;
 /// Bytes that a sender needs.
 const SENDER: u64 = 1 << 20;
-/// Identifiers in the kernel's list; sessions are counted from 2.
-const CONTROL: u64 = 0;
-const WAKER: u64 = 1;
-/// Ready descriptors reported at a time.
-const READY: usize = 32;
+/// The waker's identifier in the kernel's list; sessions are counted from the next.
+const WAKER: u64 = FIRST_OTHER;
 
 struct Connection<'a> {
     service: &'a OwampService,
-    stream: TcpStream,
-    peer: SocketAddr,
-    grant: &'a Grant,
-    ends: SteadyTime,
-    /// Includes the scope of a link-local address.
-    local: SocketAddr,
-    server: Server,
+    control: ControlConnection<'a, Server>,
     /// Granted and running sessions.
     sessions: Vec<Session>,
-    opened: u64,
-    epoll: Epoll,
+    next_id: u64,
     waker: Waker,
     over: bool,
 }
@@ -265,62 +253,30 @@ impl Connection<'_> {
         peer: SocketAddr,
         grant: &'a Grant,
     ) -> io::Result<Connection<'a>> {
-        stream.set_nodelay(true)?;
-        sockets::notice_absence(&stream);
-        stream.set_nonblocking(false)?;
-        let local = stream.local_addr()?;
-        let mut bytes = [0; 52];
-        random::fill(&mut bytes)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        let make =
+            |local, random| Server::new(service.rules.clone(), peer, local, service.started, random, tick());
+        let control = ControlConnection::new((stream, peer), &service.shared, policy::OWAMP, grant, make)?;
         let waker = Waker::new()?;
-        epoll.add(&waker, EpollEvent::new(EpollFlags::EPOLLIN, WAKER))?;
-        let now = tick();
-        let longest = service.shared.policy().duration(policy::OWAMP);
-        let server =
-            Server::new(service.rules.clone(), peer, local, service.started, Random::new(bytes), now);
-        Ok(Connection {
-            service,
-            stream,
-            peer,
-            grant,
-            ends: longest.map_or(SteadyTime(i64::MAX), |longest| now.steady + longest),
-            local,
-            server,
-            sessions: Vec::new(),
-            opened: WAKER,
-            epoll,
-            waker,
-            over: false,
-        })
+        control.watch(&waker, WAKER)?;
+        Ok(Connection { service, control, sessions: Vec::new(), next_id: WAKER + 1, waker, over: false })
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let mut out = Vec::new();
         while !self.service.shared.is_stopping() && !self.is_evicted() {
             self.execute();
-            while self.server.poll_transmit(tick(), &mut out) {
-                let peer = PatientStream::new(&self.stream, || self.service.shared.is_stopping());
-                let written = peer.and_then(|peer| peer.write_all(&out, WRITE));
-                out.clear();
-                if written.is_err() {
-                    self.server.handle(tick(), Input::Closed);
-                }
+            while self.control.write_next() {
                 self.execute();
             }
             if self.over {
-                // What the client has sent meanwhile must not reset the connection before it has read the end.
-                let _ = self.stream.shutdown(Shutdown::Write);
+                self.control.finish();
                 break;
             }
-            let now = clock::steady();
-            if now >= self.ends {
-                self.server.handle(tick(), Input::Closed);
+            if self.control.is_expired() {
                 continue;
             }
             self.wait()?;
             self.look();
-            self.server.handle_timeout(tick());
+            self.control.machine.handle_timeout(tick());
         }
         Ok(())
     }
@@ -328,17 +284,17 @@ impl Connection<'_> {
     /// Whether others need what this connection holds.
     fn is_evicted(&self) -> bool {
         let kept = self.service.kept();
-        self.grant.is_evicted()
+        self.control.grant.is_evicted()
             || self.sessions.iter().any(|s| s.grant.is_evicted() || kept.is_evicted(s.sid))
     }
 
     /// Executes the machine's requests.
     fn execute(&mut self) {
-        while let Some(event) = self.server.poll_event() {
+        while let Some(event) = self.control.machine.poll_event() {
             match event {
                 Event::Open(asked) => {
                     let opened = self.open(*asked);
-                    self.server.handle(tick(), Input::Opened(opened));
+                    self.control.handle(Input::Opened(opened));
                 }
                 Event::Start => self.start(),
                 Event::StopSending => {
@@ -351,18 +307,18 @@ impl Connection<'_> {
                                 continue;
                             }
                         };
-                        self.server.handle(tick(), Input::Sent(summary));
+                        self.control.handle(Input::Sent(summary));
                     }
                     self.sessions.retain(|s| !matches!(s.end, End::Over));
                 }
                 Event::Received(received) => self.finish(&received),
                 Event::Fetch(fetch, owner) => {
                     let found = self.service.kept().store.find(fetch.sid, &owner, clock::steady());
-                    self.server.handle(tick(), Input::Found(found));
+                    self.control.handle(Input::Found(found));
                 }
                 Event::Over(reason) => {
                     if reason == Reason::Denied {
-                        audit::wrong_key(&self.service.shared.gate, policy::OWAMP, self.peer);
+                        self.control.denied();
                     }
                     self.over = true;
                 }
@@ -373,40 +329,34 @@ impl Connection<'_> {
     /// Makes room for a session and opens its socket.
     fn open(&mut self, asked: Asked) -> Result<u16, Accept> {
         let Asked { session, direction, far, mode, keys } = asked;
-        // Where there are users, only who has proven the passphrase of one comes so far.
         let proven = !self.service.rules.users.is_empty();
         let size = packet::len(mode) + session.request.padding as usize;
         let memory = match direction {
             Direction::Up => BUFFERS + Receiving::memory(size) as u64,
             Direction::Down => BUFFERS + SENDER,
         };
-        let grant = self.admit(Ask::session(memory).proven(proven))?;
-        if proven {
-            self.service.shared.gate.right_key(self.peer.ip());
-            self.grant.set_proven();
-        }
+        let grant = self.control.admit(Ask::session(memory), proven)?;
         if direction == Direction::Up {
             let memory = SessionReceiver::memory(session.request.packets);
-            let records = self.admit(Ask { memory, proven, ..Ask::default() })?;
-            let owner = self.server.owner();
+            let records = self.control.admit(Ask { memory, ..Ask::default() }, proven)?;
+            let owner = self.control.machine.owner();
             self.service.kept().claim(&session, &owner, records, clock::steady())?;
         }
         let (sid, packets) = (session.sid(), session.request.packets);
         let opened = self.socket(&session, direction, far, keys, packet::len(mode));
         let (port, end) = opened.map_err(|error| {
-            tracing::debug!(peer = %self.peer, %error, "no socket for an OWAMP session");
+            tracing::debug!(peer = %self.control.peer, %error, "no socket for an OWAMP session");
             self.service.kept().release(sid);
             Accept::Temporary
         })?;
         let way = if direction == Direction::Up { "to" } else { "from" };
         audit::accepted(
             policy::OWAMP,
-            self.peer,
+            self.control.peer,
             format_args!("a session of {packets} packets {way} UDP {port}"),
         );
-        self.opened += 1;
         self.sessions.push(Session {
-            id: self.opened,
+            id: self.next_id,
             sid,
             end,
             running: false,
@@ -414,15 +364,8 @@ impl Connection<'_> {
             sent: 0,
             grant,
         });
+        self.next_id += 1;
         Ok(port)
-    }
-
-    fn admit(&self, ask: Ask) -> Result<Grant, Accept> {
-        let gate: &Gate = &self.service.shared.gate;
-        gate.admit(policy::OWAMP, self.peer.ip(), ask, clock::steady()).map_err(|why| {
-            audit::refused(policy::OWAMP, self.peer, why);
-            Accept::Temporary
-        })
     }
 
     fn socket(
@@ -433,7 +376,7 @@ impl Connection<'_> {
         keys: Option<TestKeys>,
         len: usize,
     ) -> io::Result<(u16, End)> {
-        let socket = self.bind()?;
+        let socket = self.control.bind(self.service.test_ports.as_ref(), None, sockets::bind_udp_alone)?;
         let port = socket.local_addr()?.port();
         let session = session.clone().with_server_port(port);
         let sends = direction == Direction::Down;
@@ -448,16 +391,16 @@ impl Connection<'_> {
             let receiver = SessionReceiver::new(&session, keys, len, far.ip(), from);
             return Ok((port, End::Receiving(Box::new(Receiving::new(socket, receiver)))));
         }
-        if self.local.is_ipv6() {
+        if self.control.local.is_ipv6() {
             socket2::SockRef::from(&socket).set_unicast_hops_v6(255)?;
         } else {
             socket.set_ttl(255)?;
         }
-        let mut to = self.peer;
+        let mut to = self.control.peer;
         to.set_ip(far.ip());
         to.set_port(far.port());
         socket.connect(to)?;
-        let (shared, peer) = (self.service.shared.clone(), self.peer.ip());
+        let (shared, peer) = (self.service.shared.clone(), self.control.peer.ip());
         let departing = Departing {
             sender: SessionSender::new(&session, keys, tick()),
             packets: session.request.packets,
@@ -479,17 +422,6 @@ impl Connection<'_> {
         Ok((port, End::Waiting(Box::new(departing))))
     }
 
-    /// A socket at the address of the connection, on a port that sessions may have.
-    fn bind(&self) -> io::Result<UdpSocket> {
-        let at = |port| {
-            let mut at = self.local;
-            at.set_port(port);
-            sockets::bind_udp_alone(at)
-        };
-        let Some(range) = &self.service.test_ports else { return at(0) };
-        range.clone().find_map(|port| at(port).ok()).ok_or_else(|| io::ErrorKind::AddrInUse.into())
-    }
-
     /// The sessions granted since the last test begin.
     fn start(&mut self) {
         for session in self.sessions.iter_mut().filter(|s| !s.running) {
@@ -499,15 +431,14 @@ impl Connection<'_> {
                     match Sending::start(session.sid, *departing, self.waker.clone()) {
                         Ok(sending) => End::Sending(sending),
                         Err(error) => {
-                            tracing::warn!(peer = %self.peer, %error, "no thread for one more session");
+                            tracing::warn!(peer = %self.control.peer, %error, "no thread for one more session");
                             self.over = true;
                             End::Over
                         }
                     }
                 }
                 End::Receiving(receiving) => {
-                    let event = EpollEvent::new(EpollFlags::EPOLLIN, session.id);
-                    let _ = self.epoll.add(&receiving.socket, event);
+                    let _ = self.control.watch(&receiving.socket, session.id);
                     End::Receiving(receiving)
                 }
                 other => other,
@@ -520,13 +451,13 @@ impl Connection<'_> {
         let Some(place) = self.sessions.iter().position(|s| s.sid == received.said.sid) else { return };
         let mut session = self.sessions.swap_remove(place);
         let now = clock::steady();
-        receive(&self.service.shared, self.peer.ip(), &mut session, now);
+        receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
         let End::Receiving(mut receiving) = session.end else { return };
         let error = receiving.error(now);
         match receiving.receiver.finish(&received.said, received.at, error) {
-            Ok(data) => self.service.kept().keep(data, now),
+            Ok(data) => self.service.keep(data, now),
             Err(error) => {
-                tracing::debug!(peer = %self.peer, %error, "an OWAMP session");
+                tracing::debug!(peer = %self.control.peer, %error, "an OWAMP session");
                 self.service.kept().release(session.sid);
             }
         }
@@ -536,12 +467,12 @@ impl Connection<'_> {
     fn abandon(&mut self) {
         let now = clock::steady();
         for mut session in self.sessions.drain(..) {
-            receive(&self.service.shared, self.peer.ip(), &mut session, now);
+            receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
             if let End::Receiving(mut receiving) = session.end {
                 let error = receiving.error(now);
                 if session.running {
                     let data = receiving.receiver.abandon(clock::wall(), error);
-                    self.service.kept().keep(data, now);
+                    self.service.keep(data, now);
                 } else {
                     self.service.kept().release(session.sid);
                 }
@@ -558,7 +489,7 @@ impl Connection<'_> {
                 End::Sending(sending) => {
                     if std::mem::replace(&mut session.sent, sending.sent()) != session.sent {
                         session.grant.touch(now);
-                        self.grant.touch(now);
+                        self.control.grant.touch(now);
                     }
                     sending.is_complete()
                 }
@@ -570,46 +501,26 @@ impl Connection<'_> {
             }
         }
         for sid in complete {
-            self.server.handle(tick(), Input::Complete(sid));
+            self.control.handle(Input::Complete(sid));
         }
     }
 
-    /// Waits for an event, at most a tenth of a second, and handles it.
+    /// Waits for an event, not for long, and handles it.
     fn wait(&mut self) -> io::Result<()> {
+        let ready = self.control.wait(None)?;
         let now = clock::steady();
-        let until = self.server.poll_timeout().map_or(i64::MAX, |t| (t - now).0);
-        let ms = until.clamp(0, LOOK_AROUND.as_nanos() as i64).unsigned_abs().div_ceil(1_000_000) as u16;
-        let mut ready = [EpollEvent::empty(); READY];
-        let count = match self.epoll.wait(&mut ready, EpollTimeout::from(ms)) {
-            Ok(count) => count,
-            Err(nix::errno::Errno::EINTR) => 0,
-            Err(e) => return Err(e.into()),
-        };
-        let ready = &ready[..count];
-        let now = clock::steady();
-        if ready.iter().any(|e| e.data() == WAKER) {
-            self.waker.clear();
-        }
-        let mut came = false;
-        for event in ready {
-            if let Some(session) = self.sessions.iter_mut().find(|s| s.id == event.data()) {
-                came |= receive(&self.service.shared, self.peer.ip(), session, now);
+        let mut received = false;
+        for id in ready.clone() {
+            if id == WAKER {
+                self.waker.clear();
+            } else if let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) {
+                received |= receive(&self.service.shared, self.control.peer.ip(), session, now);
             }
         }
-        if came {
-            self.grant.touch(now);
+        if received {
+            self.control.grant.touch(now);
         }
-        if ready.iter().any(|e| e.data() == CONTROL) {
-            let mut buffer = [0; 4096];
-            match self.stream.read(&mut buffer) {
-                Ok(n) if n > 0 => {
-                    self.grant.touch(now);
-                    self.server.handle(tick(), Input::Bytes(&buffer[..n]));
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                _ => self.server.handle(tick(), Input::Closed),
-            }
-        }
+        self.control.read(ready);
         Ok(())
     }
 }

@@ -98,12 +98,12 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
     let mut answer = vec![0; LARGEST];
     let mut error = ClockError::read();
     let mut tests = BegunTests::new(policy::STAMP);
+    let mut due = None;
     while !shared.is_stopping() {
         let stamps = socket.stamps_answers();
-        let error = error.at(clock::steady());
-        socket.receive(|out, request, arrival, local| {
+        socket.receive(due, |out, request, arrival, local| {
             let leaving = out.leaving(arrival.from);
-            match reflector.reflect(request, arrival, leaving.at, error, &mut answer) {
+            match reflector.reflect(request, arrival, leaving.at, error.at(leaving.at.steady), &mut answer) {
                 Ok(r) => {
                     let which = Answered { to: arrival.from, ssid: r.ssid, seq: r.seq };
                     // Sessions that ask when answers left get each answer stamped.
@@ -124,7 +124,7 @@ fn reflect(mut socket: AnsweringSocket<Answered>, rules: Rules, _table: &Table, 
                 Err(why) => out.silent(why),
             }
         });
-        tests.write(clock::steady());
+        due = tests.write(clock::steady());
         socket.take_departed(|_, departed| {
             let Answered { to, ssid, seq } = departed.which;
             match departed.departure {

@@ -1,7 +1,8 @@
 //! The TCP request-response responder.
 
+use super::control::listen;
 use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
-use crate::accept::{Acceptor, ConnectionService, Listener};
+use crate::accept::ConnectionService;
 use crate::sockets::PatientStream;
 use crate::{audit, clock};
 use jitlat_core::{Span, SteadyTime};
@@ -11,7 +12,6 @@ use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
 use jitlat_proto::twoway::reflect::Silence;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Answers requests of fixed size over TCP connections.
@@ -47,11 +47,7 @@ impl Reflector for TcpResponder {
     }
 
     fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
-        let listener = Listener::bind(at)?;
-        let address = listener.local_addr()?;
-        let acceptor = Acceptor::new(vec![listener], shared.gate.clone());
-        let service = Arc::new(Responding { shared: shared.clone(), patience: self.patience });
-        Ok(Opened { address, run: Box::new(move || acceptor.run(&service, &service.shared.stop)) })
+        listen(at, shared, |_| Responding { shared: shared.clone(), patience: self.patience })
     }
 }
 
@@ -77,9 +73,6 @@ impl ConnectionService for Responding {
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
         self.shared.counters.silent(Silence::of(why));
     }
-
-    // Its connections check the server's own flag.
-    fn stop(&self) {}
 }
 
 impl Responding {
@@ -121,7 +114,7 @@ impl Responding {
             if self.shared.is_stopping() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            std::thread::sleep(Duration::from_nanos(wait.0.unsigned_abs()).min(LOOK_AROUND));
+            std::thread::sleep(Duration::from_nanos(wait.min(LOOK_AROUND).0.unsigned_abs()));
         }
         Ok(())
     }

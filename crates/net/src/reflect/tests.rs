@@ -13,6 +13,8 @@ use jitlat_proto::policy::{self, Policy};
 use jitlat_proto::twoway::{Plan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Every reflector, on ports chosen by the system.
 fn all(ip: &str, policy: Policy) -> Reflectors {
@@ -22,7 +24,7 @@ fn all(ip: &str, policy: Policy) -> Reflectors {
         &TwampServer { port: 0, ..TwampServer::default() },
         &TcpResponder { port: 0, ..TcpResponder::default() },
     ];
-    let mut running = Reflectors::new(policy);
+    let mut running = Reflectors::new(policy).unwrap();
     reflectors.iter().for_each(|r| running.start(*r, &[ip.parse().unwrap()]));
     running
 }
@@ -310,7 +312,7 @@ fn there_are_no_raw_frames_to_oneself() {
     let raw = Link { carrier: Carrier::Raw, ..link("127.0.0.1:46000".parse().unwrap()) };
     let refused = crate::twoway::prepare(&raw, 24).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(refused.contains("loopback"), "{refused}");
-    let mut reflectors = Reflectors::new(Policy::default());
+    let mut reflectors = Reflectors::new(Policy::default()).unwrap();
     let ips = ["0.0.0.0".parse().unwrap()];
     reflectors.start(&LampFrameReflector { port: 0, interface: "lo".into(), trusted: Vec::new() }, &ips);
     let [failure] = reflectors.failures() else { panic!("{:?}", reflectors.failures()) };
@@ -373,7 +375,7 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
     let mut policy = Policy::default();
     policy.service(policy::TCP).total.connections = Some(6);
     policy.service(policy::TCP).client.connections = Some(4);
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy).unwrap();
     reflectors.start(&TcpResponder { port: 0, ..TcpResponder::default() }, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::Sizes::new(12, 20).unwrap().greeting();
@@ -396,7 +398,7 @@ fn one_client_does_not_take_all_connections_of_the_responder() {
 fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    let mut reflectors = Reflectors::new(Policy::default());
+    let mut reflectors = Reflectors::new(Policy::default()).unwrap();
     let responder = TcpResponder { port: 0, patience: Duration::from_millis(300) };
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
@@ -431,7 +433,7 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
 fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
     let mut policy = Policy::default();
     policy.client.packets = Some(10);
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy).unwrap();
     for ip in ["127.0.0.1", "127.0.0.2"] {
         let ip = [ip.parse().unwrap()];
         reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &ip);

@@ -1,6 +1,6 @@
 //! A UDP socket that answers: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends the answers.
 
-use super::{Counters, LOOK_AROUND, Shared};
+use super::{Counters, Shared};
 use crate::clock;
 use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::Departures;
@@ -15,11 +15,12 @@ use jitlat_proto::twoway::reflect::{Arrival, Silence};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The largest datagram.
 pub const LARGEST: usize = 65_507;
@@ -39,7 +40,20 @@ pub(crate) struct AnsweringSocket<K> {
     answers: Answers<K>,
     /// What an answer has at least, in bytes: counted for a shorter request.
     shortest_answer: usize,
+    wait: Wait,
 }
+
+/// How [`AnsweringSocket::receive`] waits for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// The caller has waited.
+    Never,
+    /// In the receiving call, at most for so long (`SO_RCVTIMEO`); `None`: until the server stops.
+    AtMost(Option<Span>),
+}
+
+/// Times of waits for packets. Few, so that they change rarely, and only between packets.
+const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)];
 
 /// The fate of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -62,15 +76,22 @@ pub enum Departure {
 }
 
 impl<K: Copy> AnsweringSocket<K> {
-    /// Binds to `at`; the first `slot` bytes of each datagram are kept.
+    /// Binds to `at`; the first `slot` bytes of each datagram are kept. [`receive`](Self::receive) waits for packets, until the
+    /// server stops.
     pub fn bind(at: SocketAddr, shared: &Shared, slot: usize) -> io::Result<AnsweringSocket<K>> {
+        let answering = AnsweringSocket { wait: Wait::AtMost(None), ..Self::bind_polled(at, shared, slot)? };
+        shared.end_waits_on(&SockRef::from(&answering.socket))?;
+        Ok(answering)
+    }
+
+    /// The same for a caller who polls the socket: nothing waits for packets.
+    pub fn bind_polled(at: SocketAddr, shared: &Shared, slot: usize) -> io::Result<AnsweringSocket<K>> {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         let v6 = at.is_ipv6();
         if v6 {
             socket.set_only_v6(true)?;
         }
         socket.bind(&at.into())?;
-        socket.set_read_timeout(Some(LOOK_AROUND))?;
         observe(&socket, v6);
         enlarge(&socket);
         let priority = shared.prefer(&socket).filter(|_| has_message_priority());
@@ -88,6 +109,7 @@ impl<K: Copy> AnsweringSocket<K> {
             inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, BATCH), slot),
             shared: shared.clone(),
             shortest_answer: 0,
+            wait: Wait::Never,
             answers: Answers {
                 outbox: Outbox::new(BATCH * 1500),
                 tracked: Vec::with_capacity(BATCH),
@@ -122,13 +144,21 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.stamps
     }
 
-    /// Waits for a batch, at most a tenth of a second, and passes each datagram to `each` with its arrival and the
-    /// address it was sent to; then sends all answers.
-    pub fn receive(&mut self, mut each: impl FnMut(&mut Answers<K>, &[u8], &Arrival, Option<LocalAddress>)) {
-        let flags = match self.answers.departures.awaited() {
-            0 => libc::MSG_WAITFORONE,
+    /// Waits for a batch, and passes each datagram to `each` with its arrival and the address it was sent to; then sends all
+    /// answers. Something is due in `due` at the latest: the wait ends then, or up to a tenth of a second later.
+    pub fn receive(
+        &mut self,
+        due: Option<Span>,
+        mut each: impl FnMut(&mut Answers<K>, &[u8], &Arrival, Option<LocalAddress>),
+    ) {
+        let flags = match self.wait {
+            Wait::Never => libc::MSG_DONTWAIT,
+            Wait::AtMost(limit) if self.answers.departures.awaited() == 0 => {
+                self.limit_wait(limit, due);
+                libc::MSG_WAITFORONE
+            }
             // A transmit stamp does not end a wait for packets: wait for both.
-            _ => {
+            Wait::AtMost(_) => {
                 self.wait_for_stamps();
                 libc::MSG_DONTWAIT
             }
@@ -165,6 +195,17 @@ impl<K: Copy> AnsweringSocket<K> {
             each(&mut self.answers, datagram.data, &arrival, info.local);
         }
         self.answers.flush(&self.socket);
+    }
+
+    /// Sets the time limit of waits for packets, where something else is due in `due`.
+    fn limit_wait(&mut self, limit: Option<Span>, due: Option<Span>) {
+        let wanted = due.map(|due| WAITS.into_iter().find(|wait| *wait <= due).unwrap_or(WAITS[2]));
+        if wanted != limit {
+            let time = wanted.map(|wanted| Duration::from_nanos(wanted.0.unsigned_abs()));
+            if self.socket.set_read_timeout(time).is_ok() {
+                self.wait = Wait::AtMost(wanted);
+            }
+        }
     }
 
     /// Sends a packet that is not the answer to one just received.
@@ -379,13 +420,13 @@ mod tests {
     use super::*;
     use crate::reflect::Reflectors;
     use std::sync::atomic::Ordering;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     const LIMIT: Duration = Duration::from_secs(10);
 
     /// A socket that answers, a client of it, and its counters.
     fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<Counters>) {
-        let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).shared.clone();
+        let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).unwrap().shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
         let socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
         let client = UdpSocket::bind(at).unwrap();
@@ -402,7 +443,7 @@ mod tests {
         let mut known = Vec::new();
         for n in 0..40 {
             client.send(b"?").unwrap();
-            socket.receive(|out, _, arrival, local| {
+            socket.receive(None, |out, _, arrival, local| {
                 let to = if n % 4 == 1 { unreachable } else { arrival.from };
                 out.push_tracked(b"!", to, local, 0, n, n % 8 < 4, None);
             });
@@ -432,7 +473,7 @@ mod tests {
             client.send(b"?").unwrap();
             let mut answered = false;
             while !answered {
-                socket.receive(|out, _, arrival, local| {
+                socket.receive(None, |out, _, arrival, local| {
                     out.push(b"!", arrival.from, local, 0);
                     answered = true;
                 });
@@ -448,7 +489,7 @@ mod tests {
         let until = Instant::now() + LIMIT;
         while given_up < requests {
             assert!(Instant::now() < until, "{given_up} given up");
-            socket.receive(|_, _, _, _| unreachable!("nothing was asked"));
+            socket.receive(None, |_, _, _, _| unreachable!("nothing was asked"));
             socket.take_departed(|_, d| given_up += u32::from(d.departure == Departure::Unstamped));
         }
         assert_eq!(socket.answers.departures.awaited(), 0);

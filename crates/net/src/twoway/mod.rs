@@ -1,6 +1,6 @@
 //! Drivers of the two-way protocols.
 //!
-//! * [`client`] – runs one test: sends requests on time, reads answers and stamps
+//! * [`client`] – runs one test; `exchange` – the test at work: requests on time, answers, stamps
 //! * [`socket`] – their sockets; [`raw`] – packet sockets instead
 //! * [`request_response`] – requests over one TCP connection
 //! * [`twamp`] – negotiates a TWAMP session before a test
@@ -9,6 +9,7 @@
 //! something arrives. With kernel stamps it does not matter how soon it wakes up.
 
 pub mod client;
+mod exchange;
 mod next_hop;
 pub mod raw;
 pub mod request_response;

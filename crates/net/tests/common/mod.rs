@@ -3,6 +3,7 @@
 
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Source, Span, TestSpec, Transport};
+use jitlat_net::RunningService;
 use jitlat_net::client::{self, ClientError, Measured, TestRequest};
 use jitlat_net::pace::Pacing;
 use jitlat_net::server::{Server, ServerSettings};
@@ -10,7 +11,6 @@ use jitlat_proto::jitlat::{Dialect, Key, Limits};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -29,8 +29,7 @@ pub fn free_port(ip: IpAddr) -> u16 {
 pub struct Serving {
     pub address: SocketAddr,
     pub test_port: u16,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    service: Option<RunningService>,
 }
 
 pub fn serve() -> Serving {
@@ -47,12 +46,8 @@ pub fn serve_with(ip: IpAddr, limits: Limits, key: Option<&str>) -> Serving {
         pacing: Pacing::default(),
         priority: None,
     };
-    let server = Server::bind(service).unwrap();
-    let address = server.addresses()[0];
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    let thread = std::thread::spawn(move || server.run(&flag));
-    Serving { address, test_port, stop, thread: Some(thread) }
+    let service = Server::bind(service).unwrap().start().unwrap();
+    Serving { address: service.addresses()[0], test_port, service: Some(service) }
 }
 
 pub fn key_of(text: &str) -> Key {
@@ -61,10 +56,7 @@ pub fn key_of(text: &str) -> Key {
 
 impl Serving {
     pub fn shut_down(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
+        self.service = None;
     }
 
     /// A stream between a client and this server's test port.
@@ -92,12 +84,6 @@ impl Serving {
             segmented: false,
             feedback: false,
         }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.shut_down();
     }
 }
 

@@ -231,11 +231,13 @@ impl SessionTable {
         self.sessions.remove(&id);
     }
 
-    /// Drops results kept for too long. Also done by [`admit`](SessionTable::admit); call now and then.
-    pub fn expire(&mut self, now: SteadyTime) {
+    /// Drops results kept for too long, or whose room others needed; returns when the next of them expire. Also done by
+    /// [`admit`](SessionTable::admit).
+    pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let lasts =
             |e: &Entry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
         self.sessions.retain(|_, e| lasts(e));
+        self.sessions.values().filter_map(|e| e.kept.as_ref().map(|(_, until)| *until)).min()
     }
 
     /// Bytes claimed by running tests and kept results.

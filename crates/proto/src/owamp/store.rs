@@ -124,9 +124,10 @@ impl Store {
         self.sessions.contains_key(&sid)
     }
 
-    /// Forgets what was kept for long enough; the other methods do so as well.
-    pub fn expire(&mut self, now: SteadyTime) {
+    /// Forgets what was kept for long enough, and returns when the next of it will have been; the other methods do so as well.
+    pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let keep = self.limits.keep;
         self.sessions.retain(|_, kept| kept.data.as_ref().is_none_or(|(_, since)| now - *since < keep));
+        self.sessions.values().filter_map(|kept| kept.data.as_ref().map(|(_, since)| *since + keep)).min()
     }
 }

@@ -4,11 +4,12 @@ use super::proofs::WrongProofs;
 use super::wasted::WastedPlaces;
 use super::{Limit, Policy, Quota, Refusal, Scope, Service};
 use crate::access::ClientAddress;
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What a client asks to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,19 +46,28 @@ const PATIENCE_AGAIN: Span = Span::millis(50);
 /// How long a session may wait for its first packet while its client says that it is still there: several round trips.
 const BEGIN: Span = Span::seconds(2);
 
+/// Called when a grant has been evicted, on the thread of the client that needed the room: it must return at once.
+pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
+
 /// Grants what the policy allows, and counts it until it is given back. Clones share the same counts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Gate(Arc<Shared>);
 
-#[derive(Debug)]
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("policy", &self.0.policy).finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     policy: Policy,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     granted: Vec<Held>,
+    on_eviction: Vec<Weak<dyn Fn() + Send + Sync>>,
     next: u64,
     proofs: WrongProofs,
     wasted: WastedPlaces,
@@ -248,6 +258,13 @@ impl Gate {
         &self.0.policy
     }
 
+    /// Calls `on_eviction` after each eviction from now on, as long as the caller holds it.
+    pub fn notify_of_evictions(&self, on_eviction: &OnEviction) {
+        let mut state = self.state();
+        state.on_eviction.retain(|other| other.strong_count() > 0);
+        state.on_eviction.push(Arc::downgrade(on_eviction));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -418,6 +435,7 @@ impl State {
         if !held.activity.was_used() {
             self.wasted.add(held.client, now);
         }
+        self.on_eviction.iter().filter_map(Weak::upgrade).for_each(|notify| notify());
         true
     }
 }

@@ -25,7 +25,7 @@ mod quota;
 mod wasted;
 
 pub use crate::jitlat::limits::Refusal as Limit;
-pub use gate::{Ask, Gate, Grant, Table};
+pub use gate::{Ask, Gate, Grant, OnEviction, Table};
 pub use keys::Keys;
 pub use meters::Meters;
 pub use quota::{Quota, Scope};

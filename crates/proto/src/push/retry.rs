@@ -40,6 +40,11 @@ impl Retry {
         (self.failures, self.until) = (0, None);
     }
 
+    /// When it may be tried again; `None`: at once.
+    pub fn due(&self) -> Option<SteadyTime> {
+        self.until
+    }
+
     /// Whether it may be tried at `now`.
     pub fn may_try(&self, now: SteadyTime) -> bool {
         self.until.is_none_or(|until| now >= until)

@@ -5,16 +5,15 @@ use jitlat_web::{Settings, Web};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A server, until it is dropped.
 pub struct Served {
     pub address: SocketAddr,
-    stop: Arc<AtomicBool>,
+    stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -24,10 +23,10 @@ impl Served {
         settings.listen.set_port(0);
         change(&mut settings);
         let web = Web::bind(&settings).unwrap();
-        let (address, stop) = (web.address(), Arc::new(AtomicBool::new(false)));
-        let asked = stop.clone();
-        let thread = std::thread::spawn(move || web.run(|| asked.load(Ordering::Relaxed)).unwrap());
-        Served { address, stop, thread: Some(thread) }
+        let address = web.address();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || web.run(stopped).unwrap());
+        Served { address, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -76,7 +75,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop = None;
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the server ended by itself");
     }

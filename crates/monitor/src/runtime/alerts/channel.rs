@@ -41,15 +41,16 @@ impl Sender {
         Sender { channel, root, folder, print, archive: None, failing: false }
     }
 
-    /// Sends what is due.
-    pub fn step(&mut self, now: WallTime) {
-        let Ok(archive) = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok) else {
-            // The thread that judges says that it cannot be opened.
-            return;
-        };
-        if self.send(&archive, now).is_ok() {
-            self.archive = Some(archive);
-        }
+    /// Sends what is due; returns when the next message is, `None` if none waits.
+    pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
+        // The thread that judges says that it cannot be opened, or read.
+        let again = Some(now + FIRST);
+        let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
+        let Ok(archive) = archive else { return again };
+        let sent = self.send(&archive, now).and_then(|()| archive.message_due(&self.channel.name));
+        let Ok(due) = sent else { return again };
+        self.archive = Some(archive);
+        due.map(WallTime)
     }
 
     fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), Error> {

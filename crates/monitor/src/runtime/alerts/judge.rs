@@ -18,7 +18,7 @@ const AT_ONCE: usize = 200;
 /// Messages that may wait in a channel.
 const MOST_WAITING: u64 = 1000;
 /// Time between two looks at what is silent.
-const TICK: Span = Span::seconds(5);
+pub const TICK: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
 pub struct Judge {

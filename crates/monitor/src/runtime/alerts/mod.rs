@@ -10,36 +10,34 @@ mod judge;
 #[cfg(test)]
 mod rates;
 
+use super::watch::ArchiveWatch;
 use crate::Model;
 use crate::alert::rule::Channel;
 use anyhow::{Context, Result, bail};
 use channel::Sender;
 use jitlat_archive::Slots;
-use jitlat_instruments::Stop;
+use jitlat_core::Span;
+use jitlat_net::wake::{StopSignal, Waker};
 use jitlat_net::{clock, pace};
-use judge::Judge;
+use judge::{Judge, TICK};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
-/// Time between two looks at the archive.
-const STEP: Duration = Duration::from_secs(1);
-/// Time between two looks at whether to stop.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
-/// After a failure of the archive.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Time after a failure of the archive.
+const PAUSE: Span = Span::seconds(10);
 
 /// Prints the text of an alert for people, where a channel says so.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
 /// Threads that judge and send messages, until this is dropped.
 pub struct RunningAlerts {
-    stop: Stop,
+    stop: StopSignal,
     thread: Option<JoinHandle<()>>,
     to: mpsc::Sender<News>,
+    waker: Waker,
 }
 
 /// What the thread that judges has to look at.
@@ -75,23 +73,30 @@ impl RunningAlerts {
         check(model, archive)?;
         let Some(root) = archive else { return Ok(None) };
         let (to, news) = mpsc::channel();
-        let stop = Stop::new();
-        let (asked, model, root) = (stop.clone(), model.clone(), root.to_owned());
+        let (stop, waker) = (StopSignal::new()?, Waker::new()?);
+        let (model, root) = (model.clone(), root.to_owned());
         let (name, folder) = (name.to_owned(), folder.to_owned());
-        let run = move || judge(model, &name, &folder, root, &print, &news, &asked);
+        let news = (news, waker.clone());
+        let stopped = stop.clone();
+        let run = move || judge(model, &name, &folder, root, &print, &news, &stopped);
         let thread = spawn("alerts", run)?;
-        Ok(Some(RunningAlerts { stop, thread: Some(thread), to }))
+        Ok(Some(RunningAlerts { stop, thread: Some(thread), to, waker }))
     }
 
     /// Follows another file.
     pub fn follow(&self, model: Arc<Model>, archive: &Path) {
-        // A thread that is gone has said why.
-        let _ = self.to.send(News::File(model, archive.to_owned()));
+        self.send(News::File(model, archive.to_owned()));
     }
 
     /// Notes that a slot has ended.
     pub fn slot_ended(&self, slot: Slots) {
-        let _ = self.to.send(News::Ended(slot));
+        self.send(News::Ended(slot));
+    }
+
+    fn send(&self, news: News) {
+        // A thread that is gone has said why.
+        let _ = self.to.send(news);
+        self.waker.wake();
     }
 }
 
@@ -114,15 +119,6 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread.with_context(|| format!("starting the thread {name}"))
 }
 
-/// Waits; whether to go on.
-fn wait(stop: &Stop, time: Duration) -> bool {
-    let begun = Instant::now();
-    while !stop.is_requested() && begun.elapsed() < time {
-        std::thread::sleep(LOOK_AROUND);
-    }
-    !stop.is_requested()
-}
-
 /// Judges until it is to stop, and then what there is.
 fn judge(
     mut model: Arc<Model>,
@@ -130,9 +126,10 @@ fn judge(
     folder: &Path,
     mut root: PathBuf,
     print: &Print,
-    news: &Receiver<News>,
-    stop: &Stop,
+    (news, waker): &(Receiver<News>, Waker),
+    stop: &StopSignal,
 ) {
+    let mut watch = ArchiveWatch::new(&root, stop);
     let mut judge = Judge::new(model.clone(), host, &root);
     let mut channels = Channels::start(&model, host, &root, folder, print);
     let mut failing = false;
@@ -147,6 +144,7 @@ fn judge(
                         channels = Channels::start(&new, host, &archive, folder, print);
                     }
                     (model, root) = (new, archive);
+                    watch = ArchiveWatch::new(&root, stop);
                     judge.follow(model.clone(), &root);
                 }
             }
@@ -161,19 +159,31 @@ fn judge(
         if last {
             return;
         }
-        wait(stop, if went.is_ok() { STEP } else { PAUSE });
+        // Rules also look at what is silent.
+        let pause = match went {
+            Ok(()) if model.alerts.rules.is_empty() => None,
+            Ok(()) => Some(TICK),
+            Err(_) => Some(PAUSE),
+        };
+        watch.wait(Some(waker), pause.map(|pause| clock::steady() + pause));
     }
 }
 
 /// Threads that tell, one a channel, until this is dropped.
 struct Channels {
-    stop: Stop,
+    stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Channels {
-    fn start(model: &Model, host: &str, root: &Path, folder: &Path, print: &Print) -> Channels {
-        let stop = Stop::new();
+    fn start(model: &Model, host: &str, root: &Path, folder: &Path, print: &Print) -> Option<Channels> {
+        let stop = match StopSignal::new() {
+            Ok(stop) => stop,
+            Err(e) => {
+                error!("[[notify]]: {e}");
+                return None;
+            }
+        };
         // Where several monitors use one archive, those tell that judge.
         let rules = &model.alerts.rules;
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
@@ -182,16 +192,22 @@ impl Channels {
                 Sender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone()),
                 stop.clone(),
             );
+            let mut watch = ArchiveWatch::new(root, &stop);
             let started = spawn("notify", move || {
-                while wait(&stop, STEP) {
-                    sender.step(clock::wall());
+                loop {
+                    let last = stop.is_requested();
+                    let due = sender.step(clock::wall());
+                    if last {
+                        // The last results were judged a moment ago.
+                        return;
+                    }
+                    watch.wait(None, due.map(|due| clock::steady() + (due - clock::wall())));
                 }
-                // The last results were judged a moment ago.
-                sender.step(clock::wall());
             });
             started.map_err(|e| error!("[[notify]] {}: {e:#}", channel.name)).ok()
         };
-        Channels { threads: model.alerts.channels.iter().filter(|_| sends).filter_map(start).collect(), stop }
+        let threads = model.alerts.channels.iter().filter(|_| sends).filter_map(start).collect();
+        Some(Channels { threads, stop })
     }
 }
 

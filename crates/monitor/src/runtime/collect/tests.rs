@@ -1,7 +1,6 @@
 use super::*;
 use jitlat_archive::{Collected, Filter, TestId};
-use jitlat_instruments::Stop;
-use jitlat_instruments::serve::{CollectService, Policy, Serve};
+use jitlat_instruments::serve::{CollectService, Policy, Serve, Serving};
 use jitlat_net::push::{PushConnection, PushService};
 use jitlat_proto::jitlat::{Key, Keys};
 use jitlat_proto::push::{SenderEvent, SenderInput};
@@ -16,10 +15,9 @@ fn key(host: &str) -> Key {
 
 /// A collector at a port of its own, and where its archive is.
 struct Collector {
-    folder: tempfile::TempDir,
     at: SocketAddr,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    _serving: Serving,
+    folder: tempfile::TempDir,
 }
 
 impl Collector {
@@ -45,10 +43,7 @@ impl Collector {
         };
         let serving = serve.start().unwrap();
         let at = serving.collecting()[0];
-        let stop = Stop::new();
-        let asked = stop.clone();
-        let thread = std::thread::spawn(move || serving.run(&asked));
-        Collector { folder, at, stop, thread: Some(thread) }
+        Collector { at, _serving: serving, folder }
     }
 
     fn archive(&self) -> Archive {
@@ -73,15 +68,6 @@ impl Collector {
             PushConnection::open(&self.at.ip().to_string(), self.at.port(), key(host)).unwrap();
         assert_eq!(next(&mut connection), SenderEvent::Open);
         connection
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        self.stop.request();
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
     }
 }
 

@@ -9,14 +9,15 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Schedule, Source, Span, TestSpec, Transport};
 use jitlat_proto::amp::{Failure, Mode, Step};
+use std::io::Read;
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn serve(policy: Policy, ip: &str, users: Users) -> (Reflectors, SocketAddr) {
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy).unwrap();
     reflectors.start(&OwampServer { port: 0, users, test_ports: None }, &[ip.parse().unwrap()]);
     assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
     let at = reflectors.listening()[0].1;

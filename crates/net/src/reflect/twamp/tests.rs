@@ -17,6 +17,7 @@ use jitlat_proto::twamp::{Mode, Sender, Wish, sender};
 use jitlat_proto::twoway::Plan;
 use std::net::TcpListener;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 fn serve(ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
     serve_with(Policy::default(), ip, change)
@@ -25,7 +26,7 @@ fn serve(ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, Socket
 fn serve_with(policy: Policy, ip: &str, change: impl FnOnce(&mut TwampServer)) -> (Reflectors, SocketAddr) {
     let mut server = TwampServer { port: 0, ..TwampServer::default() };
     change(&mut server);
-    let mut reflectors = Reflectors::new(policy);
+    let mut reflectors = Reflectors::new(policy).unwrap();
     reflectors.start(&server, &[ip.parse().unwrap()]);
     assert!(reflectors.failures().is_empty(), "{:?}", reflectors.failures());
     let at = reflectors.listening()[0].1;

@@ -1,0 +1,217 @@
+//! [`ControlConnection`]: what the control connections of OWAMP and TWAMP have in common at a server.
+
+use super::{LOOK_AROUND, Opened, Shared};
+use crate::accept::{Acceptor, ConnectionService, Listener};
+use crate::audit;
+use crate::clock::{self, tick};
+use crate::drive::Conversing;
+use crate::random;
+use crate::sockets::{self, PatientStream};
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::amp::{Accept, Random};
+use jitlat_proto::policy::{Ask, Grant, Service};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a write may take: a message, which fits into any socket's buffer, or 16 kB of fetched data.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// The connection's identifier in the kernel's list of ready descriptors.
+const CONTROL: u64 = 0;
+/// The first identifier of other descriptors.
+pub(super) const FIRST_OTHER: u64 = 1;
+/// Ready descriptors reported at a time.
+const MAX_READY: usize = 32;
+/// Bytes read at a time.
+const READ_BUFFER: usize = 4096;
+
+/// Listens at `at`; connections are served by what `make` returns.
+pub(super) fn listen<S: ConnectionService>(
+    at: SocketAddr,
+    shared: &Shared,
+    make: impl FnOnce(&Acceptor) -> S,
+) -> io::Result<Opened> {
+    let listener = Listener::bind(at)?;
+    let address = listener.local_addr()?;
+    let acceptor = Acceptor::new(vec![listener], shared.gate.clone(), shared.stop.clone())?;
+    let service = Arc::new(make(&acceptor));
+    Ok(Opened { address, run: Box::new(move || acceptor.run(&service)) })
+}
+
+/// A control connection with the machine that converses on it.
+pub(super) struct ControlConnection<'a, M> {
+    pub machine: M,
+    pub shared: &'a Shared,
+    pub peer: SocketAddr,
+    /// Includes the scope of a link-local address.
+    pub local: SocketAddr,
+    pub grant: &'a Grant,
+    service: Service,
+    stream: TcpStream,
+    /// When the duration that the policy allows is over.
+    ends: SteadyTime,
+    epoll: Epoll,
+    ready: [EpollEvent; MAX_READY],
+}
+
+impl<'a, M: Conversing> ControlConnection<'a, M> {
+    /// Begins the conversation of the machine that `make` makes of this host's address.
+    pub fn new(
+        (stream, peer): (TcpStream, SocketAddr),
+        shared: &'a Shared,
+        service: Service,
+        grant: &'a Grant,
+        make: impl FnOnce(SocketAddr, Random) -> M,
+    ) -> io::Result<ControlConnection<'a, M>> {
+        stream.set_nodelay(true)?;
+        sockets::notice_absence(&stream);
+        stream.set_nonblocking(false)?;
+        let local = stream.local_addr()?;
+        let mut bytes = [0; 52];
+        random::fill(&mut bytes)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        let longest = shared.policy().duration(service);
+        Ok(ControlConnection {
+            machine: make(local, Random::new(bytes)),
+            shared,
+            peer,
+            local,
+            grant,
+            service,
+            stream,
+            ends: longest.map_or(SteadyTime(i64::MAX), |longest| clock::steady() + longest),
+            epoll,
+            ready: [EpollEvent::empty(); MAX_READY],
+        })
+    }
+
+    /// Gives the machine an input that happened just now.
+    pub fn handle(&mut self, input: M::Input<'_>) {
+        self.machine.handle(tick(), input);
+    }
+
+    /// Writes the machine's next message; false if there is none.
+    pub fn write_next(&mut self) -> bool {
+        let mut out = Vec::new();
+        if !self.machine.poll_transmit(tick(), &mut out) {
+            return false;
+        }
+        let peer = PatientStream::new(&self.stream, || self.shared.is_stopping());
+        if peer.and_then(|peer| peer.write_all(&out, WRITE_LIMIT)).is_err() {
+            self.handle(M::closed(None));
+        }
+        true
+    }
+
+    /// Whether the time that the policy allows is over; the machine learns of it.
+    pub fn is_expired(&mut self) -> bool {
+        let expired = clock::steady() >= self.ends;
+        if expired {
+            self.handle(M::closed(None));
+        }
+        expired
+    }
+
+    /// Reports `descriptor` as ready with this identifier, from [`FIRST_OTHER`] on, until it is closed.
+    pub fn watch(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
+        Ok(self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, id))?)
+    }
+
+    /// Waits for a descriptor, or until `deadline` or the machine's timer, at most a tenth of a second. Returns the identifiers of
+    /// those that are ready.
+    pub fn wait(
+        &mut self,
+        deadline: Option<SteadyTime>,
+    ) -> io::Result<impl Iterator<Item = u64> + Clone + use<M>> {
+        let deadline = deadline.into_iter().chain(self.machine.poll_timeout()).min();
+        let left = deadline.map_or(LOOK_AROUND, |deadline| deadline - clock::steady());
+        // Rounded up to a millisecond, so that the wait for a deadline is not a busy loop.
+        let ms = left.clamp(Span::ZERO, LOOK_AROUND).0.unsigned_abs().div_ceil(1_000_000) as u16;
+        let count = match self.epoll.wait(&mut self.ready, EpollTimeout::from(ms)) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => 0,
+            Err(e) => return Err(e.into()),
+        };
+        Ok(self.ready.into_iter().take(count).map(id_of))
+    }
+
+    /// Reads what has come on the connection, if it is among the `ready`.
+    pub fn read(&mut self, mut ready: impl Iterator<Item = u64>) {
+        if !ready.any(|id| id == CONTROL) {
+            return;
+        }
+        let mut buffer = [0; READ_BUFFER];
+        match self.stream.read(&mut buffer) {
+            Ok(n) if n > 0 => {
+                self.grant.touch(clock::steady());
+                self.handle(M::received(&buffer[..n]));
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            _ => self.handle(M::closed(None)),
+        }
+    }
+
+    /// Ends the connection while sessions go on: the client need not wait for their last packets to see the end.
+    pub fn hang_up(&self) {
+        let _ = self.epoll.delete(&self.stream);
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Ends this direction: what the client has sent meanwhile must not reset the connection before it has read the end.
+    pub fn finish(&self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Admits what a session needs. Where there are users, only a client that has `proven` the passphrase of one comes so far.
+    pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, Accept> {
+        let gate = &self.shared.gate;
+        let grant =
+            gate.admit(self.service, self.peer.ip(), ask.proven(proven), clock::steady()).map_err(|why| {
+                audit::refused(self.service, self.peer, why);
+                Accept::Temporary
+            })?;
+        if proven {
+            gate.right_key(self.peer.ip());
+            self.grant.set_proven();
+        }
+        Ok(grant)
+    }
+
+    /// Notes that the client has given a wrong passphrase.
+    pub fn denied(&self) {
+        audit::wrong_key(&self.shared.gate, self.service, self.peer);
+    }
+
+    /// Binds a session's socket at the address of the connection: on the port that is `asked` for if possible, otherwise on one of
+    /// `ports`; `None`: the system chooses.
+    pub fn bind<T>(
+        &self,
+        ports: Option<&RangeInclusive<u16>>,
+        asked: Option<u16>,
+        bind: impl Fn(SocketAddr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let at = |port| {
+            let mut at = self.local;
+            at.set_port(port);
+            bind(at)
+        };
+        match ports {
+            None => asked.map_or_else(|| at(0), |port| at(port).or_else(|_| at(0))),
+            Some(ports) => {
+                let asked = asked.filter(|port| ports.contains(port));
+                let bound = asked.into_iter().chain(ports.clone()).find_map(|port| at(port).ok());
+                bound.ok_or_else(|| io::ErrorKind::AddrInUse.into())
+            }
+        }
+    }
+}
+
+fn id_of(event: EpollEvent) -> u64 {
+    event.data()
+}

@@ -1,0 +1,478 @@
+//! [`Exchange`]: a two-way test at work on its socket.
+
+use super::client::{Link, Measured, PingError, ProgressFeed};
+use super::raw::Framing;
+use super::socket::{Carrier, Prepared};
+use crate::clock::{self, ClockSteps, tick};
+use crate::cmsg::{Passage, ReceivedInfo};
+use crate::departures::{Departures, UNDER_WAY};
+use crate::interface_counters::InterfaceCounters;
+use crate::pace::Mode;
+use crate::sockets::is_prohibition;
+use crate::stamp::{Stamps, Ways, flags};
+use crate::sys::{self, BATCH, Inbox};
+use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::time::SECOND;
+use jitlat_core::{Source, Span, Stamp, SteadyTime};
+use jitlat_proto::machine::Tick;
+use jitlat_proto::twoway::pinger::Reception;
+use jitlat_proto::twoway::{Pinger, Plan, Protocol, Transmit};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeSpec, TimeVal};
+use socket2::Socket;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The longest sleep, so that a stop is noticed soon.
+const MAX_SLEEP: Span = Span::millis(100);
+/// How long before the deadline [`Mode::Hybrid`] stops sleeping.
+const SPIN: Span = Span::micros(60);
+/// How late a socket's timeout may fire: the kernel counts it in ticks, at least a hundred a second.
+const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
+/// Requests sent in a row before answers are read again.
+const MAX_BURST: usize = 32;
+/// How long to wait for the last transmit stamps.
+const LAST_STAMPS_LIMIT: Span = Span::millis(20);
+/// Extra bytes for answers that are longer than the requests.
+const SLACK: usize = 2048;
+
+/// A running test: its socket, its machine, and what has gone wrong so far.
+pub(super) struct Exchange<'a, P> {
+    link: &'a Link,
+    wire: Wire,
+    pinger: Pinger<P>,
+    stamping: Stamping,
+    inbox: Inbox,
+    out: Vec<u8>,
+    mode: Mode,
+    feed: ProgressFeed<'a>,
+    /// When what came from other ports was read.
+    looked: SteadyTime,
+    /// Flags of the next receiving call: whether it waits itself.
+    waiting: libc::c_int,
+    failures: Failures,
+    interrupted: bool,
+    host: HostFacts,
+    clock_steps: ClockSteps,
+    counters: InterfaceCounters,
+}
+
+/// The sockets, and what surrounds a packet on them.
+struct Wire {
+    socket: Socket,
+    /// What the far host sends from other ports.
+    elsewhere: Option<Socket>,
+    framing: Option<Box<Framing>>,
+    /// Whether what is received begins with an IPv4 header.
+    ip_header: bool,
+    local: SocketAddr,
+}
+
+/// Transmit stamps that are awaited.
+struct Stamping {
+    stamps: Stamps,
+    source: Source,
+    departures: Departures<Option<u32>>,
+    /// Requests that the kernel was to stamp.
+    asked: u64,
+    /// Whether the error queue has entries.
+    queued: bool,
+}
+
+/// What could not be sent, and what was said about it.
+#[derive(Default)]
+struct Failures {
+    unsent: u64,
+    first: Option<io::Error>,
+    refused: u64,
+    prohibited: u64,
+    /// How many requests had been answered when the far host last said that nothing listens.
+    answered_before: Option<u64>,
+}
+
+impl Stamping {
+    /// Gives the stamps in the error queue to `pinger`; returns how many entries it had.
+    fn collect<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) -> usize {
+        let source = self.source;
+        self.departures
+            .collect(socket, |request, passage, stamp| stamped(pinger, source, request, passage, stamp))
+    }
+
+    /// After a failed send it is unknown whether the kernel had numbered the packet: begins anew.
+    fn restart<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) {
+        let source = self.source;
+        if source == Source::User {
+            return;
+        }
+        // If it fails no stamps come, and the wait for them is short.
+        let _ = self.departures.restart(socket, flags(self.stamps, Ways::BOTH), |request, stamp| {
+            if let Some((passage, stamp)) = stamp {
+                stamped(pinger, source, request, passage, stamp);
+            }
+        });
+    }
+}
+
+/// An adapter's stamps come in addition to the kernel's; a record has only those of one source.
+fn stamped<P: Protocol>(
+    pinger: &mut Pinger<P>,
+    source: Source,
+    request: Option<u32>,
+    passage: Passage,
+    stamp: Stamp,
+) {
+    match (request, passage) {
+        (Some(seq), Passage::Queued) => pinger.queued(seq, stamp.at),
+        (Some(seq), Passage::Left) if stamp.source == source => pinger.stamped(seq, stamp.at),
+        _ => {}
+    }
+}
+
+impl<'a, P: Protocol> Exchange<'a, P> {
+    /// A test that begins now; the argument of `make` is whether the kernel chooses the ICMP identifier.
+    pub fn new(
+        prepared: Prepared,
+        make: impl FnOnce(bool) -> P,
+        plan: Plan,
+        link: &'a Link,
+    ) -> Exchange<'a, P> {
+        let Prepared { socket, stamps, notes, kernel_id, ip_header, elsewhere, framing, local } = prepared;
+        let mut host = clock::host_facts();
+        host.notes = link.pacing.apply();
+        host.notes.extend(notes);
+        let (mode, chosen) = link.pacing.mode_at(plan.spec.period());
+        host.notes.extend(chosen);
+        let clock_steps = ClockSteps::start();
+        let counters = InterfaceCounters::start(local.ip());
+        let source = match stamps {
+            Stamps::User | Stamps::KernelReceive => Source::User,
+            Stamps::Kernel => Source::Kernel,
+            Stamps::Hardware => Source::Hardware,
+        };
+        let slot = usize::from(plan.spec.payload()) + SLACK;
+        let departures = Departures::new(UNDER_WAY, source);
+        let mut pinger = Pinger::new(make(kernel_id), plan, source);
+        pinger.take_any_port(link.marking.any_port);
+        Exchange {
+            link,
+            wire: Wire { socket, elsewhere, framing, ip_header, local },
+            pinger,
+            stamping: Stamping { stamps, source, departures, asked: 0, queued: false },
+            inbox: Inbox::new(BATCH, slot.min(1 << 16)),
+            out: Vec::with_capacity(slot),
+            mode,
+            feed: ProgressFeed::new(link),
+            looked: clock::steady(),
+            waiting: libc::MSG_DONTWAIT,
+            failures: Failures::default(),
+            interrupted: false,
+            host,
+            clock_steps,
+            counters,
+        }
+    }
+
+    /// Takes what has come, and sends what is due; returns when more will be, or `None` once the test is over.
+    pub fn turn(&mut self, stop: &AtomicBool) -> Option<SteadyTime> {
+        self.collect_stamps();
+        self.receive();
+        if self.wire.elsewhere.is_some()
+            && (self.link.marking.any_port || clock::steady() - self.looked >= MAX_SLEEP)
+        {
+            self.looked = clock::steady();
+            self.receive_elsewhere();
+        }
+        if stop.load(Ordering::Relaxed) && !self.interrupted {
+            self.interrupted = true;
+            self.pinger.interrupt(tick());
+        }
+        self.pinger.handle_timeout(tick());
+        for _ in 0..MAX_BURST {
+            if !self.transmit() {
+                break;
+            }
+            self.pinger.handle_timeout(tick());
+        }
+        // A stamp that has come already would end the wait at once.
+        if self.stamping.departures.awaited() > 0 {
+            self.stamping.collect(&self.wire.socket, &mut self.pinger);
+        }
+        self.pinger.poll_timeout()
+    }
+
+    /// Takes all stamps that have come.
+    fn collect_stamps(&mut self) {
+        let Exchange { stamping, wire, pinger, .. } = self;
+        // Also if none is awaited: entries in the queue would end every wait at once.
+        if stamping.departures.awaited() > 0 || std::mem::take(&mut stamping.queued) {
+            while stamping.collect(&wire.socket, pinger) == BATCH {}
+        }
+        if stamping.departures.is_suspect() {
+            stamping.restart(&wire.socket, pinger);
+        }
+    }
+
+    /// Takes all answers that have come.
+    fn receive(&mut self) {
+        let carrier = self.link.carrier;
+        loop {
+            let flags = std::mem::replace(&mut self.waiting, libc::MSG_DONTWAIT);
+            match self.inbox.receive(self.wire.socket.as_fd(), flags) {
+                Ok(count) => {
+                    self.take_answers(tick());
+                    if count < BATCH {
+                        return;
+                    }
+                }
+                Err(e) if is_refusal(carrier, &e) => self.refused(),
+                Err(e) if is_filtered(carrier, &e) => self.failures.prohibited += 1,
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Gives the datagrams in the inbox to the machine.
+    fn take_answers(&mut self, now: Tick) {
+        let Exchange { inbox, wire, pinger, .. } = self;
+        for datagram in inbox.datagrams() {
+            let mut info = ReceivedInfo::parse(datagram.control);
+            let body = match &wire.framing {
+                Some(framing) => {
+                    let Some(datagram) = framing.unwrap(datagram.data) else { continue };
+                    (info.ttl, info.traffic_class) = (datagram.ttl, datagram.traffic_class);
+                    datagram.payload
+                }
+                None if wire.ip_header => without_ip_header(datagram.data),
+                None => datagram.data,
+            };
+            pinger.handle(body, &reception(&info, body.len(), now, false), now);
+        }
+    }
+
+    /// Reads what the far host sent from other ports than the one that is asked.
+    fn receive_elsewhere(&mut self) {
+        let Exchange { inbox, wire, pinger, link, .. } = self;
+        let Some(socket) = &wire.elsewhere else { return };
+        let far: IpAddr = link.to.ip();
+        while let Ok(count) = inbox.receive(socket.as_fd(), libc::MSG_DONTWAIT) {
+            let now = tick();
+            for datagram in inbox.datagrams().filter(|d| d.sender().is_some_and(|from| from.ip() == far)) {
+                let info = ReceivedInfo::parse(datagram.control);
+                pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, true), now);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// The far host says that nothing listens at the port.
+    fn refused(&mut self) {
+        self.failures.refused += 1;
+        self.failures.answered_before = Some(self.pinger.requests().answered());
+    }
+
+    /// Sends the next packet that is due; false if there is none.
+    fn transmit(&mut self) -> bool {
+        self.out.clear();
+        let now = tick();
+        let Some(what) = self.pinger.poll_transmit(now, &mut self.out) else { return false };
+        let request = match what {
+            Transmit::Request(seq) => Some(seq),
+            Transmit::Conversation => None,
+        };
+        match self.send() {
+            Ok(()) if self.stamping.source == Source::User => {}
+            Ok(()) => {
+                self.stamping.departures.sent(request, now.wall);
+                self.stamping.asked += u64::from(request.is_some());
+            }
+            Err(e) => {
+                self.failures.unsent += 1;
+                self.stamping.restart(&self.wire.socket, &mut self.pinger);
+                self.failures.first.get_or_insert(e);
+            }
+        }
+        true
+    }
+
+    /// Sends the packet in `out`. A pending error of an earlier one is reported by the next send, which then sends nothing: it is
+    /// tried again.
+    fn send(&mut self) -> io::Result<()> {
+        let carrier = self.link.carrier;
+        let mut sent = self.send_once(carrier == Carrier::Udp && self.failures.refused > 0);
+        if matches!(&sent, Err(e) if is_refusal(carrier, e)) {
+            self.refused();
+            self.stamping.restart(&self.wire.socket, &mut self.pinger);
+            sent = self.send_once(carrier == Carrier::Udp);
+        }
+        if matches!(&sent, Err(e) if is_filtered(carrier, e)) {
+            self.stamping.restart(&self.wire.socket, &mut self.pinger);
+            sent = self.send_once(false);
+            self.failures.prohibited += u64::from(sent.is_ok());
+        }
+        sent
+    }
+
+    /// Sends the packet in `out`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and
+    /// rejects those whose checksum is left to an adapter.
+    fn send_once(&mut self, refused: bool) -> io::Result<()> {
+        let Wire { socket, framing, .. } = &mut self.wire;
+        let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
+        if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
+    }
+
+    /// Waits until `due`, or until something arrives; not for long.
+    pub fn wait_until(&mut self, due: SteadyTime) {
+        let now = clock::steady();
+        self.feed.send_events(&self.pinger, now);
+        let span = pause(due, now, self.mode);
+        let Wire { socket, elsewhere, .. } = &self.wire;
+        let any_port = self.link.marking.any_port;
+        let coarse = self.stamping.source == Source::User && span > MAX_TIMEOUT_DELAY && !any_port;
+        if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
+            self.waiting = libc::MSG_WAITFORONE;
+        } else {
+            self.stamping.queued = wait(socket, elsewhere.as_ref().filter(|_| any_port), span);
+        }
+    }
+
+    /// The result of a test that is over.
+    pub fn finish(mut self) -> Result<Measured<P>, PingError> {
+        self.receive_elsewhere();
+        self.collect_last_stamps();
+        if let Some(why) = self.failure() {
+            return Err(why);
+        }
+        let Exchange {
+            mut host,
+            mut clock_steps,
+            counters,
+            pinger,
+            failures,
+            stamping,
+            interrupted,
+            wire,
+            ..
+        } = self;
+        host.sync_after = clock::sync_state();
+        host.clock_step = Some(clock_steps.check());
+        host.notes.extend(counters.note());
+        // The far program ended during the test: no answer has come since its host said so, and one is missing.
+        let requests = pinger.requests();
+        let gone =
+            failures.answered_before == Some(requests.answered()) && requests.answered() < requests.sent();
+        let ending = match (gone, interrupted) {
+            (true, _) if pinger.protocol().expects_replies() => Ending::PeerLost,
+            (_, true) => Ending::Interrupted,
+            _ => Ending::Complete,
+        };
+        let outcome = pinger.finish_up();
+        let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
+        let lost = stamping.asked.saturating_sub(outcome.sent.known() as u64 + dropped);
+        Ok(Measured {
+            outcome,
+            local: wire.local,
+            stamps: stamping.stamps,
+            host,
+            ending,
+            unsent: failures.unsent + dropped,
+            stamps_lost: (stamping.source != Source::User).then_some(lost),
+            refused: failures.refused,
+            prohibited: failures.prohibited,
+        })
+    }
+
+    /// Waits for the last transmit stamps, not for long.
+    fn collect_last_stamps(&mut self) {
+        let until = clock::steady() + LAST_STAMPS_LIMIT;
+        while self.stamping.departures.awaited() > 0 && clock::steady() < until {
+            if self.stamping.collect(&self.wire.socket, &mut self.pinger) == 0 {
+                wait(&self.wire.socket, None, pause(until, clock::steady(), Mode::Sleep));
+            }
+        }
+    }
+
+    /// The reason why nothing was measured, if that is so.
+    fn failure(&mut self) -> Option<PingError> {
+        let (to, requests) = (self.link.to, self.pinger.requests());
+        let Failures { unsent, refused, prohibited, first, .. } = &mut self.failures;
+        if let Some(why) = self.pinger.failure() {
+            return Some(match *refused {
+                0 => PingError::Conversation { to, why: why.to_owned() },
+                _ => PingError::Refused(to),
+            });
+        }
+        let unanswered = requests.answered() == 0 && self.pinger.protocol().expects_replies();
+        match () {
+            () if unanswered && *refused > 0 => Some(PingError::Refused(to)),
+            () if unanswered && *prohibited > 0 => Some(PingError::Prohibited(to)),
+            () if *unsent > 0 && *unsent >= requests.sent() => {
+                first.take().map(|source| PingError::Send { to, source })
+            }
+            () => None,
+        }
+    }
+}
+
+/// What is known of a received packet of `length` bytes, read at `now`.
+fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) -> Reception {
+    Reception {
+        stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: Source::User }),
+        read: now.wall,
+        length,
+        ttl: info.ttl,
+        traffic_class: info.traffic_class,
+        other_port,
+    }
+}
+
+/// Whether the far host says by this error that nothing listens at the port.
+fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
+    carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Whether somebody says by this error that a filter or policy does not let requests through. Echo requests have no port
+/// that could be closed: "port unreachable" is what firewalls reject them with (the usual answer of netfilter's REJECT).
+fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
+    is_prohibition(error) || carrier == Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// How long to sleep if `due` is next, at most a tenth of a second.
+fn pause(due: SteadyTime, now: SteadyTime, mode: Mode) -> Span {
+    let wake = match mode {
+        Mode::Sleep | Mode::Etf => due,
+        Mode::Hybrid => due - SPIN,
+        Mode::Spin => now,
+    };
+    (wake - now).max(Span(0)).min(MAX_SLEEP)
+}
+
+/// Sleeps for `span`, or until a packet, one from another port where these are taken, or a stamp arrives; returns whether the
+/// error queue has entries.
+fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
+    if span.0 == 0 {
+        return false;
+    }
+    let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);
+    let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
+    // A signal, or nothing is ready: the caller checks everything again anyway.
+    let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
+    let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+    ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
+}
+
+/// Makes the next receiving call itself wait for `span`: one step less between an answer and its stamp than with
+/// [`wait`], but with a coarser clock. False if that fails.
+fn receive_within(socket: &impl AsFd, span: Span) -> bool {
+    let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
+    (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()
+}
+
+fn without_ip_header(packet: &[u8]) -> &[u8] {
+    let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
+    packet.get(length..).unwrap_or_default()
+}

@@ -1,0 +1,126 @@
+//! Waiting for descriptors until something happens: a [`Waker`] ends another thread's wait, a [`StopSignal`] ends the waits of
+//! all threads that share it, and [`wait`] is the wait itself.
+
+use crate::clock::steady;
+use jitlat_core::SteadyTime;
+use jitlat_core::time::SECOND;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Wakes a thread that polls it. Clones wake the same thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<EventFd>);
+
+impl Waker {
+    /// A waker that has not been used.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
+    }
+
+    /// Ends the current wait, or the next one. Never blocks.
+    pub fn wake(&self) {
+        let _ = self.0.write(1);
+    }
+
+    /// Resets it, so that the next wait lasts again; returns whether it was used. Called by the woken thread before it looks at what
+    /// it was woken for.
+    pub fn clear(&self) -> bool {
+        self.0.read().is_ok()
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A request to stop, made once and never withdrawn. Its descriptor is readable from then on, so that any number of threads
+/// can wait for it. Clones share the request.
+#[derive(Clone, Debug)]
+pub struct StopSignal(Arc<StopState>);
+
+#[derive(Debug)]
+struct StopState {
+    requested: AtomicBool,
+    /// Never cleared.
+    waker: Waker,
+}
+
+impl StopSignal {
+    /// A signal that has not been given.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new() -> io::Result<StopSignal> {
+        Ok(StopSignal(Arc::new(StopState { requested: AtomicBool::new(false), waker: Waker::new()? })))
+    }
+
+    /// Requests the stop, and ends all waits for it.
+    pub fn request(&self) {
+        self.0.requested.store(true, Ordering::Release);
+        self.0.waker.wake();
+    }
+
+    /// Whether the stop was requested.
+    pub fn is_requested(&self) -> bool {
+        self.0.requested.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for StopSignal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.waker.as_fd()
+    }
+}
+
+/// Waits until one of `readable` can be read, or has failed, or until `deadline` on the steady clock; without a deadline for as
+/// long as that takes. A signal ends the wait early.
+pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
+    let mut fds: Vec<PollFd<'_>> = readable.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    wait_ready(&mut fds, deadline);
+}
+
+/// The same for other events. Whatever it returns, the caller looks at everything that it waits for.
+pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
+    let left = deadline.map(|deadline| (deadline - steady()).0.max(0));
+    let _ = ppoll(fds, left.map(|left| TimeSpec::new(left / SECOND, left % SECOND)), None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Span;
+
+    #[test]
+    fn a_stop_ends_every_wait_and_all_later_ones() {
+        let stop = StopSignal::new().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| wait(&[stop.as_fd()], None));
+            }
+            stop.request();
+        });
+        wait(&[stop.as_fd()], None);
+        assert!(stop.is_requested());
+    }
+
+    #[test]
+    fn a_waker_ends_one_wait_and_a_deadline_the_next() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        wait(&[waker.as_fd()], None);
+        waker.clear();
+        let deadline = steady() + Span::millis(20);
+        wait(&[waker.as_fd()], Some(deadline));
+        assert!(steady() >= deadline);
+    }
+}
