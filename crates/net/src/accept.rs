@@ -122,10 +122,10 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
 
 /// Connections that were turned away but are still open, and for how long: closing with unread bytes of the client
 /// would reset the connection and discard the reason.
-const LEAVING: usize = 32;
-const LEAVE: Span = Span::seconds(2);
+const MAX_LEAVING: usize = 32;
+const LEAVING_TIME: Span = Span::seconds(2);
 /// Connections accepted from one listener before the others are checked.
-const ROUND: usize = 64;
+const MAX_ACCEPTED: usize = 64;
 
 /// A running service of connections; it ends when dropped.
 #[derive(Debug)]
@@ -235,13 +235,13 @@ impl Acceptor {
         while !self.stop.is_requested() {
             self.wait(leaving.front().map(|(until, _)| *until).into_iter().chain(expires).min());
             for listener in &self.listeners {
-                for _ in 0..ROUND {
+                for _ in 0..MAX_ACCEPTED {
                     let Some((stream, peer)) = listener.accept() else { break };
                     number += 1;
                     let reports_end = ReportsEnd(number, Arc::clone(&self.ended));
                     match admit(service, &self.gate, stream, peer, reports_end) {
                         Admitted::Served(thread) => drop(threads.insert(number, thread)),
-                        Admitted::TurnedAway(stream) => leaving.push_back((steady() + LEAVE, stream)),
+                        Admitted::TurnedAway(stream) => leaving.push_back((steady() + LEAVING_TIME, stream)),
                         Admitted::Dropped => {}
                     }
                 }
@@ -251,7 +251,7 @@ impl Acceptor {
                 }
             }
             let now = steady();
-            while leaving.len() > LEAVING || leaving.front().is_some_and(|(until, _)| *until <= now) {
+            while leaving.len() > MAX_LEAVING || leaving.front().is_some_and(|(until, _)| *until <= now) {
                 leaving.pop_front();
             }
             for ended in std::mem::take(&mut *lock(&self.ended.numbers)) {

@@ -24,7 +24,7 @@ pub(crate) fn wrong_key(gate: &Gate, service: Service, peer: SocketAddr) {
 }
 
 /// Lines a second about the tests of one reflector.
-const LINES: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// The tests that one reflector of datagrams has accepted, until their lines are written: after their first answers, and
 /// only so many a second, because a host that forges addresses can begin any number. `T` is what is said of a test.
@@ -39,13 +39,13 @@ pub(crate) struct BegunTests<T> {
 
 impl<T: Display> BegunTests<T> {
     pub(crate) fn new(service: Service) -> BegunTests<T> {
-        let waiting = Vec::with_capacity(LINES);
+        let waiting = Vec::with_capacity(MAX_LINES);
         BegunTests { service, waiting, left_out: 0, since: SteadyTime(i64::MIN), lines: 0 }
     }
 
     /// The first packet of a test of `peer` came.
     pub(crate) fn began(&mut self, peer: SocketAddr, what: T) {
-        if self.waiting.len() < LINES {
+        if self.waiting.len() < MAX_LINES {
             self.waiting.push((peer, what));
         } else {
             self.left_out += 1;
@@ -69,7 +69,7 @@ impl<T: Display> BegunTests<T> {
                 );
             }
         }
-        let lines = self.waiting.len().min(LINES - self.lines);
+        let lines = self.waiting.len().min(MAX_LINES - self.lines);
         self.left_out += (self.waiting.len() - lines) as u64;
         self.lines += lines;
         self.waiting.drain(..).take(lines).for_each(|(peer, what)| accepted(self.service, peer, what));
@@ -94,7 +94,7 @@ mod tests {
             lines += tests.lines - before;
             assert_eq!(due.is_some_and(|due| due <= Span::seconds(1)), tests.left_out > 0, "{due:?}");
         }
-        assert_eq!(lines, 10 * LINES, "of ten seconds");
+        assert_eq!(lines, 10 * MAX_LINES, "of ten seconds");
         assert!(tests.left_out <= 500, "what was left out is in the log after a second: {}", tests.left_out);
         // Nothing is due once that was said, and a test after a pause has a line.
         assert_eq!(tests.write(begin + Span::seconds(20)), None);

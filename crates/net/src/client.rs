@@ -163,9 +163,9 @@ fn advice(error: &io::Error, server: &str) -> String {
 }
 
 /// How long to wait for one address to accept the control connection: several round trips over two satellite links.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(12);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(12);
 /// How soon it is said that a connection is still waited for.
-const UNANSWERED: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Runs a test to its end. Setting `stop` ends it early: everything received by then is kept, and the results still
 /// available are fetched; setting it again ends that, too. On return it is set if it ever was.
@@ -273,8 +273,8 @@ fn connect_to(
     observer: &mut dyn Observer,
 ) -> io::Result<TcpStream> {
     let (begun, mut said) = (Instant::now(), false);
-    sockets::connect_tcp(bind, address, CONNECT_PATIENCE, || {
-        if !said && begun.elapsed() > UNANSWERED {
+    sockets::connect_tcp(bind, address, CONNECT_TIMEOUT, || {
+        if !said && begun.elapsed() > NOTICE_DELAY {
             said = true;
             observer.event(&Event::Unanswered(address));
         }

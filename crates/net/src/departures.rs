@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 /// Most packets that wait for their stamps: far more than a device queue holds.
 pub(crate) const UNDER_WAY: usize = 1 << 13;
 /// So many consecutive impossible stamps mean that the numbering is wrong.
-const DISBELIEF: u32 = 8;
+const MAX_MISMATCHES: u32 = 8;
 
 /// Matches transmit stamps to packets; `P` identifies a packet. Used by the sending thread.
 pub struct Departures<P> {
@@ -135,7 +135,7 @@ impl<P: Copy> Departures<P> {
     /// Whether impossible stamps have arrived, so that the numbering must be wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
-        self.disbelieved >= DISBELIEF
+        self.disbelieved >= MAX_MISMATCHES
     }
 
     /// Reads one batch of stamps from the error queue, without blocking; returns the number of entries it had.
@@ -282,7 +282,7 @@ mod tests {
         let mut departures = Departures::new(16, Source::Kernel);
         departures.restart(&from, crate::stamp::flags(Stamps::Kernel, Ways::SENT), |_, _| {}).unwrap();
         // Of entering the queue, and of leaving it.
-        for i in 0..DISBELIEF / 2 {
+        for i in 0..MAX_MISMATCHES / 2 {
             assert!(!departures.is_suspect());
             from.send(b"x").unwrap();
             departures.sent(i, wall() + Span::seconds(5));

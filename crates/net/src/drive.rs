@@ -13,10 +13,10 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
 /// Longest wait before flags, counters and clocks are checked.
-const LOOK_AROUND_MS: i64 = 100;
+const MAX_WAIT_MS: i64 = 100;
 /// Consecutive reads before reports and timers are checked, so that a peer that never stops sending does not delay
 /// them.
-const READS: usize = 16;
+const MAX_READS: usize = 16;
 
 /// A machine that converses over one connection: its inputs for what the connection brings.
 pub(crate) trait Conversing: Machine {
@@ -168,7 +168,7 @@ impl<M: Conversing> Driver<M> {
 
     /// Gives the machine what the connection has received.
     pub(crate) fn read_input(&mut self) {
-        for _ in 0..READS {
+        for _ in 0..MAX_READS {
             let Some(connection) = &mut self.connection else { return };
             match connection.read() {
                 Incoming::Nothing => return,
@@ -317,7 +317,7 @@ fn wait(connection: Option<&Connection>, waker: Option<&Waker>, deadline: Option
     let mut fds: Vec<PollFd<'_>> = woken.into_iter().chain(ready).collect();
     let left =
         deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
-    let _ = poll(&mut fds, PollTimeout::from(left.min(LOOK_AROUND_MS) as u16));
+    let _ = poll(&mut fds, PollTimeout::from(left.min(MAX_WAIT_MS) as u16));
     if let Some(waker) = waker {
         waker.clear();
     }

@@ -6,9 +6,9 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 
 /// Bytes of a name, padded with zeros.
-const NAME: usize = 32;
+const COUNTER_NAME_BYTES: usize = 32;
 /// Most counters in the note.
-const MOST: usize = 12;
+const MAX_COUNTERS: usize = 12;
 
 /// The counters of one interface at the beginning of a test.
 pub(crate) struct InterfaceCounters {
@@ -51,8 +51,8 @@ fn read(interface: &str) -> Vec<(String, u64)> {
 
 /// The counters whose names speak of retries or failures: names of 32 bytes each, and as many values.
 fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
-    let named = names.chunks_exact(NAME).zip(values).map(|(name, value)| {
-        let end = name.iter().position(|b| *b == 0).unwrap_or(NAME);
+    let named = names.chunks_exact(COUNTER_NAME_BYTES).zip(values).map(|(name, value)| {
+        let end = name.iter().position(|b| *b == 0).unwrap_or(COUNTER_NAME_BYTES);
         (String::from_utf8_lossy(&name[..end]).trim().to_owned(), *value)
     });
     named
@@ -75,7 +75,7 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
 /// Retries in any case, failures if there were any.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
-    let shown: Vec<String> = shown.take(MOST).map(|(name, n)| format!("{name} {n}")).collect();
+    let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();
     (!shown.is_empty()).then(|| format!("{interface} counted during the test: {}", shown.join(", ")))
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     fn names(of: &[&str]) -> Vec<u8> {
         let padded = |name: &&str| {
-            let mut field = [0; NAME];
+            let mut field = [0; COUNTER_NAME_BYTES];
             field[..name.len()].copy_from_slice(name.as_bytes());
             field
         };
@@ -119,8 +119,8 @@ mod tests {
         for interface in &nix::net::if_::if_nameindex().unwrap() {
             let interface = interface.name().to_string_lossy().into_owned();
             let Ok((names, values)) = sys::adapter_statistics(socket.as_fd(), &interface) else { continue };
-            assert_eq!(names.len(), NAME * values.len(), "{interface}");
-            assert!(names.chunks(NAME).all(|name| name[0] != 0), "{interface}");
+            assert_eq!(names.len(), COUNTER_NAME_BYTES * values.len(), "{interface}");
+            assert!(names.chunks(COUNTER_NAME_BYTES).all(|name| name[0] != 0), "{interface}");
         }
     }
 

@@ -25,9 +25,9 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 /// How long before its launch time a packet is handed over at least: what a sleeping thread of a busy host is late by.
-const ADVANCE: Span = Span::millis(1);
+const MIN_ADVANCE: Span = Span::millis(1);
 /// The longest delta of a queue that is taken for one.
-const LONGEST_DELTA: Span = Span::millis(100);
+const MAX_DELTA: Span = Span::millis(100);
 
 /// A queueing discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +129,8 @@ impl Launch {
             return Err(LaunchError::NoQueue { interface, kinds });
         };
         host.enable(socket).map_err(LaunchError::Refused)?;
-        let delta = etf.delta.clamp(Span::ZERO, LONGEST_DELTA);
-        Ok(Launch { advance: ADVANCE + delta })
+        let delta = etf.delta.clamp(Span::ZERO, MAX_DELTA);
+        Ok(Launch { advance: MIN_ADVANCE + delta })
     }
 
     /// Sends the concatenated `parts` as a datagram that leaves at `due`.

@@ -10,8 +10,8 @@ const ALIGNED: usize = 4;
 /// The type of a message that says why a question is not answered.
 const ERROR: u16 = libc::NLMSG_ERROR as u16;
 /// Room for what the kernel writes at once.
-const ROOM: usize = 1 << 16;
-const PATIENCE: Duration = Duration::from_secs(3);
+const READ_BUFFER: usize = 1 << 16;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Asks for all entries of a table by a message of type `kind` with `body`, and passes the body of each to `each`, until that finds
 /// what is looked for.
@@ -25,9 +25,9 @@ pub(crate) fn dump<T>(
 ) -> io::Result<Option<T>> {
     let route = Protocol::from(libc::NETLINK_ROUTE);
     let mut kernel = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(route))?;
-    kernel.set_read_timeout(Some(PATIENCE))?;
+    kernel.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     kernel.send(&request(kind, body))?;
-    let mut table = vec![0; ROOM];
+    let mut table = vec![0; READ_BUFFER];
     loop {
         let length = kernel.read(&mut table)?;
         for message in messages(&table[..length]) {

@@ -145,7 +145,7 @@ fn pin(cpu: usize) -> nix::Result<()> {
 /// machine, short enough to cost 6 % of a processor at 1000 packets a second.
 const SPIN: Span = Span::micros(60);
 /// The longest uninterrupted sleep, so that a stop is noticed soon.
-const SLICE: Span = Span::millis(100);
+const MAX_SLEEP: Span = Span::millis(100);
 
 /// Waits for deadlines in one mode.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,7 @@ impl Pacer {
                 return None;
             }
             if now < wake {
-                sleep_until(wake.min(now + SLICE));
+                sleep_until(wake.min(now + MAX_SLEEP));
             } else {
                 std::hint::spin_loop();
             }

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of an ICMP error that are read; no router quotes more.
 const LARGEST: usize = 2048;
 /// Longest wait before the stop flag is checked.
-const LOOK: Span = Span::millis(50);
+const MAX_WAIT: Span = Span::millis(50);
 /// Errors read before deadlines are checked: a flood cannot stop probes from being sent.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// Why a path cannot be examined.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ impl Run {
     }
 
     fn wait(&self) -> io::Result<()> {
-        let left = (self.tracer.deadline() - clock::steady()).max(Span::ZERO).min(LOOK);
+        let left = (self.tracer.deadline() - clock::steady()).max(Span::ZERO).min(MAX_WAIT);
         let mut ready = vec![PollFd::new(self.errors.socket.as_fd(), PollFlags::POLLIN)];
         ready.extend(self.probes.pending().map(|c| PollFd::new(c.as_fd(), PollFlags::POLLOUT)));
         let millis = u16::try_from(left.0.div_euclid(1_000_000) + 1).unwrap_or(u16::MAX);
@@ -121,7 +121,7 @@ impl Run {
 
     fn read_errors(&mut self) -> io::Result<()> {
         let Run { tracer, errors, probes } = self;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             match errors.inbox.receive(errors.socket.as_fd(), libc::MSG_DONTWAIT) {
                 Ok(0) => break,
                 Ok(_) => {}

@@ -174,7 +174,7 @@ impl ConnectionService for Shared {
 }
 
 /// How long the last messages of a conversation may take to be written.
-const FINAL_WRITE: Span = Span::seconds(5);
+const FINAL_WRITE_TIMEOUT: Span = Span::seconds(5);
 
 struct Conversation<'a> {
     shared: &'a Shared,
@@ -239,7 +239,7 @@ impl<'a> Conversation<'a> {
         let (mut shutting_down, mut evicted) = (false, false);
         loop {
             if let Some(end) = self.execute() {
-                self.driver.finish(FINAL_WRITE);
+                self.driver.finish(FINAL_WRITE_TIMEOUT);
                 return Ok(end);
             }
             self.driver.write_output();

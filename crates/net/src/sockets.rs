@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 /// How soon a connection attempt notices that it is no longer wanted.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// A TCP socket bound to `local` (port 0: the system chooses). An IPv6 socket accepts IPv6 only, so that no address is
 /// a mapped one; a port in `TIME_WAIT` can be reused.
@@ -109,7 +109,7 @@ fn wait_connected(socket: &Socket, patience: Duration, mut stopped: impl FnMut()
     let until = Instant::now() + patience;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let slice = left.min(LOOK_AROUND).as_millis() as u16;
+        let slice = left.min(MAX_WAIT).as_millis() as u16;
         let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut ready, PollTimeout::from(slice)) {
             Ok(n) if n > 0 => return socket.take_error()?.map_or(Ok(()), Err),
@@ -134,8 +134,8 @@ pub(crate) struct PatientStream<'a, F> {
 impl<'a, F: Fn() -> bool> PatientStream<'a, F> {
     /// Sets short timeouts of single reads and writes on `stream`, and leaves them.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<PatientStream<'a, F>> {
-        stream.set_read_timeout(Some(LOOK_AROUND))?;
-        stream.set_write_timeout(Some(LOOK_AROUND))?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
+        stream.set_write_timeout(Some(MAX_WAIT))?;
         Ok(PatientStream { stream, stopped })
     }
 

@@ -21,7 +21,7 @@ impl ClientAddress {
 
 /// Ports below this belong to services, some of which answer anything they receive (echo, chargen, DNS, NTP, …).
 /// Measurements use ports above, except for the test ports of RFC 8545.
-const SERVICES: u16 = 1024;
+const MAX_SERVICE_PORT: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
 /// Whether a packet from `source` may be answered at all.
@@ -30,7 +30,7 @@ pub(crate) fn answerable(source: SocketAddr) -> bool {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
     };
-    host && (source.port() >= SERVICES || TEST_PORTS.contains(&source.port()))
+    host && (source.port() >= MAX_SERVICE_PORT || TEST_PORTS.contains(&source.port()))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Default for ClientLimits {
 }
 
 /// Number of accounts.
-const ACCOUNTS: u64 = 4096;
+const MAX_ACCOUNTS: u64 = 4096;
 
 /// Limits packets and bytes of each [`ClientAddress`]: in every window of 100 ms a tenth of the rate and one packet more,
 /// and over longer times the rate. Time must not go back by more than moments.
@@ -105,7 +105,7 @@ impl Account {
 impl Accounts {
     /// Without anything served. `seed` is random, so that nobody can predict who shares an account.
     pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
-        let accounts = (0..ACCOUNTS).map(|_| Account::new()).collect();
+        let accounts = (0..MAX_ACCOUNTS).map(|_| Account::new()).collect();
         let is_unlimited = limits == ClientLimits::UNLIMITED;
         Accounts { rates: Rates::new(limits), accounts, seed, is_unlimited }
     }
@@ -120,7 +120,7 @@ impl Accounts {
         }
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
-        self.accounts[(hasher.finish() % ACCOUNTS) as usize].take(&self.rates, bytes, now)
+        self.accounts[(hasher.finish() % MAX_ACCOUNTS) as usize].take(&self.rates, bytes, now)
     }
 }
 

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Least time between two looks at a folder.
-const LOOK: Span = Span::millis(100);
+const POLL_INTERVAL: Span = Span::millis(100);
 
 /// A packed file is whole when it has not changed for this long.
-const PACKING: Duration = Duration::from_secs(1);
+const MAX_PACKING_TIME: Duration = Duration::from_secs(1);
 
 /// The frames of captures that are still being written, as far as they are there.
 pub struct Followed {
@@ -179,7 +179,7 @@ impl Followed {
     /// The file that comes next, if it is there: of those with a packet that were not read yet the one that begins first.
     fn next_file(&mut self) -> Option<PathBuf> {
         let now = clock::steady();
-        if self.looked.is_some_and(|looked| now - looked < LOOK) {
+        if self.looked.is_some_and(|looked| now - looked < POLL_INTERVAL) {
             return None;
         }
         let files = match self.path.is_dir() {
@@ -228,7 +228,7 @@ impl Followed {
 /// Whether a packed file was changed so lately that it may not be whole.
 fn is_being_packed(path: &Path, modified: Option<SystemTime>) -> bool {
     let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-    is_packed_copy(path, |_| true) && age.is_some_and(|age| age < PACKING)
+    is_packed_copy(path, |_| true) && age.is_some_and(|age| age < MAX_PACKING_TIME)
 }
 
 impl Current {

@@ -11,9 +11,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// How long to try each address of a host.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait until a (short) message can be written.
-const WRITE: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 1 << 16;
 
 /// Why digests cannot be collected from another host.
@@ -78,8 +78,11 @@ impl DigestCollector {
         key: Option<Key>,
     ) -> Result<DigestCollector, CollectorError> {
         let failed = |source| CollectorError::Connect { host: host.to_owned(), port, source };
-        let stream = sockets::connect_host(host, port, CONNECT).map_err(failed)?;
-        stream.set_nodelay(true).and_then(|()| stream.set_write_timeout(Some(WRITE))).map_err(failed)?;
+        let stream = sockets::connect_host(host, port, CONNECT_TIMEOUT).map_err(failed)?;
+        stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)))
+            .map_err(failed)?;
         let machine = Collector::new(ask, key, nonce().map_err(failed)?, tick());
         let mut collector = DigestCollector {
             host: host.to_owned(),

@@ -26,15 +26,15 @@ use std::time::{Duration, Instant};
 use tracing::info;
 
 /// How long a connection may take until its request.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often an idle thread checks its connection.
-const LOOK_UP: Duration = Duration::from_millis(10);
+const MAX_WAIT: Duration = Duration::from_millis(10);
 /// Packets taken from the kernel, and a batch of it more, between two checks of the connection.
-const PACKETS: usize = 1024;
+const MAX_PACKETS: usize = 1024;
 /// Bytes that a capture may need: the ring of the kernel, and digests that wait.
-const MEMORY: u64 = 16 << 20;
+const CAPTURE_MEMORY: u64 = 16 << 20;
 /// Bytes that wait to be sent before no more digests are made.
-const OUTGOING: usize = 1 << 17;
+const MAX_OUTGOING: usize = 1 << 17;
 
 /// A digest service to offer.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl DigestExporter {
         addresses: &[SocketAddr],
         gate: Gate,
     ) -> Result<RunningService, ExporterError> {
-        self.serve_patiently(addresses, gate, INTRODUCTION)
+        self.serve_patiently(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
     /// The same with another limit on how long a connection may take to ask.
@@ -267,7 +267,7 @@ impl Conversation<'_> {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        while self.out.len() < OUTGOING && self.exporter.poll_transmit(tick(), &mut self.out) {}
+        while self.out.len() < MAX_OUTGOING && self.exporter.poll_transmit(tick(), &mut self.out) {}
         while self.written < self.out.len() {
             match self.stream.write(&self.out[self.written..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -285,7 +285,7 @@ impl Conversation<'_> {
 
     fn open(&mut self, ask: &jitlat_proto::digest::Listen, salt: u64) -> Result<String, (Refusal, String)> {
         let service = &self.shared.service;
-        let place = Ask::session(MEMORY).proven(!service.keys.is_empty());
+        let place = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
         let session = self
             .shared
             .gate
@@ -325,15 +325,15 @@ impl Conversation<'_> {
     /// Processes captured packets; waits briefly if there are none. Returns the error that ends the capture, if any.
     fn capture(&mut self) -> Option<String> {
         let Some(c) = &mut self.capture else {
-            std::thread::sleep(LOOK_UP);
+            std::thread::sleep(MAX_WAIT);
             return None;
         };
         let Capturing { live, began, available, salt, rule, .. } = c;
         let (exporter, port) = (&mut self.exporter, self.port);
         let mut all = 0;
-        while all < PACKETS {
+        while all < MAX_PACKETS {
             let before = clock::wall();
-            let patience = if all == 0 { LOOK_UP } else { Duration::ZERO };
+            let patience = if all == 0 { MAX_WAIT } else { Duration::ZERO };
             let polled = live.poll(patience, |f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 if is_own(&p, port) {

@@ -34,9 +34,9 @@ pub struct Reading {
 pub const STALL: Span = Span::micros(100);
 
 /// Differences up to this many ns are counted one by one; longer ones are rare and kept as values.
-const COUNTED: usize = 4096;
+const MAX_COUNTED_NS: usize = 4096;
 /// Most values kept: no machine stalls more often in a few seconds.
-const KEPT: usize = 1 << 16;
+const MAX_LONG_VALUES: usize = 1 << 16;
 
 /// Reads the wall clock continuously for `budget`, at least 100 000 times.
 pub fn read_wall(budget: Span) -> Reading {
@@ -49,7 +49,7 @@ pub fn read_steady(budget: Span) -> Reading {
 }
 
 fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) -> Reading {
-    const LEAST: u64 = 100_000;
+    const MIN_READINGS: u64 = 100_000;
     let mut tally = Tally::new();
     let begin = steady();
     let mut before = clock();
@@ -61,7 +61,7 @@ fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) ->
             before = now;
         }
         let watched = steady() - begin;
-        if tally.reads >= LEAST && watched >= budget {
+        if tally.reads >= MIN_READINGS && watched >= budget {
             return tally.finish(watched);
         }
         before = clock();
@@ -77,15 +77,20 @@ struct Tally {
 
 impl Tally {
     fn new() -> Tally {
-        Tally { reads: 0, counts: vec![0; COUNTED].into(), long: Vec::with_capacity(KEPT), backwards: 0 }
+        Tally {
+            reads: 0,
+            counts: vec![0; MAX_COUNTED_NS].into(),
+            long: Vec::with_capacity(MAX_LONG_VALUES),
+            backwards: 0,
+        }
     }
 
     #[inline]
     fn add(&mut self, difference: Span) {
         self.reads += 1;
         match usize::try_from(difference.0) {
-            Ok(d) if d < COUNTED => self.counts[d] += 1,
-            Ok(_) if self.long.len() < KEPT => self.long.push(difference.0),
+            Ok(d) if d < MAX_COUNTED_NS => self.counts[d] += 1,
+            Ok(_) if self.long.len() < MAX_LONG_VALUES => self.long.push(difference.0),
             Ok(_) => {}
             Err(_) => self.backwards += 1,
         }

@@ -31,14 +31,14 @@ pub struct Lateness {
 }
 
 /// Most deadlines in one trial, and fewest.
-const MOST: i64 = 1000;
-const FEWEST: i64 = 10;
+const MAX_DEADLINES: i64 = 1000;
+const MIN_DEADLINES: i64 = 10;
 
 /// Waits for deadlines a `period` apart for about `budget`, on a thread that runs as `pacing` says. A period too long
 /// for ten deadlines is replaced by a tenth of the budget; the result has the period used. `None` if stopped.
 pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<Lateness> {
-    let period = Span(period.0.clamp(1, (budget.0 / FEWEST).max(1)));
-    let deadlines = (budget.0 / period.0).clamp(FEWEST, MOST);
+    let period = Span(period.0.clamp(1, (budget.0 / MIN_DEADLINES).max(1)));
+    let deadlines = (budget.0 / period.0).clamp(MIN_DEADLINES, MAX_DEADLINES);
     std::thread::scope(|scope| {
         let trial = scope.spawn(|| {
             let notes = pacing.apply();

@@ -8,11 +8,11 @@
 use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
 
 /// The longest pause: so much less than what [`TestSpec::read_pause`] allows as a wake-up is late.
-const LONGEST: Span = Span::micros(900);
+const MAX_PAUSE: Span = Span::micros(900);
 /// A pause in which fewer packets are expected saves nothing.
-const WORTHWHILE: u64 = 4;
+const MIN_PACKETS: u64 = 4;
 /// The share of the socket's buffer that may fill during a pause.
-const SHARE: u64 = 4;
+const BUFFER_SHARE: u64 = 4;
 /// Memory that the kernel counts for a packet besides its payload, in bytes: a page of an adapter's memory, and the
 /// packet's description.
 const OVERHEAD: u64 = 4096 + 512;
@@ -49,7 +49,7 @@ impl Batches {
     /// For a stream of `spec` into a socket whose buffer has `buffer` bytes.
     pub fn new(spec: &TestSpec, buffer: usize) -> Batches {
         let bytes = u64::from(spec.payload()).next_power_of_two() + OVERHEAD;
-        let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / SHARE / bytes };
+        let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / BUFFER_SHARE / bytes };
         let burst = match spec.schedule() {
             Schedule::Burst { size } => size.into(),
             _ => 1,
@@ -84,9 +84,9 @@ impl Batches {
         let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
         let room = self.room.saturating_sub(self.burst);
         let fitting = room.saturating_mul(time) / taken;
-        let pause = fitting.min(LONGEST.0.unsigned_abs());
+        let pause = fitting.min(MAX_PAUSE.0.unsigned_abs());
         let expected = pause.saturating_mul(taken) / time;
-        if expected < WORTHWHILE { Span::ZERO } else { Span(pause as i64) }
+        if expected < MIN_PACKETS { Span::ZERO } else { Span(pause as i64) }
     }
 
     /// The longest pause so far; `None` if there was none.
@@ -175,11 +175,11 @@ mod tests {
             let mut batches = batches(Span::micros(10), Schedule::Periodic, LARGE);
             let mut at = |us: i64, reading| batches.pause(SteadyTime(us * 1000), reading);
             assert_eq!(at(0, reading), Span::ZERO, "nothing is known of the rate yet");
-            assert_eq!(at(100, reading), LONGEST);
-            assert_eq!(at(1000, Reading { drops: None, ..reading }), LONGEST, "the kernel said nothing");
+            assert_eq!(at(100, reading), MAX_PAUSE);
+            assert_eq!(at(1000, Reading { drops: None, ..reading }), MAX_PAUSE, "the kernel said nothing");
             assert_eq!(at(1100, bad), Span::ZERO);
             assert_eq!([1200, 1300, 9000].map(|us| at(us, reading)), [Span::ZERO; 3]);
-            assert_eq!(batches.longest(), Some(LONGEST));
+            assert_eq!(batches.longest(), Some(MAX_PAUSE));
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
         for at in [i64::MAX, 0, i64::MIN + 1, 5, 5] {
             let reading = Reading { packets: usize::MAX, full: false, stamped: true, drops: None };
             let pause = batches.pause(SteadyTime(at), reading);
-            assert!((Span::ZERO..=LONGEST).contains(&pause));
+            assert!((Span::ZERO..=MAX_PAUSE).contains(&pause));
         }
     }
 }

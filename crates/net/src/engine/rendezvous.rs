@@ -19,9 +19,9 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// How long a TCP connection may take to identify its flow.
-const INTRODUCTION: Span = Span::seconds(10);
+const INTRODUCTION_TIMEOUT: Span = Span::seconds(10);
 /// Greetings or connections taken from one port before the others are checked.
-const ROUND: usize = 256;
+const MAX_ACCEPTED: usize = 256;
 
 /// Called with the source address of a UDP greeting.
 pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
@@ -257,7 +257,7 @@ fn wait(waker: &Waker, ports: &[Arc<Port>], unidentified: &[Unidentified]) {
 fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSocket) {
     let mut packet = [0; HEADER_LEN];
     // Limited, so that a flood at one port does not block the others.
-    for _ in 0..ROUND {
+    for _ in 0..MAX_ACCEPTED {
         match socket.recv_from(&mut packet) {
             Ok((HEADER_LEN, from)) => {
                 if let Some(Notify::Greeting(notify)) =
@@ -274,7 +274,7 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
 }
 
 fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mut Vec<Unidentified>) {
-    for _ in 0..ROUND {
+    for _ in 0..MAX_ACCEPTED {
         let Some((stream, peer)) = listener.accept() else { return };
         // If it is not admitted, or after an error, it is closed.
         let grant = match gate.admit(TEST_PORT, peer.ip(), Ask::CONNECTION, steady()) {
@@ -285,7 +285,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
             }
         };
         if stream.set_nonblocking(true).is_ok() {
-            let until = steady() + INTRODUCTION;
+            let until = steady() + INTRODUCTION_TIMEOUT;
             unidentified.push(Unidentified { stream, local, head: Vec::new(), until, grant });
         }
     }

@@ -20,7 +20,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
 /// Time from the start command to the first packet: the thread is awake and ready by then.
-const LEAD: Span = Span::millis(2);
+const START_DELAY: Span = Span::millis(2);
 /// Longest random start offset.
 const LONGEST_PHASE: Span = Span::millis(100);
 
@@ -34,10 +34,10 @@ fn phase(spec: &TestSpec) -> Span {
 
 /// Transmit stamps are fetched when this many are outstanding, or when there is so much time that a system call more costs
 /// nothing: two entries a packet are as many as one call takes.
-const STAMPS_UNDER_WAY: u32 = 16;
-const IDLE_ENOUGH: Span = Span::micros(500);
+const MAX_STAMPS_AWAITED: u32 = 16;
+const MIN_IDLE: Span = Span::micros(500);
 /// How long to wait for the last stamps.
-const STAMPS_PATIENCE: Span = Span::millis(200);
+const MAX_STAMP_DELAY: Span = Span::millis(200);
 
 /// The state of the thread during a stream.
 struct Stream<'a> {
@@ -60,7 +60,7 @@ impl<'a> Stream<'a> {
         };
         context.reporter.note(chosen);
         let advance = launch.map_or(Span::ZERO, |launch| launch.advance);
-        let sender = StreamSender::new(spec, steady() + LEAD + advance + phase(spec));
+        let sender = StreamSender::new(spec, steady() + START_DELAY + advance + phase(spec));
         (Stream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
@@ -154,8 +154,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         stream.failed +=
             send_all(context, socket, &mut hand_over, &dues[..count], reading, padding, &mut times);
         context.counters.set_sent(stream.sender.attempted());
-        let idle = stream.sender.due().is_none_or(|next| next.at - steady() > IDLE_ENOUGH);
-        if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
+        let idle = stream.sender.due().is_none_or(|next| next.at - steady() > MIN_IDLE);
+        if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
             // Two entries a packet: as many as one call can have sent.
             for _ in 0..2 {
                 if times.collect(socket) < BATCH {
@@ -165,7 +165,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         }
     }
     stream.report_end();
-    let until = steady() + STAMPS_PATIENCE;
+    let until = steady() + MAX_STAMP_DELAY;
     while times.awaited() > 0 && steady() < until {
         if times.collect(socket) == 0 {
             let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));

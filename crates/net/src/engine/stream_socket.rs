@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Limits every wait of a packet thread, so that it notices a stop.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(50);
 
 /// What distinguishes the packets of a sender.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub(crate) fn prepare_udp(
         }
     };
     enlarge(socket);
-    socket.set_read_timeout(Some(LOOK_AROUND))?;
+    socket.set_read_timeout(Some(MAX_WAIT))?;
     let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, ways);
     notes.extend(marked);
     Ok((stamps, notes))
@@ -60,7 +60,7 @@ pub(crate) fn prepare_udp(
 pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK_AROUND))?;
+    stream.set_read_timeout(Some(MAX_WAIT))?;
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
 }
 

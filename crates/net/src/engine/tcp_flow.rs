@@ -139,7 +139,7 @@ fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entranc
 }
 
 /// How long a classic peer may take to accept.
-const PATIENCE: Span = Span::seconds(15);
+const ACCEPT_TIMEOUT: Span = Span::seconds(15);
 
 fn dial(
     context: &Context,
@@ -147,7 +147,7 @@ fn dial(
     peer: SocketAddr,
     greeting: Option<(u64, Span)>,
 ) -> Result<TcpStream, FlowError> {
-    let patience = greeting.map_or(PATIENCE, |(_, patience)| patience);
+    let patience = greeting.map_or(ACCEPT_TIMEOUT, |(_, patience)| patience);
     let patience = Duration::from_nanos(patience.0.max(1) as u64);
     let stopped = || context.stop_flags.is_stopped();
     let stream = sockets::connect(socket, peer, patience, stopped).map_err(|source| FlowError::Connect {

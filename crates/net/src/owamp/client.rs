@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 /// How long after the requests the sessions start.
-const LEAD: Span = Span::millis(300);
+const START_DELAY: Span = Span::millis(300);
 /// Most records of a stream in one event.
-const CHUNK: usize = 8192;
+const MAX_RECORDS: usize = 8192;
 /// The error of a clock that is not synchronised, as the kernel reports it.
 const UNSYNCHRONISED: Span = Span::seconds(16);
 
@@ -216,7 +216,7 @@ impl<'a> Test<'a> {
             mode: request.mode,
             user: request.user.clone(),
             sessions: wishes,
-            lead: LEAD,
+            lead: START_DELAY,
             fetches: Vec::new(),
             most_records: 0,
             patience: request.patience,
@@ -443,7 +443,7 @@ impl<'a> Test<'a> {
         }
         observer.event(&Event::Concluding(&sessions));
         for (stream, known) in self.streams.iter().enumerate() {
-            for records in known.records().chunks(CHUNK) {
+            for records in known.records().chunks(MAX_RECORDS) {
                 observer.event(&Event::Records { stream, records, tcp: &[] });
             }
         }

@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 /// Transmit stamps are fetched when there is this much time, or when so many are outstanding.
-const IDLE_ENOUGH: Span = Span::micros(30);
-const STAMPS_UNDER_WAY: u32 = 16;
+const MIN_IDLE: Span = Span::micros(30);
+const MAX_STAMPS_AWAITED: u32 = 16;
 /// How long to wait for the last stamps.
-const STAMPS_PATIENCE: Span = Span::millis(200);
+const MAX_STAMP_DELAY: Span = Span::millis(200);
 /// How often a packet is offered to a system that reports an error about an earlier one, or whose queue is full.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// A socket and the packets that leave through it.
 pub(crate) struct Departing {
@@ -143,7 +143,7 @@ impl Departing {
             Ok(padding) => self.send(mode, padding, &mut times, flags),
             Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
         }
-        let until = steady() + if self.keeps_stamps { STAMPS_PATIENCE } else { Span::ZERO };
+        let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
         while times.awaited() > 0 && steady() < until && !stopped() {
             if times.collect(&self.socket) == 0 {
                 let _ = poll(
@@ -191,8 +191,8 @@ impl Departing {
             if self.sender.is_complete(steady()) {
                 return;
             }
-            let idle = self.sender.poll_timeout().is_none_or(|next| next - steady() > IDLE_ENOUGH);
-            if times.awaited() > 0 && (idle || times.awaited() >= STAMPS_UNDER_WAY) {
+            let idle = self.sender.poll_timeout().is_none_or(|next| next - steady() > MIN_IDLE);
+            if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
                 times.collect(&self.socket);
             }
         }
@@ -201,7 +201,7 @@ impl Departing {
 
 /// Offers a packet to the system; whether it was accepted. The time in it was just read, so nothing waits for long.
 fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         match sys::send_batch(socket.as_fd(), &[parts]) {
             Ok(sent) => return sent == 1,
             Err(e) if e.kind() == ErrorKind::WouldBlock => {

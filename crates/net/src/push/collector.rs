@@ -21,19 +21,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a connection may take until its host has proved its key.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a thread looks whether something was stored, while something is on its way there, and otherwise.
-const LOOK_UP: (Span, Span) = (Span::millis(5), Span::millis(100));
+const POLL_INTERVALS: (Span, Span) = (Span::millis(5), Span::millis(100));
 /// Memory that a host takes while it pushes: what may be wanted of it, unpacked and as it comes.
-const MEMORY: u64 = 16 << 20;
+const HOST_MEMORY: u64 = 16 << 20;
 /// How long a thread works at what came before it looks for answers, and says that it is still there.
-const AT_ONCE: Duration = Duration::from_millis(100);
+const MAX_WORK_TIME: Duration = Duration::from_millis(100);
 /// Longest wait until the last words are written.
-const GOODBYE: Span = Span::seconds(1);
+const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
 /// How long a host may not take its answers.
-const UNREAD: Duration = Duration::from_secs(30);
+const MAX_UNREAD_TIME: Duration = Duration::from_secs(30);
 /// The same once the collector is being stopped.
-const LAST_UNREAD: Duration = Duration::from_secs(1);
+const MAX_UNREAD_TIME_STOPPING: Duration = Duration::from_secs(1);
 
 /// Where tests go: one for all hosts.
 pub trait Shelf: Send + Sync + fmt::Debug {
@@ -222,7 +222,9 @@ impl Conversation<'_> {
                 self.later(Reason::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
             }
             match &self.open {
-                None if self.began.elapsed() > INTRODUCTION => return timed_out("no key was proved in time"),
+                None if self.began.elapsed() > INTRODUCTION_TIMEOUT => {
+                    return timed_out("no key was proved in time");
+                }
                 Some(open) if !self.shared.is_newest(&open.host, self.number) => {
                     return Err(io::Error::other("the host has connected again"));
                 }
@@ -230,8 +232,8 @@ impl Conversation<'_> {
             }
             let patience = match self.driver.machine.unsettled() {
                 _ if self.behind => Span::ZERO,
-                0 => LOOK_UP.1,
-                _ => LOOK_UP.0,
+                0 => POLL_INTERVALS.1,
+                _ => POLL_INTERVALS.0,
             };
             self.driver.wait_for(patience);
             // A host that does not take its answers is not read, and neither is more than can be done.
@@ -243,7 +245,7 @@ impl Conversation<'_> {
             }
             self.driver.check_timer();
             if let Some(over) = self.events() {
-                self.driver.finish_and_drain(GOODBYE);
+                self.driver.finish_and_drain(FINAL_WRITE_TIMEOUT);
                 return over.map_or(Ok(()), |why| Err(io::Error::other(why)));
             }
             let answers = self.open.as_mut().map(|open| open.intake.answers()).unwrap_or_default();
@@ -255,7 +257,8 @@ impl Conversation<'_> {
                 }
             }
             self.driver.write_output();
-            let patience = if self.shared.stop.is_requested() { LAST_UNREAD } else { UNREAD };
+            let patience =
+                if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
             if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > patience {
                 return timed_out("it does not take its answers");
             }
@@ -270,7 +273,7 @@ impl Conversation<'_> {
     fn events(&mut self) -> Option<Option<PushError>> {
         let begun = Instant::now();
         loop {
-            self.behind = begun.elapsed() > AT_ONCE;
+            self.behind = begun.elapsed() > MAX_WORK_TIME;
             if self.behind {
                 return None;
             }
@@ -299,7 +302,7 @@ impl Conversation<'_> {
     fn proved(&mut self, host: String) {
         self.shared.gate.right_key(self.peer.ip());
         self.grant.set_proven();
-        let place = Ask::session(MEMORY).proven(true);
+        let place = Ask::session(HOST_MEMORY).proven(true);
         let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), place, clock::steady()) {
             Ok(session) => session,
             Err(why) => {

@@ -11,9 +11,9 @@ use std::io;
 use std::time::Duration;
 
 /// How long to try each address of a collector.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait until the last words are written.
-const GOODBYE: Span = Span::seconds(1);
+const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
 
 /// Why nothing can be pushed.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ impl PushConnection {
     /// [`PushFailure`].
     pub fn open(host: &str, port: u16, key: Key) -> Result<PushConnection, PushFailure> {
         let failed = |source| PushFailure::Connect { host: host.to_owned(), port, source };
-        let stream = sockets::connect_host(host, port, CONNECT).map_err(failed)?;
+        let stream = sockets::connect_host(host, port, CONNECT_TIMEOUT).map_err(failed)?;
         sockets::notice_absence(&stream);
         let mut nonce = [0; 16];
         random::fill(&mut nonce).map_err(failed)?;
@@ -102,6 +102,6 @@ impl PushConnection {
 
     /// Writes what is left to be said.
     pub fn finish(&mut self) {
-        self.driver.finish(GOODBYE);
+        self.driver.finish(FINAL_WRITE_TIMEOUT);
     }
 }

@@ -1,6 +1,6 @@
 //! [`ControlConnection`]: what the control connections of OWAMP and TWAMP have in common at a server.
 
-use super::{LOOK_AROUND, Opened, Shared};
+use super::{MAX_WAIT, Opened, Shared};
 use crate::accept::{Acceptor, ConnectionService, Listener};
 use crate::audit;
 use crate::clock::{self, tick};
@@ -130,9 +130,9 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         deadline: Option<SteadyTime>,
     ) -> io::Result<impl Iterator<Item = u64> + Clone + use<M>> {
         let deadline = deadline.into_iter().chain(self.machine.poll_timeout()).min();
-        let left = deadline.map_or(LOOK_AROUND, |deadline| deadline - clock::steady());
+        let left = deadline.map_or(MAX_WAIT, |deadline| deadline - clock::steady());
         // Rounded up to a millisecond, so that the wait for a deadline is not a busy loop.
-        let ms = left.clamp(Span::ZERO, LOOK_AROUND).0.unsigned_abs().div_ceil(1_000_000) as u16;
+        let ms = left.clamp(Span::ZERO, MAX_WAIT).0.unsigned_abs().div_ceil(1_000_000) as u16;
         let count = match self.epoll.wait(&mut self.ready, EpollTimeout::from(ms)) {
             Ok(count) => count,
             Err(Errno::EINTR) => 0,

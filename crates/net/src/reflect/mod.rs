@@ -247,7 +247,7 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
 }
 
 /// How soon the thread of a connection notices a stop.
-const LOOK_AROUND: Span = Span::millis(100);
+const MAX_WAIT: Span = Span::millis(100);
 
 /// Running reflectors; dropping them stops them.
 pub struct Reflectors {

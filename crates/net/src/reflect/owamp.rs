@@ -230,9 +230,9 @@ struct Session {
 }
 
 /// Bytes of the kernel's buffers for the packets of one session: it counts twice what its buffer is asked to hold.
-const BUFFERS: u64 = 2 << 20;
+const SOCKET_MEMORY: u64 = 2 << 20;
 /// Bytes that a sender needs.
-const SENDER: u64 = 1 << 20;
+const SENDER_MEMORY: u64 = 1 << 20;
 /// The waker's identifier in the kernel's list; sessions are counted from the next.
 const WAKER: u64 = FIRST_OTHER;
 
@@ -332,8 +332,8 @@ impl Connection<'_> {
         let proven = !self.service.rules.users.is_empty();
         let size = packet::len(mode) + session.request.padding as usize;
         let memory = match direction {
-            Direction::Up => BUFFERS + Receiving::memory(size) as u64,
-            Direction::Down => BUFFERS + SENDER,
+            Direction::Up => SOCKET_MEMORY + Receiving::memory(size) as u64,
+            Direction::Down => SOCKET_MEMORY + SENDER_MEMORY,
         };
         let grant = self.control.admit(Ask::session(memory), proven)?;
         if direction == Direction::Up {
@@ -526,13 +526,13 @@ impl Connection<'_> {
 }
 
 /// Batches that are taken from one session before others are looked at.
-const ROUND: usize = 64;
+const MAX_BATCHES: usize = 64;
 
 /// Takes what has arrived of a session; whether any of it was recorded.
 fn receive(shared: &Shared, peer: IpAddr, session: &mut Session, now: SteadyTime) -> bool {
     let End::Receiving(receiving) = &mut session.end else { return false };
     let mut any = false;
-    for _ in 0..ROUND {
+    for _ in 0..MAX_BATCHES {
         let admit = |bytes| {
             let admitted = shared.take(peer, bytes, now).is_ok();
             if !admitted {

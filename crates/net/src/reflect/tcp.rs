@@ -1,7 +1,7 @@
 //! The TCP request-response responder.
 
 use super::control::listen;
-use super::{LOOK_AROUND, Opened, Reflector, Shared, at_port};
+use super::{MAX_WAIT, Opened, Reflector, Shared, at_port};
 use crate::accept::ConnectionService;
 use crate::sockets::PatientStream;
 use crate::{audit, clock};
@@ -31,7 +31,7 @@ impl Default for TcpResponder {
 }
 
 /// How long the greeting may take.
-const GREETING: Duration = Duration::from_secs(5);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Reflector for TcpResponder {
     fn name(&self) -> &'static str {
@@ -85,7 +85,7 @@ impl Responding {
         let over = || self.shared.is_stopping() || grant.is_evicted() || clock::steady() >= ends;
         let peer = PatientStream::new(stream, &over)?;
         let mut greeting = [0; GREETING_LEN];
-        let greeted_within = GREETING.min(self.patience);
+        let greeted_within = GREETING_TIMEOUT.min(self.patience);
         peer.read_exact(&mut greeting, greeted_within)?;
         let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
         peer.write_all(&greeting, greeted_within)?;
@@ -114,7 +114,7 @@ impl Responding {
             if self.shared.is_stopping() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            std::thread::sleep(Duration::from_nanos(wait.min(LOOK_AROUND).0.unsigned_abs()));
+            std::thread::sleep(Duration::from_nanos(wait.min(MAX_WAIT).0.unsigned_abs()));
         }
         Ok(())
     }

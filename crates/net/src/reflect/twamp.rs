@@ -118,9 +118,9 @@ struct Session {
 }
 
 /// Bytes of the kernel's buffer for the packets of one session.
-const BUFFER: usize = 1 << 20;
+const RECEIVE_BUFFER: usize = 1 << 20;
 /// Bytes of memory that a session may need: the kernel counts twice what its buffer is asked to hold.
-const MEMORY: u64 = 2 * BUFFER as u64;
+const SESSION_MEMORY: u64 = 2 * RECEIVE_BUFFER as u64;
 
 struct Connection<'a> {
     service: &'a TwampService,
@@ -216,7 +216,7 @@ impl Connection<'_> {
             return Err(Accept::Temporary);
         }
         let proven = !self.service.rules.users.is_empty();
-        let grant = self.control.admit(Ask::session(MEMORY + asked.request_len as u64), proven)?;
+        let grant = self.control.admit(Ask::session(SESSION_MEMORY + asked.request_len as u64), proven)?;
         let room = asked.request_len.max(128);
         let bound = self.control.bind(
             self.service.test_ports.as_ref(),
@@ -224,7 +224,7 @@ impl Connection<'_> {
             |at| AnsweringSocket::bind_polled(at, &self.service.shared, room),
         );
         let opened = bound.and_then(|socket| {
-            let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &BUFFER);
+            let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
             Ok((socket.local_addr()?.port(), socket))
         });
         let (port, socket) = opened.map_err(|_| Accept::Temporary)?;

@@ -26,9 +26,9 @@ use std::time::Duration;
 pub const LARGEST: usize = 65_507;
 /// How long to wait for a stamp: a driver stamps a packet when it passes it to the adapter, nearly always before the
 /// call returns.
-const STAMP_PATIENCE: Span = Span::millis(5);
+const MAX_STAMP_DELAY: Span = Span::millis(5);
 /// Most answers that wait for their stamps.
-const STAMPS_UNDER_WAY: usize = 1024;
+const MAX_STAMPS_AWAITED: usize = 1024;
 /// Bytes for received datagrams, unless one alone needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
@@ -113,7 +113,7 @@ impl<K: Copy> AnsweringSocket<K> {
             answers: Answers {
                 outbox: Outbox::new(BATCH * 1500),
                 tracked: Vec::with_capacity(BATCH),
-                departures: Departures::new(STAMPS_UNDER_WAY, Source::Kernel),
+                departures: Departures::new(MAX_STAMPS_AWAITED, Source::Kernel),
                 counters: Arc::clone(&shared.counters),
                 priority,
                 bound: !at.ip().is_unspecified(),
@@ -225,7 +225,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 }
                 departed.extend(tracked.fate(Departure::Stamped(stamp.at)));
             });
-            let patience = clock::wall() - STAMP_PATIENCE;
+            let patience = clock::wall() - MAX_STAMP_DELAY;
             departures.give_up_before(patience, |tracked| {
                 departed.extend(tracked.fate(Departure::Unstamped));
             });
@@ -240,7 +240,7 @@ impl<K: Copy> AnsweringSocket<K> {
 
     fn wait_for_stamps(&self) {
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let _ = ppoll(&mut ready, Some(TimeSpec::new(0, STAMP_PATIENCE.0 % SECOND)), None);
+        let _ = ppoll(&mut ready, Some(TimeSpec::new(0, MAX_STAMP_DELAY.0 % SECOND)), None);
     }
 }
 

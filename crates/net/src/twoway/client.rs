@@ -56,7 +56,7 @@ impl<'a> ProgressFeed<'a> {
     /// Sends what is new, without blocking: if the queue is full, later.
     pub(crate) fn send_events<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
-        let answers = pinger.answers_since(self.answers).take(ANSWERS);
+        let answers = pinger.answers_since(self.answers).take(MAX_ANSWERS);
         self.answers += answers.take_while(|r| to.try_send(PingEvent::Answer(*r)).is_ok()).count();
         if now - self.progress >= PROGRESS_INTERVAL {
             self.progress = now;
@@ -162,7 +162,7 @@ pub struct Progress {
 }
 
 /// Most answers that one call passes on.
-const ANSWERS: usize = 32;
+const MAX_ANSWERS: usize = 32;
 /// Time between two progress events.
 const PROGRESS_INTERVAL: Span = Span::millis(250);
 

@@ -8,16 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the next hop's address.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time between two readings of the kernel's neighbour table.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The Ethernet address of the next hop on the route to `to`; a datagram through `owner`, which is connected to `to`, makes the
 /// kernel resolve it.
 pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Result<Mac> {
     let hop = gateway(to, interface)?.unwrap_or(to);
     let index = if_nametoindex(interface).map_err(io::Error::from)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + ANSWER_TIMEOUT;
     let mut asked: Option<Instant> = None;
     while Instant::now() < until {
         if let Some(mac) = neighbour(hop, index)? {
@@ -29,7 +29,7 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
             // be sent yet is expected.
             let _ = owner.send(&[]);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let how = if hop.is_ipv4() { "ARP" } else { "neighbour discovery" };
     Err(io::Error::new(

@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the connection may take, and the greeting after it.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest sleep, so that a stop is noticed soon.
-const SLICE: Span = Span::millis(100);
+const MAX_SLEEP: Span = Span::millis(100);
 
 /// Runs a test of `sizes` against the responder at `to`.
 pub fn run(
@@ -122,7 +122,7 @@ pub fn run(
         let Some(due) = pinger.poll_timeout() else { break };
         let now = clock::steady();
         feed.send_events(&pinger, now);
-        let span = (due - now).0.clamp(0, SLICE.0);
+        let span = (due - now).0.clamp(0, MAX_SLEEP.0);
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
             let mut ready = [PollFd::new(stream.as_fd(), PollFlags::POLLIN | writable)];
@@ -168,7 +168,7 @@ fn connect(link: &Link, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Ve
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();
     socket::mark(&socket, link.to, &link.marking, &mut notes)?;
-    Ok((sockets::connect(socket, link.to, CONNECT, stopped)?, notes))
+    Ok((sockets::connect(socket, link.to, CONNECT_TIMEOUT, stopped)?, notes))
 }
 
 /// Why the greeting failed.
@@ -183,9 +183,9 @@ enum GreetingError {
 fn greet(stream: &TcpStream, sizes: Sizes, stopped: impl Fn() -> bool) -> Result<(), GreetingError> {
     stream.set_nodelay(true)?;
     let peer = PatientStream::new(stream, stopped)?;
-    peer.write_all(&sizes.greeting(), CONNECT)?;
+    peer.write_all(&sizes.greeting(), CONNECT_TIMEOUT)?;
     let mut echo = [0; GREETING_LEN];
-    peer.read_exact(&mut echo, CONNECT)?;
+    peer.read_exact(&mut echo, CONNECT_TIMEOUT)?;
     match Sizes::from_greeting(&echo) {
         Some(echoed) if echoed == sizes => Ok(()),
         _ => Err(GreetingError::Foreign),

@@ -7,11 +7,11 @@ use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of addresses that are known at a time: of several with the same hash, the one that came last.
-const KNOWN: usize = 1 << 14;
+const MAX_KNOWN: usize = 1 << 14;
 /// How long requests without an answer count.
-const UNANSWERED: Span = Span::seconds(20);
+const UNANSWERED_LIFETIME: Span = Span::seconds(20);
 /// How long a client that has shown that it receives needs not show it again.
-const PROVEN: Span = Span::seconds(600);
+const PROVEN_LIFETIME: Span = Span::seconds(600);
 
 #[derive(Clone, Copy, Debug)]
 struct Address {
@@ -32,13 +32,13 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Without any. `seed` is random, so that nobody can predict who has the same place.
     pub(super) fn new(seed: u64) -> Addresses {
-        Addresses { known: vec![None; KNOWN].into(), seed }
+        Addresses { known: vec![None; MAX_KNOWN].into(), seed }
     }
 
     fn place(&mut self, client: ClientAddress) -> &mut Option<Address> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
-        &mut self.known[(hasher.finish() % KNOWN as u64) as usize]
+        &mut self.known[(hasher.finish() % MAX_KNOWN as u64) as usize]
     }
 
     /// Whether a request of `received` bytes may have an answer of `answer` bytes, which then counts as sent.
@@ -57,10 +57,10 @@ impl Addresses {
             proven: false,
         });
         let silent = now - known.last;
-        if known.proven && silent <= PROVEN {
+        if known.proven && silent <= PROVEN_LIFETIME {
             return true;
         }
-        let before = if silent <= UNANSWERED { known.unanswered } else { 0 };
+        let before = if silent <= UNANSWERED_LIFETIME { known.unanswered } else { 0 };
         let credit = before + received;
         let may = answer <= credit;
         known.unanswered = if may { credit - answer } else { credit };

@@ -23,13 +23,13 @@ const DURATION_GRACE: Span = Span::seconds(2);
 /// How long a silent session is kept after the timeout.
 const TIMEOUT_GRACE: Span = Span::seconds(5);
 /// How long a session without requests is kept.
-const UNUSED: Span = Span::seconds(30);
+const UNUSED_TIMEOUT: Span = Span::seconds(30);
 /// The interval may be at most this fraction of the timeout.
 const INTERVALS_IN_TIMEOUT: i64 = 4;
 /// Open requests allowed per address and second, on average, because each answer is a few bytes longer.
-const OPENS: u32 = 100;
+const MAX_OPENS: u32 = 100;
 /// How long a session is silent, beyond four of its intervals, before it may make room for another client's.
-const IDLE: Span = Span::seconds(5);
+const MIN_IDLE: Span = Span::seconds(5);
 /// How many bytes longer than the request the answer that opens a session can be: the token, and a restricted interval
 /// with more digits.
 pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
@@ -37,7 +37,7 @@ pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 /// Keys that a server can have: a packet that opens a session is tried against each.
 pub const MAX_KEYS: usize = 64;
 /// Bytes of a request that opens a session, at most, if there are several keys: what it asks for has a few dozen.
-const LONGEST_OPEN: usize = 512;
+const MAX_OPEN: usize = 512;
 
 /// Bytes of memory that a session takes, at most.
 pub const SESSION_BYTES: u64 = 1024;
@@ -176,13 +176,13 @@ struct Session {
 
 impl Session {
     fn is_expired(&self, rules: &Rules, now: SteadyTime) -> bool {
-        let unused = self.first.is_none() && now - self.last > UNUSED;
+        let unused = self.first.is_none() && now - self.last > UNUSED_TIMEOUT;
         unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
     }
 
     /// Whether it has been silent for longer than its interval explains.
     fn is_idle(&self, now: SteadyTime) -> bool {
-        now - self.last > IDLE + self.params.interval.times(INTERVALS_IN_TIMEOUT)
+        now - self.last > MIN_IDLE + self.params.interval.times(INTERVALS_IN_TIMEOUT)
     }
 
     /// Whether a request may be answered now: a burst, and one more for each interval.
@@ -253,7 +253,7 @@ impl Server {
     /// A server without sessions, started at `now`. `secret` is random, so that tokens cannot be guessed.
     pub fn new(rules: Rules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
-        let opens = ClientLimits { packets_per_second: OPENS, bytes_per_second: u64::MAX };
+        let opens = ClientLimits { packets_per_second: MAX_OPENS, bytes_per_second: u64::MAX };
         Server {
             opens: Accounts::new(opens, u64::from_le_bytes(*seed)),
             addresses: Addresses::new(u64::from_le_bytes(*seed)),
@@ -326,7 +326,7 @@ impl Server {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
             session.key.filter(|place| self.rules.key(Some(*place)).is_some_and(has_signed))
-        } else if keys.len() > 1 && datagram.len() > LONGEST_OPEN {
+        } else if keys.len() > 1 && datagram.len() > MAX_OPEN {
             None
         } else {
             keys.position(has_signed).filter(|place| *place < MAX_KEYS)

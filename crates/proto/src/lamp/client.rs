@@ -8,16 +8,16 @@ use crate::twoway::{ConversationState, Protocol, Received, Reply};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Time between repetitions of INIT and FOLLOWUP_CTRL.
-const REPEAT: Span = Span::millis(100);
+const REPEAT_INTERVAL: Span = Span::millis(100);
 /// Number of repetitions of either.
-const REPEATS: u32 = 30;
+const MAX_REPEATS: u32 = 30;
 /// How long to wait after the last INIT, and for a follow-up's answer: LaTe servers may start slowly.
-const GRACE: Span = Span::seconds(2);
+const LAST_ANSWER_GRACE: Span = Span::seconds(2);
 /// Longest wait for a REPORT: a LaTe server that lost the STOP sends it after 4 s of silence.
-const REPORT_PATIENCE: Span = Span::seconds(7);
+const REPORT_TIMEOUT: Span = Span::seconds(7);
 /// Time between repetitions of STOP.
-const STOP_REPEAT: Span = Span::seconds(1);
-const STOP_REPEATS: u32 = 3;
+const STOP_REPEAT_INTERVAL: Span = Span::seconds(1);
+const MAX_STOP_REPEATS: u32 = 3;
 /// How long repeated REPORTs are still acknowledged: two of the server's intervals.
 const REPORT_LINGER: Span = Span::millis(450);
 
@@ -255,7 +255,7 @@ impl Protocol for Client {
         }
         let seq = self.repeats as u16;
         let again = matches!(self.state, SessionState::Init | SessionState::Negotiate)
-            && self.repeat(now, REPEATS, REPEAT, GRACE);
+            && self.repeat(now, MAX_REPEATS, REPEAT_INTERVAL, LAST_ANSWER_GRACE);
         match self.state {
             SessionState::Init if again => {
                 let mode = if self.options.mode == Mode::PingLike { 1 } else { 2 };
@@ -268,12 +268,12 @@ impl Protocol for Client {
                 true
             }
             SessionState::AwaitReport
-                if self.repeats < STOP_REPEATS
+                if self.repeats < MAX_STOP_REPEATS
                     && self.report.is_none()
                     && self.due.is_some_and(|d| now >= d) =>
             {
                 self.repeats += 1;
-                self.due = (self.repeats < STOP_REPEATS).then_some(now + STOP_REPEAT);
+                self.due = (self.repeats < MAX_STOP_REPEATS).then_some(now + STOP_REPEAT_INTERVAL);
                 let seq = self.last.unwrap_or(0);
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
                 // A repetition, including its time, would give a server that lost the first one a wrong latency;
@@ -322,7 +322,7 @@ impl Protocol for Client {
             }
             SessionState::Over => ConversationState::Over,
             SessionState::Failed => ConversationState::Failed(format!(
-                "no LaMP server answered {REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
+                "no LaMP server answered {MAX_REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
                  and does the firewall let UDP through?"
             )),
         }
@@ -332,12 +332,12 @@ impl Protocol for Client {
         match self.options.mode {
             Mode::Unidirectional => {
                 self.enter(SessionState::AwaitReport);
-                self.due = Some(now + STOP_REPEAT);
-                self.until = Some(now + REPORT_PATIENCE);
+                self.due = Some(now + STOP_REPEAT_INTERVAL);
+                self.until = Some(now + REPORT_TIMEOUT);
             }
             Mode::PingLike if self.follow_up == FollowUpState::Accepted => {
                 self.enter(SessionState::Drain);
-                self.until = Some(now + GRACE);
+                self.until = Some(now + LAST_ANSWER_GRACE);
             }
             Mode::PingLike => {}
         }

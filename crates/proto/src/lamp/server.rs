@@ -17,19 +17,19 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::BTreeSet;
 
 /// Time between repetitions of a REPORT.
-const REPORT_REPEAT: Span = Span::millis(200);
-const REPORT_REPEATS: u32 = 15;
+const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
+const MAX_REPORT_REPEATS: u32 = 15;
 /// A one-way test silent for this long is reported: its STOP was lost, and LaTe's clients wait 5 s for a report.
-const SILENCE: Span = Span::seconds(3);
+const MIN_SILENCE: Span = Span::seconds(3);
 /// For tests with long intervals, silence begins this long after the next packet should have arrived.
-const OVERDUE: Span = Span::seconds(1);
+const OVERDUE_GRACE: Span = Span::seconds(1);
 /// A session whose last packet came is forgotten after this long: late copies and repetitions may follow.
-const ENDED: Span = Span::seconds(3);
+const ENDED_LINGER: Span = Span::seconds(3);
 /// A session of a client without proof is forgotten after so long without a packet, as long as its interval is unknown.
 const UNKNOWN_INTERVAL: Span = Span::seconds(30);
 /// Sessions whose interval is known are forgotten after three of their longest, but not before this long.
 const INTERVALS: i64 = 3;
-const SHORTEST_IDLE: Span = Span::seconds(10);
+const MIN_IDLE: Span = Span::seconds(10);
 /// Bytes that a client without proof must have sent in excess before its unidirectional test begins: with the shortest
 /// test, one STOP, they are enough for a report. LaTe, which repeats its INIT every 100 ms, has sent them after 400 ms.
 const BEFORE_UNIDIRECTIONAL: i64 = 96;
@@ -198,10 +198,10 @@ impl<R> Session<R> {
         let over = self.ended || self.phase == (Phase::Reported { stopped: true });
         self.seen
             + match self.packets {
-                _ if over => ENDED,
+                _ if over => ENDED_LINGER,
                 0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL.min(idle),
                 0 | 1 => idle,
-                _ => Span(self.longest.0.saturating_mul(INTERVALS)).max(SHORTEST_IDLE).min(idle),
+                _ => Span(self.longest.0.saturating_mul(INTERVALS)).max(MIN_IDLE).min(idle),
             }
     }
 
@@ -211,7 +211,7 @@ impl<R> Session<R> {
         match (&self.unidirectional, self.phase) {
             (_, Phase::Reporting { due, .. }) => due.min(forget),
             (Some(tally), Phase::Open) if tally.has_received() => {
-                forget.min(self.seen + SILENCE.max(self.longest + OVERDUE))
+                forget.min(self.seen + MIN_SILENCE.max(self.longest + OVERDUE_GRACE))
             }
             _ => forget,
         }
@@ -436,7 +436,7 @@ impl<R: Copy> Server<R> {
 
     /// Adds a session, which another may have to leave room for.
     fn insert(&mut self, name: SessionName, mut session: Session<R>) -> Result<(), Silence> {
-        session.look = session.next_look(self.rules.idle).min(session.seen + SHORTEST_IDLE);
+        session.look = session.next_look(self.rules.idle).min(session.seen + MIN_IDLE);
         let look = session.look;
         let (client, rank) = (ClientAddress::of(name.client.ip()), session.credit.rank());
         let replaced = self.sessions.insert(name, client, rank, session).map_err(|_| Silence::Limited)?;
@@ -473,7 +473,7 @@ impl<R: Copy> Server<R> {
                 continue;
             }
             let reported = session.report(name.id, self.rules.receive_stamps, now, out);
-            session.look = session.next_look(self.rules.idle).min(now.steady + SHORTEST_IDLE);
+            session.look = session.next_look(self.rules.idle).min(now.steady + MIN_IDLE);
             self.agenda.insert((session.look, name));
             if reported {
                 return Some((name.client, session.route));
@@ -492,7 +492,7 @@ impl<R> Session<R> {
     /// Appends the report of session `id`, if one is due.
     fn report(&mut self, id: u16, stamps: Source, now: Tick, out: &mut Vec<u8>) -> bool {
         let Some(tally) = &self.unidirectional else { return false };
-        let silence = SILENCE.max(self.longest + OVERDUE);
+        let silence = MIN_SILENCE.max(self.longest + OVERDUE_GRACE);
         if self.phase == Phase::Open && tally.has_received() && now.steady - self.seen >= silence {
             self.phase = Phase::Reporting { stopped: false, sent: 0, due: now.steady };
         }
@@ -502,7 +502,7 @@ impl<R> Session<R> {
         }
         let text = tally.report(stamps, !stopped).to_string();
         let length = HEADER_LEN + text.len() + 1;
-        if sent >= REPORT_REPEATS || !self.credit.spend(length) {
+        if sent >= MAX_REPORT_REPEATS || !self.credit.spend(length) {
             self.phase = Phase::Reported { stopped };
             return false;
         }
@@ -511,7 +511,7 @@ impl<R> Session<R> {
         out.extend(header.to_bytes());
         out.extend(text.as_bytes());
         out.push(0);
-        self.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT };
+        self.phase = Phase::Reporting { stopped, sent: sent + 1, due: now.steady + REPORT_REPEAT_INTERVAL };
         true
     }
 }

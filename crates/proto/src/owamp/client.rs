@@ -18,11 +18,11 @@ use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
 /// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
-const MOST_UNREAD: usize = 8 << 20;
+const MAX_UNREAD: usize = 8 << 20;
 /// Beyond its schedule, how long a test may last.
 const SLACK: Span = Span::seconds(60);
 /// The default timeout of a session, in addition to the time that the set-up took: as in owping.
-const TIMEOUT: Span = Span::seconds(2);
+const LOSS_TIMEOUT: Span = Span::seconds(2);
 
 /// A session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +342,7 @@ impl Client {
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
-        let timeout = wish.timeout.unwrap_or(TIMEOUT + self.round_trip);
+        let timeout = wish.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
         let far = SocketAddr::new(wish.far, 0);
         let (sender, receiver, sid) = match wish.direction {
             Direction::Up => (wish.near, far, Sid::NONE),
@@ -440,7 +440,7 @@ impl Machine for Client {
                 Err(failure) => return self.over(Event::Failed(failure)),
             }
         }
-        if self.connection.incoming.len() > MOST_UNREAD
+        if self.connection.incoming.len() > MAX_UNREAD
             && let Some(step) = self.step()
         {
             self.over(Event::Failed(Failure::Unasked(step)));

@@ -127,7 +127,7 @@ pub struct DataReader {
 }
 
 /// Most slots of a session that are read.
-const MOST_SLOTS: u32 = 65_536;
+const MAX_SLOTS: u32 = 65_536;
 
 impl DataReader {
     /// Of the answer for session `sid`, with at most this many records.
@@ -198,7 +198,7 @@ impl DataReader {
             if request.sid != self.sid {
                 return Err(Unusable::Other);
             }
-            if request.slots > MOST_SLOTS {
+            if request.slots > MAX_SLOTS {
                 return Err(Unusable::TooMany);
             }
             self.request = Some(request);

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Most bytes of unread messages; the longest is a Stop-Sessions.
-const MOST_UNREAD: usize = 4 << 20;
+const MAX_UNREAD: usize = 4 << 20;
 /// Beyond its schedule, how long a test may last.
 const SLACK: Span = Span::seconds(60);
 
@@ -370,7 +370,7 @@ impl Server {
                 Err(reason) => return self.over(reason),
             }
         }
-        if self.connection.incoming.len() > MOST_UNREAD {
+        if self.connection.incoming.len() > MAX_UNREAD {
             self.over(Reason::Confused);
         }
     }

@@ -13,7 +13,7 @@ use jitlat_core::units::civil;
 use std::collections::{BTreeMap, HashMap};
 
 /// The highest n of the n-reordering that is counted.
-const REORDERING: usize = 1000;
+const MAX_REORDERING: usize = 1000;
 
 /// How statistics are printed: options of owping.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +130,8 @@ impl Statistics {
                 counted.lost += 1;
                 continue;
             };
-            let larger = order.iter().rev().take(REORDERING).take_while(|other| record.seq < **other).count();
+            let larger =
+                order.iter().rev().take(MAX_REORDERING).take_while(|other| record.seq < **other).count();
             counted.reordered.resize(counted.reordered.len().max(larger), 0);
             counted.reordered[..larger].iter_mut().for_each(|n| *n += 1);
             order.push(record.seq);

@@ -13,7 +13,7 @@ pub const SHORTEST: u16 = 32;
 /// Probes that can be distinguished at a time: lengths, or ports.
 pub const SLOTS: u16 = 128;
 /// After this many silent hops at the end, no further hops are probed.
-const SILENT: usize = 4;
+const MAX_SILENT_HOPS: usize = 4;
 
 /// What to probe, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,7 +241,7 @@ impl Tracer {
     /// After the first round: removes hops after a silent end of the path.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
-        self.last = self.last.min((answered + SILENT).min(usize::from(u8::MAX)) as u8);
+        self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);
     }
 
     /// Rounds that have ended.

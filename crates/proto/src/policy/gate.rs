@@ -40,11 +40,11 @@ impl Ask {
 }
 
 /// Something may be idle for as long as it was in use, at least and at most for so long, before it makes room for others.
-const PATIENCE: (Span, Span) = (Span::millis(500), Span::seconds(10));
+const IDLE_LIMITS: (Span, Span) = (Span::millis(500), Span::seconds(10));
 /// The least for clients that wasted a place of late, beside one that did not.
-const PATIENCE_AGAIN: Span = Span::millis(50);
+const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
 /// How long a session may wait for its first packet while its client says that it is still there: several round trips.
-const BEGIN: Span = Span::seconds(2);
+const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);
 
 /// Called when a grant has been evicted, on the thread of the client that needed the room: it must return at once.
 pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
@@ -121,7 +121,7 @@ impl Activity {
         }
         let used = SteadyTime(self.used.load(Relaxed));
         let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
-        let (least, longest) = (if again { PATIENCE_AGAIN } else { PATIENCE.0 }, PATIENCE.1);
+        let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
         let of = |idle: Span, patience: Span| (idle >= patience).then_some(idle.0 / (patience.0 / 1000));
         let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
         // Words alone keep it only so long.
@@ -424,7 +424,7 @@ impl State {
             }
             let again = is_better && self.wasted.has(held.client, now);
             // Who holds several like it has a share of the time for each.
-            let begin = if held.ask.sessions > 0 { BEGIN } else { PATIENCE.1 };
+            let begin = if held.ask.sessions > 0 { FIRST_PACKET_TIMEOUT } else { IDLE_LIMITS.1 };
             let begin = Span(begin.0 / i64::try_from(count.max(1)).unwrap_or(i64::MAX));
             let idle = held.activity.idle(now, begin, again)?;
             Some((!has_proven, idle, place))

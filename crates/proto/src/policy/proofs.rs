@@ -5,11 +5,11 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
 /// Clients remembered; beyond them the one that waits least is forgotten.
-const CLIENTS: usize = 1024;
+const MAX_CLIENTS: usize = 1024;
 /// The wait after the second wrong key; each further one doubles it.
-const FIRST: Span = Span::seconds(1);
+const MIN_WAIT: Span = Span::seconds(1);
 /// The longest wait.
-const LONGEST: Span = Span::seconds(64);
+const MAX_WAIT: Span = Span::seconds(64);
 
 /// Who gave wrong keys of late.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ impl WrongProofs {
     /// `client` gave a wrong key. Returns whether it is worth a line in the log: the first, second, fourth, eighth, …
     pub(super) fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
         // What is over for as long as the longest wait is forgotten.
-        self.0.retain(|_, p| now - p.until < LONGEST);
-        if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
+        self.0.retain(|_, p| now - p.until < MAX_WAIT);
+        if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
             let least = self.0.iter().min_by_key(|(_, p)| p.until).map(|(client, _)| *client);
             least.map(|client| self.0.remove(&client));
         }
@@ -40,7 +40,7 @@ impl WrongProofs {
         // The first may be a mistake: it costs nothing.
         let wait = match penalty.failures {
             1 => Span::ZERO,
-            n => Span(FIRST.0 << (n - 2).min(6)).min(LONGEST),
+            n => Span(MIN_WAIT.0 << (n - 2).min(6)).min(MAX_WAIT),
         };
         penalty.until = now + wait;
         penalty.failures.is_power_of_two()

@@ -5,9 +5,9 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
 /// Clients remembered; beyond them the one of longest ago is forgotten.
-const CLIENTS: usize = 4096;
+const MAX_CLIENTS: usize = 4096;
 /// How long a client is remembered.
-const MEMORY: Span = Span::seconds(60);
+const MAX_AGE: Span = Span::seconds(60);
 
 /// Who had a place of late that was never used: it had to make room, or was a session and was given back.
 #[derive(Debug, Default)]
@@ -16,9 +16,9 @@ pub(super) struct WastedPlaces(HashMap<ClientAddress, SteadyTime>);
 impl WastedPlaces {
     /// `client` did not use its place.
     pub(super) fn add(&mut self, client: ClientAddress, now: SteadyTime) {
-        if self.0.len() >= CLIENTS && !self.0.contains_key(&client) {
-            self.0.retain(|_, at| now - *at < MEMORY);
-            if self.0.len() >= CLIENTS {
+        if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
+            self.0.retain(|_, at| now - *at < MAX_AGE);
+            if self.0.len() >= MAX_CLIENTS {
                 let oldest = self.0.iter().min_by_key(|(_, at)| **at).map(|(client, _)| *client);
                 oldest.map(|client| self.0.remove(&client));
             }
@@ -28,7 +28,7 @@ impl WastedPlaces {
 
     /// Whether `client` wasted a place of late.
     pub(super) fn has(&self, client: ClientAddress, now: SteadyTime) -> bool {
-        self.0.get(&client).is_some_and(|at| now - *at < MEMORY)
+        self.0.get(&client).is_some_and(|at| now - *at < MAX_AGE)
     }
 }
 
@@ -41,10 +41,10 @@ mod tests {
         let client = |n: u32| ClientAddress::of(core::net::Ipv4Addr::from_bits(n).into());
         let at = |n: u32| SteadyTime(i64::from(n) * 1_000_000);
         let mut wasted = WastedPlaces::default();
-        let many = 2 * CLIENTS as u32;
+        let many = 2 * MAX_CLIENTS as u32;
         (0..many).for_each(|n| wasted.add(client(n), at(n)));
-        assert_eq!(wasted.0.len(), CLIENTS);
+        assert_eq!(wasted.0.len(), MAX_CLIENTS);
         assert!(wasted.has(client(many - 1), at(many)) && !wasted.has(client(0), at(many)));
-        assert!(!wasted.has(client(many - 1), at(many - 1) + MEMORY));
+        assert!(!wasted.has(client(many - 1), at(many - 1) + MAX_AGE));
     }
 }

@@ -4,7 +4,7 @@ use jitlat_core::SteadyTime;
 use jitlat_core::time::Span;
 
 /// The first pause, and the longest.
-const PAUSES: (Span, Span) = (Span::seconds(5), Span::seconds(300));
+const PAUSE_RANGE: (Span, Span) = (Span::seconds(5), Span::seconds(300));
 
 /// Pauses that grow with every failure, and differ between hosts, so that not all come back at once.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Retry {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let grown = PAUSES.0.times(1 << self.failures.min(10)).min(PAUSES.1).max(pause);
+        let grown = PAUSE_RANGE.0.times(1 << self.failures.min(10)).min(PAUSE_RANGE.1).max(pause);
         self.failures = self.failures.saturating_add(1);
         // Between three quarters of it and the whole, but never less than the collector asks for.
         let shorter = Span((grown.0 / 4 / 1000) * (self.random % 1000) as i64);

@@ -58,7 +58,7 @@ impl Default for Rules {
 
 /// After a pause this long, a lower number than before begins another test of the same sender: no packet is overtaken
 /// for so long.
-const RESTART: Span = Span::seconds(1);
+const MIN_RESTART_GAP: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Session {
@@ -351,7 +351,7 @@ fn session<'a>(
     let silent = Span(now.0.saturating_sub(session.last_seen));
     // A test of its own, though from the same port: its numbers begin anew, later by its clock or after a pause.
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
-    let begins_anew = seq < session.highest && (later || silent >= RESTART);
+    let begins_anew = seq < session.highest && (later || silent >= MIN_RESTART_GAP);
     if silent >= rules.idle || begins_anew {
         *session = Session::default();
     }

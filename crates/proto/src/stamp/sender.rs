@@ -73,7 +73,7 @@ struct Last {
 }
 
 /// A report of a departure further than this from the time in the answer is none.
-const NEAR: Span = Span::seconds(1);
+const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 
 /// How long after their transmit times answers really left, by the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl Sender {
     fn follow_up(&mut self, report: FollowUp, answer: &Answer, near: WallTime) -> Option<Departed> {
         let last = self.last.filter(|last| report.method != 0 && report.seq == last.seq)?;
         let at = answer.error.decode(report.sent, near)?;
-        let lag = at.checked_since(last.stated).filter(|lag| lag.0.abs() <= NEAR.0)?;
+        let lag = at.checked_since(last.stated).filter(|lag| lag.0.abs() <= MAX_DEPARTURE_DIFFERENCE.0)?;
         self.lag.known += 1;
         self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
         self.lag.largest = self.lag.largest.max(lag);

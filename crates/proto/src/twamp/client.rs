@@ -124,7 +124,7 @@ pub struct Client {
 }
 
 /// A client does not decide how long a test takes; a conversation in which nothing happens still has a limit.
-const LONGEST: Span = Span::seconds(32 * 86_400);
+const MAX_DURATION: Span = Span::seconds(32 * 86_400);
 
 impl Client {
     /// A client whose connection is open since `now`.
@@ -146,7 +146,7 @@ impl Client {
     fn at(&mut self, step: Step, now: Tick) {
         self.state = ControlState::At(step);
         let patience = match step {
-            Step::Granted | Step::Running => LONGEST,
+            Step::Granted | Step::Running => MAX_DURATION,
             _ => self.config.patience,
         };
         self.deadline = now.steady + patience;

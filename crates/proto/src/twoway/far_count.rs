@@ -8,9 +8,9 @@
 use jitlat_core::twoway::{Directions, LossRun, LostOn};
 
 /// Runs of loss whose direction is recorded: further runs are counted, with unknown direction.
-const RUNS: usize = 1 << 16;
+const MAX_RUNS: usize = 1 << 16;
 /// A number further ahead of the requests sent than duplicates can explain is not a count.
-const AHEAD: i64 = 1024;
+const MAX_AHEAD: i64 = 1024;
 
 /// The count of one far host over one test. Memory is taken once.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl FarCount {
     /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
         // Preallocate, so that runs that are settled while packets fly need no allocation.
-        let early = if packets as usize > room { RUNS } else { 0 };
+        let early = if packets as usize > room { MAX_RUNS } else { 0 };
         FarCount {
             has_answers: false,
             declared: false,
@@ -147,7 +147,7 @@ impl FarCount {
             self.broken |= before.is_none() && self.stateful;
             return;
         }
-        if number > self.base + 2 * sent as i64 + AHEAD {
+        if number > self.base + 2 * sent as i64 + MAX_AHEAD {
             self.broken = true;
             return;
         }
@@ -184,7 +184,7 @@ impl FarCount {
                 m if known && m == length => LostOn::Down,
                 _ => LostOn::Either,
             };
-            if self.runs.len() < RUNS {
+            if self.runs.len() < MAX_RUNS {
                 self.runs.push(LossRun { first, length, way });
             }
         }
@@ -203,7 +203,7 @@ impl FarCount {
         let up_lost = self.unanswered.saturating_sub(missing);
         let either = self.unanswered - up_lost - self.answered_in_vain.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
-        if let Some(first) = self.open.filter(|_| self.runs.len() < RUNS) {
+        if let Some(first) = self.open.filter(|_| self.runs.len() < MAX_RUNS) {
             let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);
             self.runs.push(LossRun { first, length, way: LostOn::Either });
         }

@@ -8,7 +8,7 @@
 use jitlat_core::twoway::{LossRun, LostOn};
 
 /// Runs of loss whose direction is recorded: further runs are only counted.
-const RUNS: usize = 1 << 16;
+const MAX_RUNS: usize = 1 << 16;
 
 /// Requests that a window covers.
 const WIDTH: u32 = u64::BITS;
@@ -38,7 +38,7 @@ impl FarWindow {
     /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
         // Preallocate, so that runs that are settled while packets fly need no allocation.
-        let early = if packets as usize > room { RUNS } else { 0 };
+        let early = if packets as usize > room { MAX_RUNS } else { 0 };
         let fates = vec![Fate::Unknown; room].into();
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
@@ -87,7 +87,7 @@ impl FarWindow {
         let last = self.runs.last_mut();
         if let Some(run) = last.filter(|run| run.first + run.length == seq && run.way == way) {
             run.length += 1;
-        } else if self.runs.len() < RUNS {
+        } else if self.runs.len() < MAX_RUNS {
             self.runs.push(LossRun { first: seq, length: 1, way });
         }
     }

@@ -13,11 +13,11 @@ use jitlat_core::{PacketRecord, Source, Span, Stamp, SteadyTime, TestSpec, WallT
 use std::collections::VecDeque;
 
 /// Most answers that wait for a later report, and how long each waits.
-const PENDING: usize = 256;
-const LATER_WORD: Span = Span::millis(500);
+const MAX_PENDING: usize = 256;
+const REFUSAL_GRACE: Span = Span::millis(500);
 /// Requests after the test that find out whether the far host counts, and how long each one's answer is waited for.
-const PROBES: u32 = 3;
-const PROBE_PATIENCE: Span = Span::millis(250);
+const MAX_PROBES: u32 = 3;
+const PROBE_TIMEOUT: Span = Span::millis(250);
 
 /// When requests are sent and how long answers are waited for.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl<P: Protocol> Pinger<P> {
             records,
             sent,
             not_answers: NotAnswers::default(),
-            pending: VecDeque::with_capacity(PENDING + 1),
+            pending: VecDeque::with_capacity(MAX_PENDING + 1),
             closing: false,
             any_port: false,
         }
@@ -202,7 +202,7 @@ impl<P: Protocol> Pinger<P> {
         // An answer about the one before comes when it comes.
         if !self.protocol.amends() {
             let late =
-                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_WORD);
+                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > REFUSAL_GRACE);
             let settled = self.pending.iter().take_while(|r| late(r)).count();
             self.settle(self.pending.len() - settled);
         }
@@ -224,7 +224,9 @@ impl<P: Protocol> Pinger<P> {
                 if self.needs_probe() { self.state = PingerState::Probing(0) } else { self.finish() }
             }
             (PingerState::Draining, _) if self.all_answered() => self.finish(),
-            (PingerState::Probing(n), _) if !self.needs_probe() || *n >= PROBES && now.steady >= self.due => {
+            (PingerState::Probing(n), _)
+                if !self.needs_probe() || *n >= MAX_PROBES && now.steady >= self.due =>
+            {
                 self.finish();
             }
             _ => {}
@@ -275,10 +277,10 @@ impl<P: Protocol> Pinger<P> {
         let probe = self.probe();
         if let (PingerState::Probing(n), Some(seq)) = (&mut self.state, probe)
             && (*n == 0 || now.steady >= self.due)
-            && *n < PROBES
+            && *n < MAX_PROBES
         {
             *n += 1;
-            self.due = now.steady + PROBE_PATIENCE;
+            self.due = now.steady + PROBE_TIMEOUT;
             self.protocol.request(seq, false, now.wall, out);
             return Some(Transmit::Conversation);
         }
@@ -356,7 +358,7 @@ impl<P: Protocol> Pinger<P> {
                 }
                 self.pending.push_back(record);
                 self.settle(match () {
-                    () if self.protocol.follows_up() => PENDING,
+                    () if self.protocol.follows_up() => MAX_PENDING,
                     () if self.protocol.amends() => 1,
                     () => 0,
                 });

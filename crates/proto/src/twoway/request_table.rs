@@ -8,7 +8,7 @@ pub use jitlat_core::twoway::{Directions, LossRun};
 
 /// Most requests remembered until their answers may no longer come; a power of two. At 100 000 requests a second they
 /// cover 2.6 s, at 1000 a second over four minutes. 24 bytes each.
-const LARGEST: usize = 1 << 18;
+const MAX_ENTRIES: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -47,7 +47,7 @@ pub struct RequestTable {
 impl RequestTable {
     /// For a test of `packets` requests.
     pub fn new(packets: u32) -> RequestTable {
-        let room = (packets as usize).clamp(1, LARGEST).next_power_of_two();
+        let room = (packets as usize).clamp(1, MAX_ENTRIES).next_power_of_two();
         RequestTable {
             entries: vec![EMPTY; room].into(),
             sent: 0,

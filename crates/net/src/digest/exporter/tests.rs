@@ -60,7 +60,7 @@ fn refusal_of(service: SocketAddr) -> DigestError {
 
 #[test]
 fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
-    let (_running, address) = service(INTRODUCTION);
+    let (_running, address) = service(INTRODUCTION_TIMEOUT);
     let greedy = [127, 0, 0, 2];
     let mut held: Vec<TcpStream> =
         (0..Policy::default().quota(DIGESTS, Scope::ServiceClient).connections.unwrap())

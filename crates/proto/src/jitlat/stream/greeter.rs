@@ -4,10 +4,10 @@ use crate::jitlat::packet::{HEADER_LEN, Header};
 use jitlat_core::{Span, SteadyTime};
 
 /// Fewest greetings: they also start kernel stamping on both hosts, which is asynchronous.
-const AT_LEAST: u32 = 4;
+const MIN_GREETINGS: u32 = 4;
 /// Initial time between greetings; it grows to a second.
 const FIRST_GAP: Span = Span::millis(20);
-const LONGEST_GAP: Span = Span::seconds(1);
+const MAX_GAP: Span = Span::seconds(1);
 
 /// The client's side of the greeting on one test socket: HELLO packets until one comes back.
 #[derive(Clone, Debug)]
@@ -33,8 +33,8 @@ impl Greeter {
         }
         self.sent += 1;
         self.due = now + self.gap;
-        if self.sent >= AT_LEAST {
-            self.gap = Span(self.gap.times(2).0.min(LONGEST_GAP.0));
+        if self.sent >= MIN_GREETINGS {
+            self.gap = Span(self.gap.times(2).0.min(MAX_GAP.0));
         }
         Some(Header::hello(self.token).to_bytes())
     }
@@ -48,7 +48,7 @@ impl Greeter {
 
     /// Whether the path works and stamping has started.
     pub fn is_done(&self) -> bool {
-        self.answered && self.sent >= AT_LEAST
+        self.answered && self.sent >= MIN_GREETINGS
     }
 
     /// Whether nothing was answered in time.

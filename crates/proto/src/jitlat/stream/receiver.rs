@@ -35,7 +35,7 @@ impl Patience {
 }
 
 /// How long nothing may arrive at all.
-const FIRST: Span = Span::seconds(60);
+const FIRST_PACKET_TIMEOUT: Span = Span::seconds(60);
 
 /// What the driver knows of a datagram or TCP record in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,8 +255,11 @@ impl StreamReceiver {
     /// When, on the steady clock, to ask [`status`](StreamReceiver::status) again if nothing arrives.
     pub fn deadline(&self) -> SteadyTime {
         // The first packet is due at once, whatever the period.
-        let silence =
-            if self.received == 0 { FIRST.min(self.patience.silence) } else { self.patience.silence };
+        let silence = if self.received == 0 {
+            FIRST_PACKET_TIMEOUT.min(self.patience.silence)
+        } else {
+            self.patience.silence
+        };
         let silent = self.last + silence;
         let tail = self.last.max(self.due_end) + self.patience.tail;
         let given_up = silent.min(tail);

@@ -7,7 +7,7 @@ use jitlat_core::{Span, SteadyTime, TestSpec};
 
 /// How long sentinels continue unanswered before the sender gives up by itself. The control machines stop it much
 /// earlier; this limits a sender whose machine is gone.
-const GIVE_UP: Span = Span::seconds(60);
+const SENTINEL_TIMEOUT: Span = Span::seconds(60);
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl StreamSender {
     /// Ends the stream early: no more data packets, sentinels from `now` on.
     pub fn cut(&mut self, now: SteadyTime) {
         if self.is_streaming() {
-            self.until = now + GIVE_UP;
+            self.until = now + SENTINEL_TIMEOUT;
             self.due = Some(Due { at: now, seq: SENTINEL });
         }
     }
@@ -123,7 +123,7 @@ impl StreamSender {
             Some(offset) if !sentinel => Some(Due { at: self.start + offset, seq: self.attempted as i32 }),
             _ => {
                 if !sentinel {
-                    self.until = now + self.interval + GIVE_UP;
+                    self.until = now + self.interval + SENTINEL_TIMEOUT;
                 }
                 let at = now + self.interval;
                 (at <= self.until).then_some(Due { at, seq: SENTINEL })

@@ -12,7 +12,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
 
 /// Time between attempts to fetch results.
-const RETRY_GAP: Span = Span::seconds(2);
+const RETRY_INTERVAL: Span = Span::seconds(2);
 /// Most attempts to fetch results, each of a few seconds.
 const MAX_RETRIES: u32 = 3;
 /// The server may need so many attempts to notice that the stream has ended: more than a minute of silence.
@@ -101,7 +101,7 @@ impl ClientMachine {
             self.lost = true;
             return self.conclude();
         }
-        let pause = if self.retries == 0 { Span::ZERO } else { RETRY_GAP };
+        let pause = if self.retries == 0 { Span::ZERO } else { RETRY_INTERVAL };
         self.retries += 1;
         self.wait_until(now, now.steady + pause);
     }
@@ -140,7 +140,7 @@ impl ClientMachine {
         {
             // Try again later: the server has not noticed yet that the stream is over.
             self.busy += 1;
-            return self.wait_until(now, now.steady + RETRY_GAP);
+            return self.wait_until(now, now.steady + RETRY_INTERVAL);
         }
         self.reason = Some(format!("the server gave up: {text}"));
         self.lost = true;

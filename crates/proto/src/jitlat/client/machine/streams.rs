@@ -15,21 +15,21 @@ use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
 /// How long the flow engine may take for a command that needs no peer.
-const ENGINE_PATIENCE: Span = Span::seconds(10);
+const ENGINE_TIMEOUT: Span = Span::seconds(10);
 /// How long a sender that was asked to stop may take to report it.
-const STOP_PATIENCE: Span = Span::seconds(8);
+const STOP_TIMEOUT: Span = Span::seconds(8);
 
 /// The shortest time between two messages of the server about what it has received that are both taken.
-const FEEDBACK_GAP: Span = Span::millis(500);
+const MIN_FEEDBACK_INTERVAL: Span = Span::millis(500);
 
 /// The shortest and longest time between messages to the server that the client of a slow stream is still there. When
 /// the server is full, sessions of which nothing came for as long as they were in use make room for others.
-const ALIVE: (Span, Span) = (Span::millis(250), Span::seconds(4));
+const KEEPALIVE_RANGE: (Span, Span) = (Span::millis(250), Span::seconds(4));
 
 impl ClientMachine {
     pub(super) fn open_flows(&mut self, now: Tick) {
         self.stage = ConversationStage::Opening;
-        self.deadline = now.steady + ENGINE_PATIENCE;
+        self.deadline = now.steady + ENGINE_TIMEOUT;
         for i in 0..self.flows.len() {
             let opening = self.flows[i].opening(FlowId(i as u8), &self.config);
             self.flows[i].opened = true;
@@ -56,7 +56,7 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Progress(Progress::Accepted(self.session)));
         let patience = self.greeting_patience();
         self.stage = ConversationStage::Connecting;
-        self.deadline = now.steady + patience + ENGINE_PATIENCE;
+        self.deadline = now.steady + patience + ENGINE_TIMEOUT;
         for (i, granted) in accept.flows.into_iter().enumerate() {
             let flow = &mut self.flows[i];
             flow.remote_port = granted.port;
@@ -98,7 +98,9 @@ impl ClientMachine {
     pub(super) fn started(&mut self, now: Tick) {
         self.start_role(now, Role::Send);
         self.stage = ConversationStage::Running;
-        if self.config.dialect == Dialect::V3 && self.flows.iter().any(|f| longest_gap(&f.spec) > ALIVE.0) {
+        if self.config.dialect == Dialect::V3
+            && self.flows.iter().any(|f| longest_gap(&f.spec) > KEEPALIVE_RANGE.0)
+        {
             self.running_since = now.steady;
             self.say_alive_later(now);
         }
@@ -112,7 +114,7 @@ impl ClientMachine {
     /// Once half as much time has passed as since the streams began.
     pub(super) fn say_alive_later(&mut self, now: Tick) {
         let half = Span((now.steady - self.running_since).0 / 2);
-        self.alive = now.steady + half.clamp(ALIVE.0, ALIVE.1);
+        self.alive = now.steady + half.clamp(KEEPALIVE_RANGE.0, KEEPALIVE_RANGE.1);
     }
 
     pub(super) fn report(&mut self, now: Tick, report: FlowReport) {
@@ -203,7 +205,7 @@ impl ClientMachine {
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_said = true;
-            flow.deadline = now.steady + STOP_PATIENCE + patience;
+            flow.deadline = now.steady + STOP_TIMEOUT + patience;
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
@@ -216,7 +218,7 @@ impl ClientMachine {
         }
         let wanted = |f: &&mut Flow| f.role == Role::Send && !f.settled && now.steady >= f.feedback_after;
         let Some(flow) = self.flow(id).filter(wanted) else { return };
-        flow.feedback_after = now.steady + FEEDBACK_GAP;
+        flow.feedback_after = now.steady + MIN_FEEDBACK_INTERVAL;
         flow.feedback = flow.feedback.saturating_add(1);
         self.events.push_back(ClientEvent::Feedback(id, Box::new(so_far)));
     }
@@ -243,7 +245,7 @@ impl ClientMachine {
             return;
         }
         flow.stopped = true;
-        flow.deadline = now.steady + ENGINE_PATIENCE;
+        flow.deadline = now.steady + ENGINE_TIMEOUT;
         self.events.push_back(ClientEvent::Flow(Command::Stop(id)));
     }
 
@@ -265,11 +267,11 @@ impl ClientMachine {
             if flow.settled {
                 continue;
             }
-            flow.deadline = now.steady + STOP_PATIENCE;
+            flow.deadline = now.steady + STOP_TIMEOUT;
             let command = match (flow.role, self.connected) {
                 (Role::Send, true) if flow.ended && !flow.end_said => {
                     flow.end_said = true;
-                    flow.deadline = now.steady + STOP_PATIENCE + self.config.patience;
+                    flow.deadline = now.steady + STOP_TIMEOUT + self.config.patience;
                     let sent = flow.far_sent.unwrap_or(0);
                     self.outgoing.push_back(Message::End(id, sent));
                     continue;

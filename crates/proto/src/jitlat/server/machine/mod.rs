@@ -22,10 +22,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How long the flow engine may take for a command that needs no peer.
-const ENGINE_PATIENCE: Span = Span::seconds(10);
+const ENGINE_TIMEOUT: Span = Span::seconds(10);
 /// How long nothing may arrive of a stream whose client has closed the control connection. A client that lost it ends
 /// its streams itself.
-const ABANDONED: Span = Span::seconds(5);
+const ABANDON_TIMEOUT: Span = Span::seconds(5);
 /// Messages that may wait to be sent: a client that sends and never reads is refused.
 const MAX_WAITING: usize = 128;
 /// Bytes that may wait to be decoded while an answer is pending.
@@ -284,7 +284,7 @@ impl ServerMachine {
             (Message::Stop(_), ConversationStage::Settled) => {}
             (Message::Fetch(fetch), ConversationStage::Idle) => match fetch.session {
                 Some(id) => {
-                    self.enter(ConversationStage::Finding(fetch), now.steady + ENGINE_PATIENCE);
+                    self.enter(ConversationStage::Finding(fetch), now.steady + ENGINE_TIMEOUT);
                     self.events.push_back(ServerEvent::Find(id));
                 }
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
@@ -394,11 +394,11 @@ impl ServerMachine {
                     match flow.role {
                         Role::Send if flow.outcome.is_none() && !flow.stopped => {
                             flow.stopped = true;
-                            flow.deadline = now.steady + ENGINE_PATIENCE;
+                            flow.deadline = now.steady + ENGINE_TIMEOUT;
                             self.flow_command(Command::Stop(id));
                         }
                         Role::Receive if flow.outcome.is_none() => {
-                            self.flow_command(Command::Cut(id, ABANDONED));
+                            self.flow_command(Command::Cut(id, ABANDON_TIMEOUT));
                         }
                         Role::Send | Role::Receive => {}
                     }

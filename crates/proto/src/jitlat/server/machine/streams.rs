@@ -1,6 +1,6 @@
 //! The streams: requested, opened, started, finished.
 
-use super::{ConversationStage, ENGINE_PATIENCE, Flow, ServerMachine, answer_patience, linger, longest};
+use super::{ConversationStage, ENGINE_TIMEOUT, Flow, ServerMachine, answer_patience, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::flow::{Command, FlowId, FlowReport, Meeting, Opening, Role, WATCHED_RECORDS};
@@ -17,9 +17,9 @@ use jitlat_core::{Direction, PacketRecord, Source, Span, SteadyTime, TestSpec, T
 use std::sync::Arc;
 
 /// How long a client that received END may take to answer.
-const END_PATIENCE: Span = Span::seconds(10);
+const END_TIMEOUT: Span = Span::seconds(10);
 /// The shortest time between two messages about what has arrived of a flow.
-const FEEDBACK_GAP: Span = Span::millis(990);
+const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
 /// Bytes of memory that it takes to know what has arrived of a flow while it runs.
 const WATCHING: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
 
@@ -43,7 +43,7 @@ impl ServerMachine {
             proven: self.key.is_some(),
         };
         self.events.push_back(ServerEvent::Admit(claim));
-        self.enter(ConversationStage::Admitting, now.steady + ENGINE_PATIENCE);
+        self.enter(ConversationStage::Admitting, now.steady + ENGINE_TIMEOUT);
     }
 
     /// Whether each flow is allowed by itself; the load of each.
@@ -84,7 +84,7 @@ impl ServerMachine {
             let opening = self.flows[i].opening(FlowId(i as u8), peer, self.config.test_port, both, watched);
             self.flow_command(Command::Open(Box::new(opening)));
         }
-        self.enter(ConversationStage::Opening, now.steady + ENGINE_PATIENCE);
+        self.enter(ConversationStage::Opening, now.steady + ENGINE_TIMEOUT);
     }
 
     pub(super) fn opened(&mut self, now: Tick, id: FlowId, port: u16) {
@@ -221,7 +221,7 @@ impl ServerMachine {
         }
         let due = |f: &&mut Flow| f.outcome.is_none() && now.steady >= f.feedback_after;
         let Some(flow) = self.flow(id).filter(due) else { return };
-        flow.feedback_after = now.steady + FEEDBACK_GAP;
+        flow.feedback_after = now.steady + MIN_FEEDBACK_INTERVAL;
         self.outgoing.push_back(Message::Feedback(id, so_far));
     }
 
@@ -242,7 +242,7 @@ impl ServerMachine {
         };
         if flow.outcome.is_none() && !flow.stopped {
             flow.stopped = true;
-            flow.deadline = now.steady + ENGINE_PATIENCE;
+            flow.deadline = now.steady + ENGINE_TIMEOUT;
             self.flow_command(Command::Stop(id));
         }
     }
@@ -335,12 +335,12 @@ impl ServerMachine {
             if let (Some(sent), false) = (flow.ended, flow.end_said) {
                 // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
                 flow.end_said = true;
-                flow.deadline = now.steady + END_PATIENCE;
+                flow.deadline = now.steady + END_TIMEOUT;
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;
             }
             flow.stopped = true;
-            flow.deadline = now.steady + ENGINE_PATIENCE;
+            flow.deadline = now.steady + ENGINE_TIMEOUT;
             self.flow_command(Command::Stop(id));
         }
     }
