@@ -136,7 +136,7 @@ impl ConnectionState {
             own.count_duplicate_ack();
         }
         let reset = s.has(RST) && own.may_reset(s.seq);
-        own.take_segment(at, s, peer.window().bytes(), events);
+        own.take_segment(at, s, peer.window(), events);
         if !self.over && (reset || own.is_finished() && peer.is_finished()) {
             self.over = true;
             self.directions.iter_mut().for_each(DirectionState::close);

@@ -29,6 +29,9 @@ pub(super) struct DirectionState {
     next: Option<u64>,
     /// Highest acknowledgement of this direction's data, unwrapped.
     acked: Option<u64>,
+    /// Whether the byte at `next` was sent as a probe of a closed window. The receiver need not take it, so it does not count
+    /// as sent until it is acknowledged or followed by the byte after it.
+    probed: bool,
     /// Consecutive duplicates so far.
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged, unwrapped.
@@ -75,7 +78,7 @@ impl DirectionState {
         &mut self,
         at: WallTime,
         s: &Segment,
-        peer_window: Option<u64>,
+        peer_window: &Window,
         events: &mut Vec<TcpEvent>,
     ) {
         self.figures.segments += 1;
@@ -89,9 +92,18 @@ impl DirectionState {
             return;
         }
         // Start far from zero, so that unwrapping never goes below it.
-        let next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
+        let mut next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
         let start = unwrap(next, s.seq);
         let end = start + u64::from(s.length());
+        if start > next && self.take_probed_byte(next + 1) {
+            next += 1;
+        }
+        let acknowledged = self.acked.is_some_and(|a| a >= next);
+        if peer_window.is_closed() && acknowledged && start == next && s.payload == 1 && s.length() == 1 {
+            self.figures.keep_alives += 1;
+            self.probed = true;
+            return;
+        }
         if let (Some((value, _)), true) = (s.timestamps, end > next && !self.over) {
             self.round_trips.note_sent(at, value);
         }
@@ -102,8 +114,8 @@ impl DirectionState {
         if s.has(FIN) {
             self.end.get_or_insert(end);
         }
-        let acknowledged = self.acked.is_some_and(|a| a >= next);
         if start >= next {
+            self.probed = false;
             if start > next {
                 self.gaps.open(Gap { start: next, end: start, opened: at, opener: s.ident });
             }
@@ -115,7 +127,17 @@ impl DirectionState {
         } else {
             self.take_overlapping(at, s, (start, end), next, events);
         }
-        self.measure_flight(at, s, peer_window, events);
+        self.measure_flight(at, s, peer_window.bytes(), events);
+    }
+
+    /// Counts the byte of a probe as sent if the receiver is known to have everything before `end`, and so took it. Returns
+    /// whether it did.
+    fn take_probed_byte(&mut self, end: u64) -> bool {
+        let Some(next) = self.next.filter(|next| self.probed && end > *next) else { return false };
+        self.probed = false;
+        self.next = Some(next + 1);
+        self.figures.unique_bytes += 1;
+        true
     }
 
     /// Counts a segment without data that numbers the last byte again, all being acknowledged: a probe of an idle connection,
@@ -258,6 +280,7 @@ impl DirectionState {
         if ack > next + BEYOND {
             return false;
         }
+        let next = if self.take_probed_byte(ack) { next + 1 } else { next };
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(next, left), unwrap(next, right));
             if right <= ack {

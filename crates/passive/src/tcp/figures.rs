@@ -35,7 +35,8 @@ pub struct DirectionFigures {
     pub lost_after: u64,
     /// Gaps never filled within the capture: mostly packets that the capture missed.
     pub unfilled_gaps: u64,
-    /// Probes of an idle connection or of a closed window: the last byte's number again, all being acknowledged.
+    /// Probes of an idle connection or of a closed window, all data being acknowledged: the last byte's number again, or one
+    /// byte beyond a closed window.
     pub keep_alives: u64,
     /// Duplicate acknowledgements sent this way.
     pub duplicate_acks: u64,

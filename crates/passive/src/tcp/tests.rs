@@ -193,6 +193,77 @@ fn an_empty_segment_with_the_last_number_again_is_a_probe() {
     assert_eq!((f.keep_alives, f.retransmissions), (1, 0));
 }
 
+/// A connection whose server has 100 bytes and closes its window at 150 ms.
+fn closed() -> Talk {
+    let mut t = Talk::new();
+    t.data(100, 0);
+    window(&mut t, 150, 100, 0);
+    t
+}
+
+/// The server acknowledges everything before `offset` and advertises this window.
+fn window(t: &mut Talk, ms: i64, offset: u32, window: u16) {
+    let s = Segment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window, ..Segment::default() };
+    t.raw(ms, false, s);
+}
+
+/// The client sends one byte from `offset`.
+fn byte(t: &mut Talk, ms: i64, offset: u32) {
+    t.ident += 1;
+    let s = t.segment(offset, t.ident);
+    t.raw(ms, true, Segment { payload: 1, ..s });
+}
+
+#[test]
+fn a_byte_beyond_a_closed_window_is_a_probe_whether_it_is_taken_or_not() {
+    let counts = |t: &Talk| {
+        let f = t.up();
+        (f.keep_alives, f.retransmissions, f.lost_before + f.lost_after, f.unfilled_gaps, f.unique_bytes)
+    };
+    // Not taken: sent three times, then again as a part of the data.
+    let mut t = closed();
+    for (k, ms) in [350, 750, 1550].into_iter().enumerate() {
+        byte(&mut t, ms, 100);
+        window(&mut t, ms + 50, 100, 0);
+        assert_eq!(counts(&t), (k as u64 + 1, 0, 0, 0, 100));
+    }
+    window(&mut t, 1600, 100, 1000);
+    t.data(1610, 100);
+    t.ack(1660, 200);
+    assert_eq!((counts(&t), t.analyzer.finish()[0].down.duplicate_acks), ((3, 0, 0, 0, 200), 0));
+    // Taken: the data go on after it, and the next probe is the byte after it.
+    let mut t = closed();
+    byte(&mut t, 350, 100);
+    window(&mut t, 400, 101, 0);
+    byte(&mut t, 800, 101);
+    window(&mut t, 850, 102, 1000);
+    t.data(860, 102);
+    t.ack(900, 202);
+    assert_eq!(counts(&t), (2, 0, 0, 0, 202));
+    // Taken, and the acknowledgement was not captured.
+    let mut t = closed();
+    byte(&mut t, 350, 100);
+    t.data(860, 101);
+    t.ack(900, 201);
+    assert_eq!(counts(&t), (1, 0, 0, 0, 201));
+}
+
+#[test]
+fn a_byte_is_a_probe_only_of_a_closed_window_and_when_all_is_acknowledged() {
+    let of = |at: u32, size: u32, change: fn(&mut Talk)| {
+        let mut t = closed();
+        change(&mut t);
+        let s = t.segment(at, 9);
+        t.raw(350, true, Segment { payload: size, ..s });
+        t.up().keep_alives
+    };
+    assert_eq!(of(100, 1, |_| ()), 1);
+    assert_eq!(of(100, 2, |_| ()), 0, "data that were under way when it closed");
+    assert_eq!(of(101, 1, |_| ()), 0, "not the next byte");
+    assert_eq!(of(100, 1, |t| window(t, 300, 100, 1)), 0, "open");
+    assert_eq!(of(200, 1, |t| t.data(160, 100)), 0, "not everything is acknowledged");
+}
+
 #[test]
 fn the_same_packet_twice_is_a_duplicate() {
     let mut t = Talk::new();

@@ -56,6 +56,11 @@ impl Window {
         self.field == Some(s.window)
     }
 
+    /// Whether it is closed, whatever its scale.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// The window in bytes; `None` if its scale is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
@@ -107,9 +112,12 @@ mod tests {
     #[test]
     fn a_window_closes_and_opens_once() {
         let mut w = Window::default();
-        let mut note = |at, window| w.note(WallTime(at), &segment(window, ACK));
-        assert_eq!([note(1, 5), note(2, 0), note(3, 0)], [None, Some(Change::Closed), None]);
-        assert_eq!([note(4, 1), note(5, 2)], [Some(Change::Opened(WallTime(2))), None]);
+        let mut note = |at, window| (w.note(WallTime(at), &segment(window, ACK)), w.is_closed());
+        assert_eq!(
+            [note(1, 5), note(2, 0), note(3, 0)],
+            [(None, false), (Some(Change::Closed), true), (None, true)]
+        );
+        assert_eq!([note(4, 1), note(5, 2)], [(Some(Change::Opened(WallTime(2))), false), (None, false)]);
     }
 
     #[test]
