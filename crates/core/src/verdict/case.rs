@@ -291,24 +291,31 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The smallest one-way delay in ns where the smallest of a stream is `min`; `None` if the clocks do not tell, one of
-/// which may have been set.
+/// Smallest one-way delay in ns where the smallest raw delay of a stream is `min`, however long; `None` if the clocks do not
+/// bound it. `was_set`: one of them was set during the stream.
 pub(super) fn smallest_one_way(
     min: i64,
     clock: &ClockEstimate,
     round_trip: bool,
     was_set: bool,
 ) -> Option<f64> {
-    let vague = clock.bound_ns.is_some_and(|bound| bound > VAGUE);
     match clock.correction_ns {
         // Half a round trip is within as much of a one-way delay.
         _ if round_trip => Some(min as f64 / 2.0),
-        _ if vague => None,
+        Some(_) if !is_bounded(clock) => None,
         Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
         Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
         None if was_set => None,
         None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
     }
+}
+
+/// Whether the clock probes bound one-way delays. A bound of [`LONG_BOUND`] or less does. A longer one means that each round
+/// trip took a second or more: that is the path only if most probes agree. If they scatter, their own connection or a host
+/// was slow, and the bound says nothing about the path.
+fn is_bounded(clock: &ClockEstimate) -> bool {
+    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= SCATTER * bound);
+    clock.bound_ns.is_some_and(|bound| bound <= LONG_BOUND || agree(bound))
 }
 
 /// So many outages may be what a rate limit drops.
@@ -320,8 +327,10 @@ const LONG_HOLD: i64 = 60_000_000;
 /// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
 const SURE: i64 = 50_000_000;
 
-/// Nor do probes that leave more open, in ns: their round trips took longer than any path does.
-const VAGUE: f64 = 500e6;
+/// Largest error of the clock offset, in ns, that is taken from probes whether they agree or not.
+const LONG_BOUND: f64 = 500e6;
+/// Most that the median round trip of the probes may exceed the shortest, as a share of a longer bound.
+const SCATTER: f64 = 0.5;
 
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.

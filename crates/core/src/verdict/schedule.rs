@@ -4,7 +4,7 @@ use super::delays::{Delays, Noise, Pace, at_shares};
 use super::episodes::Hold;
 use super::levels::Step;
 use super::material::Material;
-use crate::spec::Schedule;
+use crate::spec::{Schedule, Transport};
 use std::ops::Range;
 
 /// Smaller steps cannot be distinguished from a late wake-up.
@@ -177,9 +177,8 @@ impl Late {
         self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
     }
 
-    /// Packets sent late, and those after them that had to be caught up with.
+    /// Finds the stalls of the program: packets sent late all at once, with those after them that it caught up with.
     fn find_stalls(&mut self, delays: &Delays<'_>, period: i64, material: &Material<'_>) {
-        let n = delays.len();
         // The earliest was no later than what is usual, so none was later than this.
         let latest = material
             .off_schedule
@@ -189,42 +188,57 @@ impl Late {
         if latest.is_some_and(|latest| latest < least_limit) {
             return;
         }
-        // What is usual, and that departures follow the period at all.
-        let step = (n / 2048).max(1);
-        let some = |k: usize| delays.off_schedule(k, period);
-        let mut usual: Vec<i64> = (0..n).step_by(step).map(some).collect();
-        if usual.len() < 20 {
-            return;
-        }
-        let [anchor, high] = at_shares(&mut usual, [10, 70]);
-        // Eight times what is usual: no drift from the schedule adds up to that.
-        let limit = least_limit.max(8 * high.saturating_sub(anchor));
+        let Some(usual) = Usual::of(delays, period) else { return };
+        // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
+        let is_tcp = material.session.spec.transport() == Transport::Tcp;
+        let spread = if is_tcp { usual.spread } else { usual.change };
+        let limit = least_limit.max(8 * spread);
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }
         let mut waiting = self.handed_over.iter().peekable();
-        let mut stalled: Option<Stall> = None;
+        let mut recent = [i64::MAX; RECENT];
+        let mut stalled: Option<Stalled> = None;
         let stalls = &mut self.stalls;
         delays.each_off_schedule(period, |k, late| {
-            if stalled.is_none() && late.saturating_sub(anchor) < limit {
-                return;
-            }
             // When the program was at it: before the interface.
             while waiting.next_if(|(at, _)| *at < k).is_some() {}
-            let waited = waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
-            let late = (late - waited).saturating_sub(anchor);
-            match &mut stalled {
-                None if late < limit => {}
-                None => stalled = Some(Stall { from: k, to: n, length: late }),
-                Some(stall) if late < limit.min(stall.length / 4).max(period / 2) => {
-                    stalls.push(Stall { to: k, ..*stall });
-                    stalled = None;
+            let late = late - waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
+            if usual.drift > 0 {
+                // A sender whose rate is another falls behind while nothing arrives, too.
+                let meanwhile = usual.drift.saturating_mul(missing_before(delays, k));
+                recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
+            }
+            let base = recent.iter().copied().min().unwrap_or(late);
+            recent[k % RECENT] = late;
+            let Some(stall) = &mut stalled else {
+                let length = late.saturating_sub(base);
+                if length >= limit {
+                    stalled = Some(Stalled { from: k, length, base, lowest: late, lowest_at: k });
                 }
-                Some(stall) => stall.length = stall.length.max(late),
+                return;
+            };
+            let behind = late.saturating_sub(stall.base);
+            if behind < limit.min(stall.length / 4).max(period / 2) {
+                stalls.push(Stall { from: stall.from, to: k, length: stall.length });
+                stalled = None;
+                return;
+            }
+            stall.length = stall.length.max(behind);
+            if late <= stall.lowest - period / 2 {
+                (stall.lowest, stall.lowest_at) = (late, k);
+            } else if k - stall.lowest_at >= SETTLED {
+                stalls.extend(stall.never_caught_up(delays).filter(|_| !is_tcp));
+                stalled = None;
             }
         });
-        // What never comes back to the schedule is no stall: the clock was set, or the schedule is another.
-        stalls.extend(stalled.filter(|stall| stall.length < 10 * period));
+        let unfinished = stalled.and_then(|stall| {
+            // A connection that ends held back says nothing about its program, but briefly.
+            let known = !is_tcp || stall.length < 10 * period;
+            let whole = stall.never_caught_up(delays).filter(|_| known)?;
+            Some(Stall { to: delays.len(), ..whole })
+        });
+        stalls.extend(unfinished);
     }
 
     /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
@@ -241,6 +255,74 @@ impl Late {
     /// What the k-th packet waited in the host's interface, in ns.
     pub fn of(&self, k: usize) -> i64 {
         self.queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| self.queued[i].1)
+    }
+}
+
+/// Packets among which a stall begins: by how much one of them is later than the earliest.
+const RECENT: usize = 7;
+/// Packets after which a program that is no longer catching up keeps a schedule of its own.
+const SETTLED: usize = 16;
+
+/// How far a sender is from its schedule where it does not stall, in ns.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// Seven of ten packets are later or earlier than the one before by less.
+    change: i64,
+    /// Packets fall behind by this much each, where the sender's rate is lower than the schedule's.
+    drift: i64,
+    /// How much later the seventh of ten packets is than the first of ten.
+    spread: i64,
+}
+
+impl Usual {
+    /// The sender of `delays`, one packet per `period` ns; `None` if there are too few packets to tell.
+    fn of(delays: &Delays<'_>, period: i64) -> Option<Usual> {
+        let n = delays.len();
+        let step = (n / 2048).max(1);
+        let mut late: Vec<i64> = (0..n).step_by(step).map(|k| delays.off_schedule(k, period)).collect();
+        if late.len() < 20 {
+            return None;
+        }
+        let change = |k: usize| delays.off_schedule(k, period) - delays.off_schedule(k - 1, period);
+        // Packets that leave at once after others catch up with a stall, however many they are.
+        let catches_up = |change: &i64| *change <= period / 4 - period;
+        let in_turn = (1..n).step_by(step).filter(|k| missing_before(delays, *k) == 0);
+        let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).collect();
+        let [drift] = at_shares(&mut changes, [50]);
+        changes.iter_mut().for_each(|c| *c = c.abs());
+        let [change] = at_shares(&mut changes, [70]);
+        let [low, high] = at_shares(&mut late, [10, 70]);
+        Some(Usual { change, drift: drift.max(0), spread: high - low })
+    }
+}
+
+/// Packets that were sent between the one at place `k` and the one received before it, and did not arrive.
+fn missing_before(delays: &Delays<'_>, k: usize) -> i64 {
+    let before = k.checked_sub(1).map_or(0, |before| delays.seq(before));
+    (delays.seq(k).saturating_sub(before) as i64 - 1).max(0)
+}
+
+/// A stall whose end is not known yet.
+struct Stalled {
+    /// First late packet, by its place in send order.
+    from: usize,
+    /// Longest lateness of its packets, in ns beyond `base`.
+    length: i64,
+    /// Lateness before it.
+    base: i64,
+    /// Smallest lateness since, and the packet that first had it.
+    lowest: i64,
+    lowest_at: usize,
+}
+
+impl Stalled {
+    /// The stall of a program that goes on late. None where delays fell by as much when it began: the clock was set then,
+    /// and packets arrived in time.
+    fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
+        let before = self.from.checked_sub(1)?;
+        let fell = delays.delay(before).saturating_sub(delays.delay(self.from));
+        let was_set = (fell - self.length).abs() <= self.length / 8;
+        (!was_set).then_some(Stall { from: self.from, to: self.lowest_at + 1, length: self.length })
     }
 }
 

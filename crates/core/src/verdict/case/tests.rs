@@ -178,6 +178,7 @@ fn a_delay_is_known_by_the_clocks_or_by_half_a_round_trip() {
                 correction_ns: Some(5 * MS),
                 direction_known: true,
                 min_rtt_ns: Some(16 * MS),
+                bound_ns: Some(8e6),
                 ..ClockEstimate::default()
             };
             change(&mut test.clock);
@@ -194,9 +195,34 @@ fn a_delay_is_known_by_the_clocks_or_by_half_a_round_trip() {
         assert_eq!(base(clock(|_| ()), set), Some(8.0));
     }
     assert_eq!(base(clock(|c| c.direction_known = false), &[]), Some(8.0));
-    // Round trips of half a second and more say nothing.
-    assert_eq!(base(clock(|c| c.bound_ns = Some(VAGUE)), &[]), Some(15.0));
-    assert_eq!(base(clock(|c| c.bound_ns = Some(VAGUE + 1.0)), &[]), None);
+    // An offset about which nobody says how wrong it may be.
+    assert_eq!(base(clock(|c| c.bound_ns = None), &[]), None);
+}
+
+#[test]
+fn a_delay_that_the_clocks_bound_is_known_whatever_its_size() {
+    // A path of `ms` each way between clocks 31 s apart, whose probes exceed the shortest by `spread` ns.
+    let of = |ms: i64, spread: Option<f64>| {
+        let known = |test: &mut Test| {
+            test.clock = ClockEstimate {
+                correction_ns: Some((20 - ms) * MS),
+                direction_known: true,
+                min_rtt_ns: Some(2 * ms * MS),
+                bound_ns: Some((ms * MS) as f64),
+                rtt_spread_ns: spread,
+                ..ClockEstimate::default()
+            };
+        };
+        base(known, &[])
+    };
+    for ms in [10, 300, 500, 501, 1613, 10_000] {
+        assert_eq!(of(ms, Some(2e6)), Some(ms as f64));
+        // A log of version 2 has the shortest round trip alone.
+        assert_eq!(of(ms, None), Some(ms as f64));
+    }
+    // Probes that scatter by more than half of a long bound were slow themselves.
+    assert_eq!([of(1600, Some(800e6)), of(1600, Some(800e6 + 1.0))], [Some(1600.0), None]);
+    assert_eq!(of(500, Some(5e9)), Some(500.0));
 }
 
 #[test]

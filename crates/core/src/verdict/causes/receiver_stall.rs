@@ -69,10 +69,26 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         }
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
-            found.push(stall(waits[from].0, waits[k - 1].0 + 1, longest, 0.95));
+            let length = if longest >= LONGEST_LAG { until_read(case, &waits[from..k]) } else { longest };
+            found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, 0.95));
         }
     }
     merge_if_many(found)
+}
+
+/// Longest wait that a record can hold, in ns; a longer one is recorded as this.
+const LONGEST_LAG: i64 = i32::MAX as i64;
+
+/// Time from the arrival of the first of these packets until all were read: places in send order with waits in ns, at least
+/// one of which was too long to be recorded. A packet that came later and waited less shows when the program read again.
+fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
+    let Some((first, _)) = waits.first() else { return LONGEST_LAG };
+    let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
+    let recorded = waits.iter().filter(|(_, lag)| *lag < LONGEST_LAG).map(read).min();
+    // Where none is recorded, the program read no earlier than this.
+    let at_least = waits.iter().map(read).max();
+    let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
+    length.max(LONGEST_LAG)
 }
 
 #[cfg(test)]
@@ -155,6 +171,23 @@ mod tests {
         // The longest wait need not be the first one's.
         let rising = read_late(&[(300, 58 * MS), (301, 62 * MS), (302, 50 * MS)]);
         assert_eq!(rising[0].cause.magnitude_ns, Some(62 * MS));
+    }
+
+    #[test]
+    fn a_stall_longer_than_a_record_holds_has_its_length_from_the_packets() {
+        // As records hold waits: 2.1 s at most.
+        let recorded = |length: i64, packets: u32| {
+            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(LONGEST_LAG)));
+            let found = read_late(&notes.collect::<Vec<_>>());
+            assert_eq!(found.len(), 1);
+            found[0].cause.magnitude_ns.unwrap() / MS
+        };
+        assert_eq!(
+            [2000, 2147, 2148, 3000, 5000].map(|ms| recorded(ms * MS, 500.min(ms as u32 / 10))),
+            [2000, 2147, 2148, 3000, 5000]
+        );
+        // The socket was full after 1 s of 5 s: the program read no earlier than 2.1 s after the last that it held.
+        assert_eq!(recorded(5000 * MS, 100), 990 + LONGEST_LAG / MS);
     }
 
     #[test]

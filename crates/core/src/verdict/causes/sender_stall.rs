@@ -8,8 +8,10 @@ use crate::verdict::severity::{of_host, of_missing};
 
 pub const RULE: Rule = Rule {
     id: CauseId::SenderStall,
-    threshold: "packets of a periodic stream leave one and a half periods and 15 ms late or more, and the schedule is caught \
-                up with; their stay in the host's interface left out",
+    threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
+                before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \
+                not where delays fall by as much (a clock was set), and over TCP only where few packets are late; their stay \
+                in the host's interface left out",
     source: "definition: what a host did is not the path's fault",
     find,
 };

@@ -220,10 +220,88 @@ fn a_stall_ends_when_the_schedule_is_caught_up_with() {
 }
 
 #[test]
-fn what_never_comes_back_to_the_schedule_is_no_stall_from_ten_periods_on() {
-    let of = |length| stalls_of(&stalled_at(195, PERIOD, length, |_| 0));
-    assert_eq!(of(100 * MS - 1), [Stall { from: 195, to: 200, length: 100 * MS - 1 }]);
-    assert_eq!(of(100 * MS), []);
+fn a_stall_is_one_however_many_packets_leave_late() {
+    // 200 packets, of which these shares leave late and are caught up with at once.
+    for percent in [5, 29, 31, 50, 69, 71, 90, 95] {
+        let (from, late) = (100 - percent, 2 * i64::from(percent));
+        let test = stalled_at(from, PERIOD, late * PERIOD, |_| 0);
+        let stalls = stalls_of(&test);
+        assert_eq!(stalls.len(), 1, "{percent} %");
+        let Stall { from: begun, length, .. } = stalls[0];
+        assert_eq!((begun, length), (from as usize, late * PERIOD), "{percent} %");
+    }
+    // Two stalls: one of half the test.
+    let late = |k: i64| {
+        (1000 * MS - (k - 40) * PERIOD).max(0) * i64::from(k >= 40)
+            + (300 * MS - (k - 160) * PERIOD).max(0) * i64::from(k >= 160)
+    };
+    let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (k * PERIOD + late(k), 0))));
+    let lengths: Vec<_> = stalls_of(&test).iter().map(|s| (s.from, s.length / MS)).collect();
+    assert_eq!(lengths, [(40, 1000), (160, 300)]);
+}
+
+#[test]
+fn a_program_that_goes_on_late_stood_still_once() {
+    // It does not catch up: every packet after the stall is as late as the first.
+    for length in [30 * MS, 100 * MS, 3 * SECOND, 600 * SECOND] {
+        for from in [10, 100, 195] {
+            let sent = |k: i64| k * PERIOD + if k < from { 0 } else { length };
+            let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (sent(k), 0))));
+            let to = if from == 195 { 200 } else { from as usize + 1 };
+            assert_eq!(stalls_of(&test), [Stall { from: from as usize, to, length }]);
+        }
+    }
+    // It catches up with a part, and then stands still again.
+    let late = |k: i64| match k {
+        ..50 => 0,
+        50..60 => 200 * MS - (k - 50) * PERIOD,
+        60..120 => 110 * MS,
+        _ => 310 * MS,
+    };
+    let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (k * PERIOD + late(k), 0))));
+    assert_eq!(
+        stalls_of(&test),
+        [Stall { from: 50, to: 60, length: 200 * MS }, Stall { from: 120, to: 121, length: 200 * MS }]
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_forward_is_no_stall() {
+    // Packets leave in time and are stamped late, so that they seem to arrive sooner.
+    for by in [50 * MS, 3 * SECOND, 3600 * SECOND] {
+        for from in [10, 100, 195] {
+            let sent =
+                |k: i64| if k < from { (k * PERIOD, 20 * MS) } else { (k * PERIOD + by, 20 * MS - by) };
+            let test = Test::new(200, PERIOD, &packets((0..200).map(sent)));
+            let (mut late, delays) = (Late::default(), test.delays());
+            late.find_stalls(&delays, PERIOD, &test.material());
+            assert_eq!(late.stalls, [], "{by} ns at {from}");
+        }
+    }
+}
+
+#[test]
+fn a_sender_of_a_lower_rate_does_not_stand_still() {
+    for slow in [MS / 10, MS, 5 * MS, 10 * MS, 50 * MS] {
+        let sent = |k: i64| (k * (PERIOD + slow), 0);
+        let all = Test::new(400, PERIOD, &packets((0..400).map(sent)));
+        assert_eq!(stalls_of(&all), [], "{slow} ns more");
+        // Nor where a hundred packets are lost in a row.
+        let received: Vec<Packet> =
+            packets((0..400).map(sent)).into_iter().filter(|p| !(200..300).contains(&p.seq)).collect();
+        assert_eq!(stalls_of(&Test::new(400, PERIOD, &received)), [], "{slow} ns more");
+    }
+}
+
+#[test]
+fn what_holds_tcp_back_is_no_stall_of_its_program() {
+    let stalls = |late: u32| {
+        let received: Vec<Packet> =
+            stalled_at(200 - late, PERIOD, i64::from(late) * PERIOD, |_| 0).series.iter().collect();
+        let direction = (crate::spec::Direction::Up, Transport::Tcp);
+        stalls_of(&Test::with(200, PERIOD, &received, Schedule::Periodic, direction)).len()
+    };
+    assert_eq!([stalls(8), stalls(120)], [1, 0]);
 }
 
 #[test]
