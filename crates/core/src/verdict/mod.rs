@@ -44,7 +44,7 @@ pub use findings::findings;
 pub use judge::{Judgement, judge};
 pub(crate) use known::Known;
 pub use material::{Material, RowNotes};
-pub use numbers::time;
+pub use numbers::{rate, time};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use two_way::{Losses as WayLosses, two_way};

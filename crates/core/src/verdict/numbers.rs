@@ -36,6 +36,15 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A number of packets per second, with two digits where there are few: `50`, `1.4`, `0.71`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        ..0.995 => format!("{per_second:.2}"),
+        ..9.95 => format!("{per_second:.1}"),
+        _ => format!("{per_second:.0}"),
+    }
+}
+
 /// `1 packet`, `7 packets`.
 pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
@@ -49,6 +58,10 @@ mod tests {
     fn two_digits_and_a_unit() {
         let times = [3.04e9, 97.2e6, 320e3, 15.0, 1.25e6, 600e9, 9.96e6].map(time);
         assert_eq!(times, ["3.0 s", "97 ms", "320 us", "15 ns", "1.2 ms", "10 min", "10 ms"]);
+        assert_eq!(
+            [0.714, 0.999, 1.43, 9.94, 9.95, 50.4, 179_999.6].map(rate),
+            ["0.71", "1.0", "1.4", "9.9", "10", "50", "180000"]
+        );
         assert_eq!([0.027, 0.0014, 0.31, 0.0].map(percent), ["2.7 %", "0.14 %", "31 %", "0.00 %"]);
     }
 

@@ -2,6 +2,7 @@
 
 use super::answer::CauseId;
 use super::conclusion::Warning;
+use super::numbers::rate;
 use crate::metrics::schedule_error::ScheduleError;
 use crate::session::{Ending, Session};
 use crate::spec::Transport;
@@ -217,11 +218,11 @@ impl Notes {
                 Transport::Udp => ("the sending host", "; --pace spin may do more"),
                 Transport::Tcp => ("the sender or its connection", ""),
             };
-            let (rate, asked) = (stretched.rate.round(), stretched.asked.round());
+            let (sent, asked) = (rate(stretched.rate), rate(stretched.asked));
             self.warn(
                 "schedule_stretched",
                 format!(
-                    "{who} sent {rate} packets a second where {asked} were asked for: the stream was stretched, and was {} \
+                    "{who} sent {sent} packets a second where {asked} were asked for: the stream was stretched, and was {} \
                      behind at the end{more}",
                     eng4_f64(stretched.late)
                 ),

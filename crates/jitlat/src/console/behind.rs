@@ -1,5 +1,6 @@
 //! Whether the sender of a stream keeps its schedule, while the stream runs.
 
+use jitlat_core::verdict::rate;
 use std::time::{Duration, Instant};
 
 /// A sender that is behind by less may catch up.
@@ -21,8 +22,8 @@ pub struct Behind {
 }
 
 impl Behind {
-    /// Of `sent` packets at `now`, of a stream of one each `period` seconds. What to say, once: the sender keeps falling
-    /// behind.
+    /// Returns, once, what to print when the sender keeps falling behind: `sent` packets have left at `now`, of a stream of one
+    /// packet per `period` seconds. A sender is behind only by what exceeds a period: the next packet may not be due before.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
         let (since, before) = match self.first {
             None if sent == 0 => return None,
@@ -30,7 +31,7 @@ impl Behind {
         };
         let elapsed = now.saturating_duration_since(since).as_secs_f64();
         let packets = f64::from(sent.saturating_sub(before));
-        let seconds = elapsed - packets * period;
+        let seconds = elapsed - (packets + 1.0) * period;
         self.growing = if seconds > self.seconds { self.growing + 1 } else { 0 };
         self.seconds = seconds;
         let far = seconds > LEAST.max(LEAST_SHARE * elapsed) && self.growing >= TIMES;
@@ -38,10 +39,10 @@ impl Behind {
             return None;
         }
         Some(format!(
-            "this host sends about {:.0} of {:.0} packets a second: the stream is stretched, and {:.1?} behind so far; \
+            "this host sends about {} of {} packets a second: the stream is stretched, and {:.1?} behind so far; \
              --pace spin may do more",
-            packets / elapsed,
-            1.0 / period,
+            rate(packets / elapsed),
+            rate(1.0 / period),
             Duration::from_secs_f64(seconds)
         ))
     }
@@ -51,14 +52,20 @@ impl Behind {
 mod tests {
     use super::*;
 
-    /// What is said of a sender of which `sent` gives the packets after so many fifths of a second, and when.
+    /// Messages about a sender, with the fifth of a second of each; `sent` gives the packets that left by then, of one per
+    /// 10 us.
     fn said(sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
+        said_of(1e-5, 60, sent)
+    }
+
+    /// The same of one packet per `period` seconds, looked at for so many fifths of a second.
+    fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
         let (start, mut behind) = (Instant::now(), Behind::default());
         let look = |k: u32| {
             let now = start + Duration::from_millis(200) * k;
-            Some((k, behind.look(now, sent(k), 1e-5)?))
+            Some((k, behind.look(now, sent(k), period)?))
         };
-        (0..60).filter_map(look).collect()
+        (0..fifths).filter_map(look).collect()
     }
 
     #[test]
@@ -77,5 +84,24 @@ mod tests {
         assert_eq!(said(|k| if (10..14).contains(&k) { 200_000 } else { k * 20_000 }), []);
         assert_eq!(said(|k| k * 19_800), [], "1 % is a timer's");
         assert_eq!(said(|_| 0), [], "it has not begun");
+    }
+    #[test]
+    fn between_two_packets_of_a_slow_stream_nothing_is_overdue() {
+        for ms in [500, 700, 1000, 2500, 10_000, 60_000] {
+            let sent = |k: u32| 1 + k * 200 / ms;
+            assert_eq!(said_of(f64::from(ms) / 1e3, 2000, sent), [], "one packet per {ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_slow_stream_that_falls_behind_has_its_rates_in_the_message() {
+        // One packet per 1.4 s instead of 0.7 s.
+        let slow = said_of(0.7, 100, |k| 1 + k * 200 / 1400);
+        assert_eq!(slow.len(), 1, "{slow:?}");
+        let text = &slow[0].1;
+        assert!(
+            text.starts_with("this host sends about 0.") && text.contains(" of 1.4 packets a second"),
+            "{text}"
+        );
     }
 }

@@ -242,6 +242,14 @@ fn a_stretched_stream_is_said_with_both_rates() {
             && said.ends_with("was 1.200 s behind at the end; --pace spin may do more"),
         "{said}"
     );
+    let slow = text(|s| {
+        let stretched = Some(Stretched { late: 9.0e9, rate: 0.357, asked: 0.714 });
+        s.schedule_error = Some(ScheduleError { stretched, ..Default::default() });
+    });
+    assert!(
+        slow.starts_with("the sending host sent 0.36 packets a second where 0.71 were asked for"),
+        "{slow}"
+    );
 }
 
 #[test]
