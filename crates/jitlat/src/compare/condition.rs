@@ -1,15 +1,16 @@
 //! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
-use jitlat_core::compare::{Cell, Grid, LabelledRun, Outcome};
+use jitlat_core::compare::{Cell, Grid, LabelledRun};
 use jitlat_core::scalars::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownScalar};
+use jitlat_core::verdict::comparison;
 use std::str::FromStr;
 
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// A column is significantly worse than the first.
+    /// A column is significantly worse than the first, in delay or in loss, as the headline says it.
     Worse,
-    /// A column differs significantly from the first.
+    /// A column differs significantly from the first, in delay or in loss.
     Different,
     /// A figure of any run crosses a threshold.
     Figure(Absolute),
@@ -81,14 +82,15 @@ impl Condition {
         match self {
             Condition::Worse | Condition::Different => grid
                 .comparisons()
-                .filter(|(_, c)| match self {
-                    Condition::Worse => c.is_worse(),
-                    _ => c.outcome == Outcome::Different,
-                })
-                .map(|(row, c)| {
+                .filter_map(|(row, c)| {
+                    let how = match comparison::Change::of(c) {
+                        comparison::Change::Worse => "worse than",
+                        comparison::Change::Mixed => "in part worse than",
+                        comparison::Change::Better if *self == Condition::Different => "different from",
+                        _ => return None,
+                    };
                     let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
-                    let how = if c.is_worse() { "worse than" } else { "different from" };
-                    format!("{of}{} is {how} {}", c.b, c.a)
+                    Some(format!("{of}{} is {how} {}", c.b, c.a))
                 })
                 .collect(),
             Condition::Figure(figure) => runs

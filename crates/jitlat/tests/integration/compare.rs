@@ -290,6 +290,26 @@ fn thresholds_make_it_a_test() {
 }
 
 #[test]
+fn a_side_that_loses_more_is_worse_for_the_headline_and_for_the_threshold() {
+    let [before, after] =
+        ["before", "after"].map(|when| format!("{when}={}", data(&format!("compare/loss_{when}.log"))));
+    let compare =
+        |a: &str, b: &str, condition: &str| jitlat(&["compare", "-q", a, b, "--fail-if", condition]);
+    let worse = compare(&before, &after, "worse");
+    assert!(stdout(&worse).starts_with("Worse: after has 8.0 % more loss than before"), "{}", stdout(&worse));
+    assert_eq!(
+        (worse.status.code(), stderr(&worse).as_str()),
+        (Some(1), "jitlat: failed: after is worse than before\n")
+    );
+    let better = compare(&after, &before, "different");
+    assert!(stdout(&better).starts_with("Better: before has 8.0 % less loss"), "{}", stdout(&better));
+    let said = "jitlat: failed: before is different from after\n";
+    assert_eq!((better.status.code(), stderr(&better).as_str()), (Some(1), said));
+    let better = compare(&after, &before, "worse");
+    assert_eq!((better.status.code(), stderr(&better)), (Some(0), String::new()));
+}
+
+#[test]
 fn what_cannot_be_compared_is_said() {
     let log = data("a_loopback_v1.log");
     let refused = |args: &[&str], code: i32, why: &str| {
