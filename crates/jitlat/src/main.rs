@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Archive(args)) => archive::run(&args),
         Some(Command::Analyze(args)) => match &args.dataset.dataset {
-            Some(root) => archive::dataset::run(root, &args.dataset, &args.report.options()),
+            Some(root) => archive::dataset::run(root, &args.dataset, &args.report, args.live),
             None => {
                 let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
                 let together = Together { merge: args.merge, state: args.state.clone() };

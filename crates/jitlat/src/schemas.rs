@@ -2,7 +2,7 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
-use crate::archive::{ListDocument, PushesDocument, QueryDocument};
+use crate::archive::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
 use crate::compare::AlongDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
@@ -26,7 +26,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 14] = [
+const PUBLISHED: [Published; 15] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -57,6 +57,11 @@ const PUBLISHED: [Published; 14] = [
         name: "archive-pushes",
         about: "What jitlat archive pushes --json writes. See archive.md in the guide.",
         schema: schema_of::<PushesDocument>,
+    },
+    Published {
+        name: "dataset",
+        about: "What jitlat analyze --dataset --json writes. See archive.md in the guide.",
+        schema: schema_of::<DatasetDocument>,
     },
     Published {
         name: "doctor",

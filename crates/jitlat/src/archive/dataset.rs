@@ -2,12 +2,18 @@
 
 use super::{FilterArgs, show};
 use crate::exit::Status;
-use anyhow::Result;
+use crate::options::live::LiveArgs;
+use crate::options::report::ReportArgs;
+use crate::output::write_file;
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
 use jitlat_archive::{Archive, Listed, Period, TestId, analyse};
-use jitlat_core::scalars::{SCALARS, Scalar};
-use jitlat_core::{Options, pool, quantity};
+use jitlat_core::pool::Pool;
+use jitlat_core::scalars::{Condition, Number, SCALARS, Scalar};
+use jitlat_core::{pool, quantity};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -49,6 +55,15 @@ impl FromStr for GroupKey {
 }
 
 impl GroupKey {
+    fn name(self) -> &'static str {
+        match self {
+            GroupKey::Path => "path",
+            GroupKey::Time(by) => {
+                Period::NAMES.iter().find(|(_, period)| *period == by).map_or("", |(name, _)| name)
+            }
+        }
+    }
+
     fn of(self, test: &Listed) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
@@ -59,8 +74,10 @@ impl GroupKey {
     }
 }
 
-/// Analyses the packets of all tests that were asked for, and prints a line for each group.
-pub fn run(root: &Path, args: &DatasetArgs, options: &Options) -> Result<Status> {
+/// Analyses the packets of all tests that were asked for, and prints a line for each group. Of `report` the JSON and the
+/// thresholds are of groups; all that is of one test is refused.
+pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<Status> {
+    check(report, live)?;
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
     let without = tests.iter().filter(|t| !t.has_packets).count();
     if without > 0 {
@@ -73,14 +90,103 @@ pub fn run(root: &Path, args: &DatasetArgs, options: &Options) -> Result<Status>
         .map(|t| Ok((t.test_id()?, group(t))))
         .collect::<Result<_>>()?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    let found = analyse(root, &tests, jobs, options)?;
+    let found = analyse(root, &tests, jobs, &report.options())?;
     let failed = found.failed.len();
     for (id, e) in found.failed {
         error!("{id}: left out: {}", crate::exit::explain(&e.into()));
     }
-    let figures: Vec<&Scalar> =
-        SCALARS.iter().filter(|f| pool::has(f) && (f.headline || f.key == "sent")).collect();
-    show::groups(&found.groups, &figures)?;
-    let whole = failed == 0 && !found.groups.is_empty();
-    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+    if !report.outputs.is_silent() {
+        let shown = |f: &&Scalar| pool::has(f) && (f.headline || f.key == "sent");
+        show::groups(&found.groups, &SCALARS.iter().filter(shown).collect::<Vec<_>>())?;
+    }
+    if let Some(path) = report.outputs.place("json") {
+        let document = DatasetDocument::new(&args.by, &found.groups, failed);
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        write_file(path, |out| out.write_all(text.as_bytes())).context("--json")?;
+    }
+    let violations: Vec<String> = report.fail_if.iter().flat_map(|c| violations(c, &found.groups)).collect();
+    violations.iter().for_each(|violation| error!("failed: {violation}"));
+    Ok(match () {
+        () if failed > 0 || found.groups.is_empty() => Status::NotMeasured,
+        () if !violations.is_empty() => Status::ThresholdViolated,
+        () => Status::Measured,
+    })
+}
+
+/// Refuses, before anything is read, what groups of tests do not have.
+fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
+    let output = report.outputs.other_than("json").map(|output| (true, output.name));
+    let others = [
+        (report.corrected, "corrected"),
+        (report.plot_corrected, "plot-corrected"),
+        (report.verbose, "verbose"),
+        (report.text_plots, "text-plots"),
+        (report.quiet, "quiet"),
+        (live.live, "live"),
+    ];
+    if let Some((_, name)) = output.into_iter().chain(others).find(|(is_given, _)| *is_given) {
+        bail!(
+            "--{name} is of the report of one test, and --dataset has figures of groups of tests: --json FILE writes them"
+        );
+    }
+    for condition in &report.fail_if {
+        let selector = condition.selector();
+        if selector.way.is_some() || !pool::has(selector.scalar) {
+            bail!(
+                "--fail-if {selector}: a group of tests has no such figure; `jitlat archive ls` shows those of each test"
+            );
+        }
+    }
+    report.outputs.check(1, &[])
+}
+
+/// The groups that violate `condition`, in words.
+fn violations(condition: &Condition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
+    let figure = condition.selector().scalar;
+    let violated = |(group, pool): (&Vec<String>, &Pool)| {
+        let violation = condition.violated_by(Number::Real(pool.scalar(figure)?))?;
+        Some(format!("{}: {violation}", group.join(", ")))
+    };
+    groups.iter().filter_map(violated).collect()
+}
+
+/// What `analyze --dataset --json` writes.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DatasetDocument {
+    /// What the tests of a group agree in, as `--by` names it.
+    by: Vec<String>,
+    /// In the order of their names.
+    groups: Vec<GroupDocument>,
+    /// Tests that could not be read, which are in no group.
+    failed: usize,
+}
+
+/// All packets of the tests of a group.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct GroupDocument {
+    /// What its tests agree in, in the order of `by`.
+    group: Vec<String>,
+    /// Number of its tests.
+    tests: u64,
+    /// Figures of all their packets by key, in ns or as a ratio; null where one is undefined.
+    figures: BTreeMap<&'static str, Option<f64>>,
+}
+
+impl DatasetDocument {
+    fn new(by: &[GroupKey], groups: &BTreeMap<Vec<String>, Pool>, failed: usize) -> DatasetDocument {
+        let figures =
+            |pool: &Pool| SCALARS.iter().filter(|f| pool::has(f)).map(|f| (f.key, pool.scalar(f))).collect();
+        let group = |(key, pool): (&Vec<String>, &Pool)| GroupDocument {
+            group: key.clone(),
+            tests: pool.tests,
+            figures: figures(pool),
+        };
+        DatasetDocument {
+            by: by.iter().map(|key| key.name().to_owned()).collect(),
+            groups: groups.iter().map(group).collect(),
+            failed,
+        }
+    }
 }

@@ -12,6 +12,8 @@ use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+#[cfg(test)]
+pub use dataset::DatasetDocument;
 use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};

@@ -49,6 +49,11 @@ impl Wanted {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
+    /// A format other than `name`; `None` if there is none.
+    pub fn other_than(&self, name: &str) -> Option<&'static Output> {
+        self.0.iter().map(|(output, _)| *output).find(|output| output.name != name)
+    }
+
     /// A format that cannot be given together with `option`.
     pub fn conflicting(&self, option: &str) -> Option<&'static Output> {
         self.0.iter().map(|(output, _)| *output).find(|output| output.conflicts == Some(option))

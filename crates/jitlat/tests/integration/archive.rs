@@ -1,5 +1,9 @@
 //! `jitlat archive`: what goes in comes out the same, whatever happens on the way.
 
+#[path = "../../store/tests/schema/mod.rs"]
+mod schema;
+
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -81,6 +85,7 @@ fn every_command_reads_a_test_of_an_archive_as_its_log() {
     let again = stdout(&["analyze", "--dataset", root, "--by", "path,day", "--jobs", "2"]);
     assert_eq!(again, stdout(&["analyze", "--dataset", root, "--by", "path,day", "--jobs", "1"]));
     assert!(again.lines().count() > 3, "{again}");
+    dataset_obeys_or_refuses(root, &again);
     for bad in [
         vec!["-f", "/nowhere/0123"],
         vec!["archive", "ls", "/nowhere"],
@@ -88,6 +93,63 @@ fn every_command_reads_a_test_of_an_archive_as_its_log() {
     ] {
         let output = jitlat(&bad);
         assert_eq!(output.status.code(), Some(2), "{bad:?}");
+    }
+}
+
+/// `analyze --dataset` of an archive whose groups by path and day are printed as `table`: every option of a report has an effect
+/// or is refused with the reason.
+fn dataset_obeys_or_refuses(root: &str, table: &str) {
+    let run =
+        |options: &[&str]| jitlat(&[&["analyze", "--dataset", root, "--by", "path,day"], options].concat());
+    let json: Value =
+        serde_json::from_str(&stdout(&["analyze", "--dataset", root, "--by", "path,day", "--json", "-"]))
+            .unwrap();
+    schema::assert_valid("dataset", &json);
+    let groups = json["groups"].as_array().unwrap();
+    assert_eq!(
+        (groups.len(), &json["by"], &json["failed"]),
+        (table.lines().count() - 1, &json!(["path", "day"]), &json!(0))
+    );
+    assert!(
+        groups.iter().all(|g| g["tests"].as_u64() > Some(0) && g["figures"]["sent"].as_f64() > Some(0.0))
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    let file = file.to_str().unwrap();
+    let beside = run(&["--json", file]);
+    assert_eq!(String::from_utf8_lossy(&beside.stdout), table);
+    assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap(), json);
+    for (condition, code) in [("sent>0", 1), ("sent<0", 0), ("loss>100%", 0), ("latency-mean>-1h", 1)] {
+        let output = run(&["--fail-if", condition]);
+        let failures =
+            String::from_utf8_lossy(&output.stderr).lines().filter(|l| l.contains("failed: ")).count();
+        assert_eq!((output.status.code(), failures > 0), (Some(code), code == 1), "{condition}");
+    }
+    for refused in [
+        "--csv x",
+        "--summary-csv x",
+        "--openmetrics x",
+        "--intervals x --interval 1s",
+        "--hdr x",
+        "--html x",
+        "--plots x",
+        "-C",
+        "-L",
+        "-v",
+        "--text-plots",
+        "-q",
+        "--live",
+        "--fail-if mos<3",
+        "--fail-if up-loss>1%",
+    ] {
+        let output = run(&refused.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && said.contains("group"),
+            "{refused}: {:?} {said}",
+            output.status
+        );
+        assert!(output.stdout.is_empty() && !Path::new("x").exists(), "{refused}");
     }
 }
 
