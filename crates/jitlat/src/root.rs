@@ -9,6 +9,7 @@ use crate::{archive, compare, demo, doctor, manual, monitor, path, serve, spp, s
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What a network path does to real-time traffic: delay, jitter, and how losses cluster, per direction,
@@ -39,6 +40,9 @@ pub struct Cli {
 
 /// The command line of this process; ends it with a message if there is no such command or option.
 pub fn parse() -> Cli {
+    if let Some(message) = not_text(std::env::args_os()) {
+        Cli::command().error(ErrorKind::InvalidUtf8, message).exit();
+    }
     if let Some(word) = std::env::args().nth(1)
         && let Some(meant) = meant_command(&word)
     {
@@ -55,6 +59,14 @@ pub fn parse() -> Cli {
         Ok(cli)
     });
     cli.unwrap_or_else(|e| e.exit())
+}
+
+/// Reason why one of `arguments`, the program's name first, cannot be used: it is not UTF-8. None if all are.
+fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
+    Some(format!(
+        "argument {k}, {argument:?}, is not UTF-8: if it is the name of a file, rename the file, or make a link to it\n"
+    ))
 }
 
 /// Completes options with others: has tests send as the profiles asked for do.

@@ -114,3 +114,43 @@ fn intervals_are_json_lines() {
     let sum = |key: &str| lines.iter().map(|l| l[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("sent"), sum("accepted"), sum("lost")), (1500, 1441, 59));
 }
+
+/// Every command of the program, as its help lists them.
+fn commands() -> Vec<String> {
+    let help = Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let list =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Only the first line of a command's description is not indented further.
+    let name = |line: &str| {
+        line.strip_prefix("  ")?.split(' ').next().filter(|word| !word.is_empty()).map(str::to_owned)
+    };
+    list.filter_map(name).collect()
+}
+
+#[test]
+#[cfg(unix)]
+fn an_argument_that_is_not_text_is_refused_with_a_sentence_by_every_command() {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.log");
+    let refused = |arguments: &[&std::ffi::OsStr]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_jitlat")).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let sentence = format!(r#"argument {}, "caf\xE9.log", is not UTF-8"#, arguments.len());
+        assert!(
+            output.status.code() == Some(2) && text.contains(&sentence),
+            "{arguments:?}: {:?}, {text}",
+            output.status
+        );
+    };
+    refused(&[name]);
+    for option in ["-f", "-o", "--json", "--name", "--no-such-option"] {
+        refused(&[option.as_ref(), name]);
+    }
+    let commands = commands();
+    assert!(commands.len() >= 15 && commands.contains(&"analyze".to_owned()), "{commands:?}");
+    for command in &commands {
+        refused(&[command.as_ref(), name]);
+        refused(&[command.as_ref(), "--help".as_ref(), name]);
+    }
+}
