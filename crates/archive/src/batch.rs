@@ -12,6 +12,7 @@ use crate::text::is_text_at_its_end;
 use crate::tidy::SHARED_ROWS;
 use crate::{Archive, TestId, collected, rollup};
 use bytes::Bytes;
+use jitlat_core::Session;
 use jitlat_store::log::LogReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -79,6 +80,11 @@ impl Prepared {
     /// Its own tags, and those given.
     pub fn tags(&self) -> &[(String, String)] {
         &self.entry.tags
+    }
+
+    /// What its log says of the test, without its packets.
+    pub fn session(&self) -> &Session {
+        &self.entry.session
     }
 
     /// The number of its test.

@@ -121,7 +121,7 @@ fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path)
             keys.add(&host.name, key(source, folder)?);
         }
     }
-    let names = model.hosts.iter().map(|host| host.name.clone());
-    let shelf = Arc::new(ArchiveShelf::new(archive, names)?);
+    let hosts = model.hosts.iter().map(|host| (host.name.clone(), host.address.clone()));
+    let shelf = Arc::new(ArchiveShelf::new(archive, hosts)?);
     Ok(CollectService { port: rules.port, service: PushService { keys, shelf } })
 }

@@ -5,16 +5,17 @@
 
 use anyhow::{Context, Result};
 use jitlat_archive::{Added, Archive, Arrived, Error, Incoming, MOST_INCOMING, Prepared, Unfit};
-use jitlat_core::Span;
+use jitlat_core::{Session, Span};
 use jitlat_net::pace;
 use jitlat_net::push::{Answer, Intake, Shelf};
 use jitlat_proto::push::{About, Offer, Outcome, Reason, State};
 use jitlat_store::log::LogReader;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
@@ -66,8 +67,7 @@ pub struct ArchiveShelf {
 #[derive(Debug)]
 struct Shared {
     root: PathBuf,
-    /// The names of all hosts of the file.
-    hosts: BTreeSet<String>,
+    hosts: Hosts,
     /// Checksums of logs that have come and are not yet in the archive. A host that connects again may offer them again.
     entering: Mutex<BTreeSet<u128>>,
     jobs: Mutex<Option<SyncSender<Job>>>,
@@ -81,13 +81,14 @@ struct Shared {
 }
 
 impl ArchiveShelf {
-    /// Takes tests into the archive at `root`, which is made if there is none; `hosts`: all of the file.
-    pub fn new(root: &Path, hosts: impl Iterator<Item = String>) -> Result<ArchiveShelf> {
+    /// Takes tests into the archive at `root`, which is made if there is none; `hosts`: names of all hosts of the file, with
+    /// their addresses or names to look up.
+    pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
         let (jobs, waiting) = mpsc::sync_channel(BATCH);
         let shared = Arc::new(Shared {
             root: root.to_owned(),
-            hosts: hosts.collect(),
+            hosts: Hosts { named: hosts.collect(), by_address: OnceLock::new() },
             entering: Mutex::default(),
             jobs: Mutex::new(Some(jobs)),
             places: Mutex::new(AT_A_TIME),
@@ -109,6 +110,56 @@ impl Drop for ArchiveShelf {
         if self.writer.take().is_some_and(|writer| writer.join().is_err()) {
             error!("the thread of the collector failed");
         }
+    }
+}
+
+/// The hosts of the file, by which a test that is not the pusher's is recognised.
+#[derive(Debug)]
+struct Hosts {
+    /// Address of each, or a name to look up.
+    named: BTreeMap<String, String>,
+    /// Names of the hosts that have an address; looked up when the first test arrives.
+    by_address: OnceLock<BTreeMap<IpAddr, BTreeSet<String>>>,
+}
+
+impl Hosts {
+    /// The other host of the file that `tags` name as the one that started a test; `None` if there is none.
+    fn other_client<'a>(&self, host: &str, tags: &'a [(String, String)]) -> Option<&'a str> {
+        let mut clients = tags.iter().filter(|(key, _)| key == "client").map(|(_, client)| client.as_str());
+        clients.find(|client| *client != host && self.named.contains_key(*client))
+    }
+
+    /// Reason why a test with `tags` between the addresses of `session` cannot be one of `host`: it names others as its ends, or
+    /// both addresses are those of others. An address that is in no line of the file may be another one of `host`, such as
+    /// behind address translation.
+    fn foreign(&self, host: &str, tags: &[(String, String)], session: &Session) -> Option<String> {
+        if let Some(client) = self.other_client(host, tags) {
+            return Some(format!("{host} pushes a test of {client}"));
+        }
+        let ends = tags.iter().filter(|(key, _)| ["client", "server"].contains(&key.as_str()));
+        let ends: Vec<&str> = ends.map(|(_, name)| name.as_str()).collect();
+        if !ends.is_empty() && !ends.contains(&host) {
+            return Some(format!("{host} pushes a test of {}", ends.join(" and ")));
+        }
+        let (src, dst) = session.src.zip(session.dst)?;
+        let of_others = |end: IpAddr| {
+            self.by_address().get(&end.to_canonical()).filter(|names| !names.contains(host))?.first()
+        };
+        let (from, to) = of_others(src).zip(of_others(dst))?;
+        Some(format!("{host} pushes a test from {src} to {dst}, which are {from} and {to}"))
+    }
+
+    fn by_address(&self) -> &BTreeMap<IpAddr, BTreeSet<String>> {
+        self.by_address.get_or_init(|| {
+            let mut all: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
+            for (name, address) in &self.named {
+                // One that cannot be looked up is recognised by its name alone.
+                for found in (address.as_str(), 0).to_socket_addrs().into_iter().flatten() {
+                    all.entry(found.ip().to_canonical()).or_default().insert(name.clone());
+                }
+            }
+            all
+        })
     }
 }
 
@@ -361,11 +412,9 @@ impl HostIntake {
         }
     }
 
-    /// Why tags cannot be those of a test of this host: they name another one of the file as the one that started it.
-    fn foreign(&self, tags: &[(String, String)]) -> Option<Outcome> {
-        let other = |host: &String| *host != self.host && self.shared.hosts.contains(host);
-        let (_, client) = tags.iter().find(|(key, client)| key == "client" && other(client))?;
-        Some(Outcome::Refused(format!("{} pushes a test of {client}", self.host)))
+    /// The outcome of a test with `tags` between the addresses of `session`, if it is not one of this host.
+    fn foreign(&self, tags: &[(String, String)], session: &Session) -> Option<Outcome> {
+        self.shared.hosts.foreign(&self.host, tags, session).map(Outcome::Refused)
     }
 
     fn enter_text(&mut self, number: u64, text: Vec<u8>, about: &About, entering: Entering) {
@@ -378,7 +427,7 @@ impl HostIntake {
             Ok(test) => test,
             Err(e) => return self.settle(number, Outcome::Refused(e.to_string())),
         };
-        if let Some(foreign) = self.foreign(test.tags()) {
+        if let Some(foreign) = self.foreign(test.tags(), test.session()) {
             return self.settle(number, foreign);
         }
         let job = Job { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
@@ -389,10 +438,12 @@ impl HostIntake {
 
     /// A long log, which is read again from its file: by a thread of its own, as its host is to hear meanwhile that this one is still there.
     fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: Entering) {
-        let own = LogReader::open(file.path()).map(|log| log.session().tags.clone());
-        let tags = [&about.tags[..], &own.unwrap_or_default()].concat();
-        if let Some(foreign) = self.foreign(&tags) {
-            return self.settle(number, foreign);
+        // What is no log is refused where it is entered.
+        if let Ok(log) = LogReader::open(file.path()) {
+            let tags = [&about.tags[..], &log.session().tags].concat();
+            if let Some(foreign) = self.foreign(&tags, log.session()) {
+                return self.settle(number, foreign);
+            }
         }
         let (shared, host, to) = (self.shared.clone(), self.host.clone(), self.to.clone());
         let enter = move || {
@@ -419,8 +470,9 @@ impl Intake for HostIntake {
 
     fn begin(&mut self, number: u64, about: About) {
         let Some(offer) = self.wanted.get(&number) else { return };
-        if let Some(foreign) = self.foreign(&about.tags) {
-            return self.settle(number, foreign);
+        if let Some(client) = self.shared.hosts.other_client(&self.host, &about.tags) {
+            let why = format!("{} pushes a test of {client}", self.host);
+            return self.settle(number, Outcome::Refused(why));
         }
         match Incoming::new(&self.archive, offer.hash, offer.length) {
             Ok(incoming) => self.coming = Some((number, about, incoming)),

@@ -29,8 +29,14 @@ impl Collector {
         let folder = tempfile::tempdir().unwrap();
         let mut keys = Keys::default();
         ["berlin", "madrid"].iter().for_each(|host| keys.add(*host, key(host)));
-        let names = ["berlin", "madrid", "oslo"].map(str::to_owned).into_iter();
-        let shelf = Arc::new(ArchiveShelf::new(&folder.path().join("a"), names).unwrap());
+        let hosts = [
+            ("berlin", "192.0.2.1"),
+            ("madrid", "192.0.2.2"),
+            ("oslo", "2001:db8::3"),
+            ("rome", "192.0.2.1"),
+        ];
+        let hosts = hosts.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
+        let shelf = Arc::new(ArchiveShelf::new(&folder.path().join("a"), hosts).unwrap());
         let serve = Serve {
             ips: vec![Ipv4Addr::LOCALHOST.into()],
             one_way: None,
@@ -206,6 +212,20 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     refused(1, hash, length, &packed, &[("client", "oslo")], "madrid pushes a test of oslo");
     let both = [("client", "madrid"), ("client", "oslo")];
     refused(10, hash, length, &packed, &both, "madrid pushes a test of oslo");
+    // Of two others, whether they are in the file or not.
+    for (number, client, server) in
+        [(12, "oslo", "berlin"), (13, "nobody", "oslo"), (14, "nobody", "nowhere")]
+    {
+        refused(
+            number,
+            hash,
+            length,
+            &packed,
+            &[("client", client), ("server", server)],
+            "madrid pushes a test of",
+        );
+    }
+    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid pushes a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
     refused(2, hash ^ 9, length, &packed, &[], "another checksum");
     refused(3, hash, length - 1, &packed, &[], "longer than was said");
@@ -230,7 +250,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     // The same host's good test is taken on the same connection.
     let event = send(&mut connection, 9, hash, length, &packed, &about(&[("client", "madrid")]));
     assert_eq!(event, settled(9, Outcome::Stored));
-    assert_eq!(collector.noted(10, 0).stored, 1);
+    assert_eq!(collector.noted(14, 0).stored, 1);
     assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
 }
 
@@ -265,6 +285,72 @@ fn a_test_in_another_hosts_name_is_known_by_the_log_itself() {
         "{event:?}"
     );
     assert!(collector.archive().list(&Filter::default(), &[]).unwrap().is_empty());
+}
+
+/// A short log or, with `long`, one that is read from its file, of a test between these addresses: checksum, length, and
+/// compressed.
+fn log_between(src: &str, dst: &str, long: bool) -> (u128, u64, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.log");
+    write_log(&path, 1, if long { 40_000 } else { 50 });
+    let text = fs::read_to_string(&path).unwrap();
+    let with = format!("\n# src_ip {src}\n# dst_ip {dst}\n");
+    let rest: String =
+        text.lines().skip(1).filter(|l| !l.contains("_ip ")).map(|l| format!("{l}\n")).collect();
+    fs::write(&path, format!("{}{with}{rest}", text.lines().next().unwrap())).unwrap();
+    let own = LogReader::open(&path).unwrap();
+    let session = own.session();
+    assert_eq!((session.src, session.dst), (src.parse().ok(), dst.parse().ok()));
+    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MOST_PREPARED, long);
+    let archive = Archive::make(&folder.path().join("own")).unwrap();
+    archive.begin_push("x", 1 << 40).unwrap();
+    archive.add(&path, &[]).unwrap();
+    let test = archive.to_push("x", 0, 1).unwrap().remove(0);
+    let mut packed = Vec::new();
+    archive.compressed(test.test).unwrap().read_to_end(&mut packed).unwrap();
+    (test.hash, test.bytes, packed)
+}
+
+#[test]
+fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
+    let collector = Collector::start();
+    let mut connection = collector.connect("madrid");
+    let mut number = 0;
+    let mut pushed = |src: &str, dst: &str, long: bool, tags: &[(&str, &str)]| {
+        number += 1;
+        let (hash, length, packed) = log_between(src, dst, long);
+        match send(&mut connection, number, hash, length, &packed, &about(tags)) {
+            SenderEvent::Settled(list) => list[0].1.clone(),
+            event => panic!("{event:?}"),
+        }
+    };
+    let between = |src, dst, names| format!("madrid pushes a test from {src} to {dst}, which are {names}");
+    for (src, dst, names, long) in [
+        ("192.0.2.1", "2001:db8::3", "berlin and oslo", false),
+        ("192.0.2.1", "2001:db8::3", "berlin and oslo", true),
+        ("2001:db8::3", "192.0.2.1", "oslo and berlin", false),
+        ("::ffff:192.0.2.1", "2001:db8::3", "berlin and oslo", false),
+        ("192.0.2.1", "192.0.2.1", "berlin and berlin", false),
+    ] {
+        for tags in [&[][..], &[("client", "madrid"), ("server", "oslo")]] {
+            let refused = Some(Outcome::Refused(between(src, dst, names)));
+            assert_eq!(pushed(src, dst, long, tags), refused);
+        }
+    }
+    for (src, dst) in [
+        ("192.0.2.2", "2001:db8::3"),
+        ("192.0.2.1", "192.0.2.2"),
+        // Another address of this host, and a target that is in no file.
+        ("10.0.0.7", "192.0.2.1"),
+        ("192.0.2.2", "198.51.100.9"),
+    ] {
+        assert_eq!(pushed(src, dst, false, &[("client", "madrid")]), Some(Outcome::Stored), "{src} to {dst}");
+    }
+    // Two hosts with one address.
+    drop(connection);
+    let mut rome = collector.connect("berlin");
+    let (hash, length, packed) = log_between("192.0.2.1", "192.0.2.1", false);
+    assert_eq!(send(&mut rome, 1, hash, length, &packed, &about(&[])), settled(1, Outcome::Stored));
 }
 
 #[test]
