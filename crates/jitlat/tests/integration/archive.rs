@@ -1,8 +1,6 @@
 //! `jitlat archive`: what goes in comes out the same, whatever happens on the way.
 
-#[path = "../../store/tests/schema/mod.rs"]
-mod schema;
-
+use crate::schema;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
