@@ -31,9 +31,10 @@ use crate::analysis::Samples;
 use crate::distribution::log_histogram::{LogHistogram, Precision};
 use crate::distribution::percentile::{Method, Percent};
 use crate::metrics::ipdv;
-use crate::scalars::Scalar;
+use crate::scalars::{Better, SCALARS, Scalar};
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The pooled packets of tests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +65,9 @@ pub struct Pool {
     pdv: Pooled,
     /// Differences of consecutive packets' delays.
     ipdv: Pooled,
+    /// Of each metric without a field of its own in summaries, the worst of the tests: by key.
+    #[serde(default)]
+    worst: BTreeMap<String, f64>,
 }
 
 /// Values, in ns.
@@ -138,15 +142,21 @@ fn scalar_of(
     }
 }
 
-/// Whether a pool has this figure where it has packets: counts, ratios of counts, and order statistics and means of delays and
-/// their variation. All others are of one test only.
+/// Whether a pool has this scalar where it has packets: counts, ratios of counts, order statistics and means of delays and
+/// their variation; and the worst of the tests of what has no field of its own in summaries. All others are of one test only.
 pub fn has(scalar: &Scalar) -> bool {
     let key = scalar.key;
     let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
     let percentile = |what: &str| what.strip_prefix('p').is_some_and(|p| p.parse::<Percent>().is_ok());
-    COUNTED.iter().any(|(name, _)| *name == key)
+    is_worst_of_tests(scalar)
+        || COUNTED.iter().any(|(name, _)| *name == key)
         || of_delays.is_some_and(|what| ["min", "max", "mean", "median"].contains(&what) || percentile(what))
         || key == "ipdv-mean-abs"
+}
+
+/// Whether a pool has the worst of its tests.
+fn is_worst_of_tests(scalar: &Scalar) -> bool {
+    scalar.is_computed() && scalar.better != Better::Neither
 }
 
 type Counted = (&'static str, fn(&Pool) -> Option<f64>);
@@ -178,6 +188,7 @@ impl Pool {
     pub fn of(summary: &Summary, samples: &Samples) -> Pool {
         let counts = &summary.counts;
         let figure = |key| Scalar::named(key).and_then(|f| f.of(summary)).map_or(0, |n| n.as_f64() as u64);
+        let of_the_test = |s: &Scalar| Some((s.key.to_owned(), s.of(summary)?.as_f64()));
         let smallest = samples.delay.iter().copied().min().unwrap_or(0);
         Pool {
             tests: 1,
@@ -193,6 +204,7 @@ impl Pool {
             delay: Pooled::of(samples.delay.iter().copied()),
             pdv: Pooled::of(samples.delay.iter().map(|d| d.saturating_sub(smallest))),
             ipdv: Pooled::of(ipdv::steps(samples).into_iter()),
+            worst: SCALARS.iter().filter(|s| is_worst_of_tests(s)).filter_map(of_the_test).collect(),
         }
     }
 
@@ -212,12 +224,20 @@ impl Pool {
         self.delay.merge(&other.delay);
         self.pdv.merge(&other.pdv);
         self.ipdv.merge(&other.ipdv);
+        for (key, theirs) in &other.worst {
+            let higher_is_better = Scalar::named(key).is_some_and(|s| s.better == Better::Higher);
+            let worse = if higher_is_better { f64::min } else { f64::max };
+            self.worst.entry(key.clone()).and_modify(|mine| *mine = worse(*mine, *theirs)).or_insert(*theirs);
+        }
     }
 
     /// A figure of all packets together, in the figure's unit; `None` if it is undefined, or [not a pool's](has).
     pub fn scalar(&self, scalar: &Scalar) -> Option<f64> {
         if !has(scalar) {
             return None;
+        }
+        if is_worst_of_tests(scalar) {
+            return self.worst.get(scalar.key).copied();
         }
         if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == scalar.key) {
             return of(self);
@@ -332,6 +352,22 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_a_metric_without_a_field_the_worst_test_counts() {
+        let (summary, samples) = analysed(&[5, 7, 9]);
+        let with = |value| {
+            let worst = BTreeMap::from([("new".to_owned(), value)]);
+            Pool { worst, ..Pool::of(&summary, &samples) }
+        };
+        let mut pool = with(3.0);
+        [with(7.5), Pool::of(&summary, &samples), with(-1.0)].iter().for_each(|other| pool.merge(other));
+        assert_eq!(pool.worst["new"], 7.5);
+        let bytes = pool.to_bytes();
+        assert_eq!(Pool::from_bytes(&bytes).unwrap().worst, pool.worst);
+        assert!((0..bytes.len()).all(|cut| Pool::from_bytes(&bytes[..cut]).is_none()));
+    }
+
     #[test]
     fn bytes_of_a_pool_may_be_anything() {
         let delays: Vec<i64> = (0..3000).map(|k| 1_000_000 + (k * 7919) % 400_001).collect();

@@ -32,7 +32,9 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The first bytes of a state: a line of text with the version of the format.
-const FIRST_LINE: &[u8] = b"# jitlat state 1\n";
+const FIRST_LINE: &[u8] = b"# jitlat state 2\n";
+/// That of version 1, which is the same but for analyses in constant memory.
+const OLD_FIRST_LINE: &[u8] = b"# jitlat state 1\n";
 const ANY_VERSION: &[u8] = b"# jitlat state ";
 /// Bytes of the checksum behind the first line: XXH3-64 of all that follows, little-endian.
 const SUM: usize = 8;
@@ -55,7 +57,7 @@ pub enum StateError {
     #[error("this is not a saved state of jitlat")]
     NotAState,
     /// The version is not known to this program.
-    #[error("this state is of version {0}; this program reads version 1")]
+    #[error("this state is of version {0}; this program reads versions 1 and 2")]
     Version(String),
     /// The bytes are not those that were written: truncated or changed.
     #[error("the state is damaged: it ends early, or bytes of it were changed")]
@@ -145,7 +147,8 @@ impl State {
     /// Loads what [`State::save`] wrote. The bytes need not be trusted: memory is limited to a multiple of their
     /// length. What is computed follows `options`.
     pub fn load(bytes: &[u8], options: &Options) -> Result<State, StateError> {
-        let Some(rest) = bytes.strip_prefix(FIRST_LINE) else {
+        let rest = bytes.strip_prefix(FIRST_LINE).or_else(|| bytes.strip_prefix(OLD_FIRST_LINE));
+        let Some(rest) = rest else {
             let version = bytes.strip_prefix(ANY_VERSION).ok_or(StateError::NotAState)?;
             let end = version.iter().position(|b| *b == b'\n').unwrap_or(0).min(20);
             return Err(StateError::Version(String::from_utf8_lossy(&version[..end]).into_owned()));

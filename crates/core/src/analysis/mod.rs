@@ -2,6 +2,7 @@
 
 mod assemble;
 mod exact;
+mod options;
 mod plain;
 mod saved;
 mod stream;
@@ -12,105 +13,24 @@ mod union;
 mod windows;
 
 pub use crate::metrics::series::Samples;
+pub use options::{Options, PACKET_BYTES};
 pub(crate) use saved::Saved;
 
-use crate::distribution::histogram::Bins;
-use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
 use crate::helpers::Helpers;
 use crate::metrics::classify::{Class, Classifier};
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
 use crate::metrics::duplicate::Copies;
-use crate::metrics::emodel::DelayModel;
+use crate::metrics::known::Kind;
 use crate::metrics::seqset::SeqSet;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
-use crate::time::Span;
-use crate::verdict::{Notes, PROFILES, Profile, RowNotes};
-use assemble::{Findings, Kind};
-use exact::Exact;
+use crate::verdict::{Notes, RowNotes};
+use assemble::Findings;
 use plain::Plain;
 use std::borrow::Cow;
-use stream::Streamed;
+use std::sync::Arc;
 use tally::Tally;
-
-/// What to compute, and how. The default gives every key of the JSON summary but those whose field says
-/// "where asked for".
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Percentiles reported besides the default ones.
-    pub percents: Vec<Percent>,
-    /// Which definition the histogram limit and the console follow.
-    pub method: Method,
-    /// Number of histogram bins.
-    pub bins: Bins,
-    /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Refused with
-    /// a warning where the clocks are neither corrected nor synchronised.
-    pub wait: Option<Span>,
-    /// Whether the wait and other uses of absolute delay may rely on the raw clocks.
-    pub trust_clocks: bool,
-    /// The codec for the de-jitter curve.
-    pub codec: Codec,
-    /// How delay impairs speech.
-    pub delay_model: DelayModel,
-    /// Packets per talk spurt, for the adaptive buffer.
-    pub spurt: u32,
-    /// Buffer sizes of the de-jitter curve.
-    pub buffers: Vec<Span>,
-    /// Length of the windows that are summarised separately.
-    pub interval: Option<Span>,
-    /// Order statistics with lost packets counted as infinitely late.
-    pub unconditional: bool,
-    /// How near to the mean and the median packets are to be to be counted; `None` = not counted.
-    pub within: Option<Span>,
-    /// Constant memory: percentiles from log-linear histograms, no second pass.
-    pub streaming: bool,
-    /// Seed of the block bootstrap; `None` = not computed.
-    pub bootstrap: Option<u64>,
-    /// Keep what sets the test beside others when its packets are gone, with this seed of the bootstrap;
-    /// `None` = not computed.
-    pub comparable: Option<u64>,
-    /// Fit the Gilbert–Elliott model.
-    pub gilbert_elliott: bool,
-    /// The uses that the path is judged for.
-    pub profiles: Cow<'static, [Profile]>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            percents: Vec::new(),
-            method: Method::Edf,
-            bins: Bins::default(),
-            wait: None,
-            trust_clocks: false,
-            codec: Codec::default(),
-            delay_model: DelayModel::default(),
-            spurt: 50,
-            buffers: DEFAULT_BUFFERS_MS.map(Span::millis).to_vec(),
-            interval: None,
-            unconditional: false,
-            within: None,
-            streaming: false,
-            bootstrap: None,
-            comparable: None,
-            gilbert_elliott: false,
-            profiles: Cow::Borrowed(&PROFILES),
-        }
-    }
-}
-
-impl Options {
-    /// The default percentages and those asked for, ascending.
-    fn all_percents(&self) -> Vec<Percent> {
-        let mut all: Vec<Percent> = DEFAULT_PERCENTS.iter().chain(&self.percents).copied().collect();
-        all.retain(|p| p.0 <= 100_000);
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-}
 
 /// With fewer packets than this, starting a thread takes longer than it saves.
 const LARGE: u64 = 1 << 14;
@@ -142,11 +62,13 @@ pub fn analyze(
     }
 }
 
-/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; constant
-/// with [`Options::streaming`]; never by what a header claims.
+/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; constant beyond
+/// [`Options::memory`] and with [`Options::streaming`]; never by what a header claims.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     options: Options,
+    /// The test, as far as it was known when it began.
+    test: Arc<Session>,
     mode: Mode,
 }
 
@@ -211,13 +133,14 @@ impl Analyzer {
     /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
     /// filled in the session given to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
-        let options = options.clone();
+        let (options, test) = (options.clone(), Arc::new(session.clone()));
         if let Some(facts) = &session.two_way {
             let two_way = twoway::TwoWayAnalysis::new(session, facts, &options);
-            return Analyzer { options, mode: Mode::TwoWay(Box::new(two_way)) };
+            return Analyzer { options, test, mode: Mode::TwoWay(Box::new(two_way)) };
         }
         if options.streaming {
-            return Analyzer { options, mode: Mode::Streaming(Box::new(stream::Stream::new(session))) };
+            let mode = Mode::Streaming(Box::new(stream::Stream::new(&test)));
+            return Analyzer { options, test, mode };
         }
         let gathered = Gathered {
             classifier: Classifier::new(declared(session)),
@@ -225,23 +148,41 @@ impl Analyzer {
             notes: Some(RowNotes::default()),
             ..Gathered::empty()
         };
-        Analyzer { options, mode: Mode::Exact(Box::new(gathered)) }
+        Analyzer { options, test, mode: Mode::Exact(Box::new(gathered)) }
     }
 
     /// The next record, in arrival order.
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
         match &mut self.mode {
-            Mode::Exact(gathered) => gathered.push(record),
+            Mode::Exact(gathered) => {
+                gathered.push(record);
+                self.keep_to_memory();
+            }
             Mode::Streaming(stream) => stream.push(record),
             Mode::TwoWay(views) => views.push(record),
+        }
+    }
+
+    /// Goes on in constant memory, where the packets that are kept take more than they may.
+    #[inline]
+    fn keep_to_memory(&mut self) {
+        if let Mode::Exact(gathered) = &mut self.mode
+            && gathered.samples.len() as u64 * PACKET_BYTES > self.options.memory
+        {
+            let gathered = core::mem::replace(&mut **gathered, Gathered::empty());
+            let stream = stream::Stream::of_packets(&self.test, gathered);
+            self.mode = Mode::Streaming(Box::new(stream));
         }
     }
 
     /// The next records, in arrival order: the same as one after the other by [`Analyzer::push`], and faster.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         match &mut self.mode {
-            Mode::Exact(gathered) => gathered.push_all(records),
+            Mode::Exact(gathered) => {
+                gathered.push_all(records);
+                self.keep_to_memory();
+            }
             Mode::Streaming(stream) => stream.push_all(records),
             Mode::TwoWay(views) => views.push_all(records),
         }
@@ -274,6 +215,7 @@ impl Analyzer {
             (Mode::TwoWay(views), Mode::TwoWay(next)) => views.append(*next)?,
             (Mode::TwoWay(_), _) | (_, Mode::TwoWay(_)) => return Err(ONE_WAY_AND_TWO_WAY),
         }
+        self.keep_to_memory();
         Ok(())
     }
 
@@ -341,9 +283,7 @@ impl Analyzer {
         if let Mode::TwoWay(views) = self.mode {
             return views.finish(session, helpers);
         }
-        self.found(session, Kind::OneWay, helpers, |found, notes| {
-            assemble::summary(found, Kind::OneWay, None, notes)
-        })
+        self.found(session, Kind::OneWay, helpers, |found, notes| assemble::summary(found, None, notes))
     }
 
     /// What `make` makes of what was found of one stream, with what was noted on the way; and the accepted packets.
@@ -359,8 +299,8 @@ impl Analyzer {
             Mode::Exact(mut gathered) => {
                 let clock = exact::clock(&gathered, session);
                 let late = gathered.drop_late(&clock, &self.options, &mut notes);
-                let found = Exact::new(&gathered, session, &self.options, kind, clock, late, helpers);
-                let made = make(&found, notes);
+                let test = (session, &self.options, kind);
+                let made = exact::found(&gathered, test, clock, late, helpers, |found| make(found, notes));
                 let queued = gathered.notes.map(|notes| notes.queued).unwrap_or_default();
                 let delayless = gathered.delayless.iter().collect();
                 (made, Samples { queued, delayless, ..gathered.samples })
@@ -370,7 +310,8 @@ impl Analyzer {
                     notes.wait_refused(wait);
                 }
                 notes.streaming(stream.error());
-                (make(&Streamed::new(*stream, session, &self.options, kind), notes), Samples::default())
+                let test = (session, &self.options, kind);
+                (stream::found(*stream, test, |found| make(found, notes)), Samples::default())
             }
             Mode::TwoWay(views) => views.round_trip.found(session, kind, helpers, make),
         }

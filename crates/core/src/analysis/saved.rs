@@ -90,7 +90,7 @@ impl Analyzer {
     fn saved_view(&self) -> Option<SavedView<'_>> {
         match &self.mode {
             Mode::Exact(gathered) => Some(SavedView::Packets(Box::new(gathered.saved()))),
-            Mode::Streaming(stream) => Some(SavedView::Streaming(Box::new(Cow::Borrowed(stream)))),
+            Mode::Streaming(stream) => Some(SavedView::Streaming(Box::new(stream.with_all_settled()))),
             Mode::TwoWay(_) => None,
         }
     }
@@ -102,12 +102,7 @@ impl Analyzer {
         saved: Saved<'_>,
         options: &Options,
     ) -> Result<Analyzer, Impossible> {
-        let view = match &saved {
-            Saved::OneWay(view) => view,
-            Saved::TwoWay(saved) => &saved.round_trip,
-        };
-        let streaming = matches!(view, SavedView::Streaming(_));
-        let mut analyzer = Analyzer::new(session, &Options { streaming, ..options.clone() });
+        let mut analyzer = Analyzer::new(session, options);
         match (&mut analyzer.mode, saved) {
             (Mode::TwoWay(views), Saved::TwoWay(saved)) => views.restore(*saved)?,
             (_, Saved::OneWay(saved)) => analyzer.restore(saved)?,
@@ -117,11 +112,15 @@ impl Analyzer {
     }
 
     fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
+        let streaming = matches!(saved, SavedView::Streaming(_));
+        *self = Analyzer::new(&self.test, &Options { streaming, ..self.options.clone() });
         match (&mut self.mode, saved) {
-            (Mode::Exact(gathered), SavedView::Packets(saved)) => gathered.restore(*saved),
-            (Mode::Streaming(stream), SavedView::Streaming(saved)) => stream.restore(saved.into_owned()),
-            _ => Err(Impossible(UNLIKE)),
+            (Mode::Exact(gathered), SavedView::Packets(saved)) => gathered.restore(*saved)?,
+            (Mode::Streaming(stream), SavedView::Streaming(saved)) => stream.restore(saved.into_owned())?,
+            _ => return Err(Impossible(UNLIKE)),
         }
+        self.keep_to_memory();
+        Ok(())
     }
 }
 

@@ -93,21 +93,24 @@ impl Stretches {
         next.closed.stretches() == 0 && self.append_rows(next.open, next.origin)
     }
 
-    /// Adds the rows of an analysis of all packets, if they are no more than those of a stretch.
+    /// Adds the rows of an analysis of all packets, stretch after stretch.
     #[must_use]
     pub(super) fn append_packets(&mut self, next: &Gathered) -> bool {
         let came = next.came().into_owned();
         let Some(notes) = next.notes.clone() else { return false };
-        if came.max().is_some_and(|seq| seq >= self.length + self.slack()) {
-            return false;
-        }
+        let last = came.max().unwrap_or(0);
         let first = next.samples.iter().next();
         let origin = first.map(|packet| self.before(packet.seq, packet.sent));
         let Gathered { samples, delayless, copies, damaged, tally, .. } = next;
         let (samples, delayless) = (samples.clone(), delayless.clone());
         let (copies, damaged) = (copies.clone(), damaged.clone());
-        let rows = Rows { samples, delayless, copies, damaged, notes, arrived: tally.arrived(), came };
-        self.append_rows(rows, origin)
+        let mut rows = Rows { samples, delayless, copies, damaged, notes, arrived: tally.arrived(), came };
+        let mut later = Vec::new();
+        for begin in (1..=last / self.length).rev().map(|k| k * self.length) {
+            later.push((begin, rows.split(begin)));
+        }
+        later.push((0, rows));
+        later.into_iter().rev().all(|(begin, rows)| self.append_rows(rows.shifted(begin), origin))
     }
 
     /// Adds rows with numbers of the stream.

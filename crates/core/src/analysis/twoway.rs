@@ -1,9 +1,10 @@
 //! Two-way tests: the round trips through the one analysis, and each way beside them.
 
-use super::assemble::{self, BothWays, Counted, Kind, OnThatWay};
+use super::assemble::{self, BothWays, OnThatWay};
 use super::{Analyzer, Options, Samples};
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
+use crate::metrics::known::{Counted, Kind};
 use crate::metrics::seqset::Run;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
@@ -181,15 +182,16 @@ impl TwoWayAnalysis {
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
         round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, helpers, |found, notes| {
-            let near_set = found.clock().client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
+            let known = found.stream().known;
+            let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let ways = Ways {
                 facts: &facts,
                 session: &seen,
                 far_clock,
                 clock_ran_through: step.is_none(),
-                round_trips: found.counted(),
-                period: found.periods().mean(),
+                round_trips: known.counted,
+                period: known.periods.mean(),
             };
             let ((up, up_answer), (down, down_answer)) =
                 (ways.of(up, View::Up).unzip(), ways.of(down, View::Down).unzip());
@@ -203,7 +205,7 @@ impl TwoWayAnalysis {
                 processing,
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
-                without_processing: found.delayless(),
+                without_processing: known.counted.delayless,
                 answer_dscp: facts.answer_dscp,
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
@@ -214,7 +216,7 @@ impl TwoWayAnalysis {
             };
             let answers = [up_answer.flatten(), down_answer.flatten()];
             let both = BothWays { figures, answers, losses: facts.losses.clone() };
-            let mut summary = assemble::summary(found, Kind::RoundTrips, Some(both), notes);
+            let mut summary = assemble::summary(found, Some(both), notes);
             summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
             summary.warnings.extend(not_delivered(&facts));
@@ -302,11 +304,12 @@ impl Ways<'_> {
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let (way, _) = analyzer.found(&session, Kind::OneWay, None, |found, _| {
-            let sent = found.counted().sent;
+        let (way, _) = analyzer.found(&session, Kind::Way, None, |found, _| {
+            let stream = found.stream();
+            let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
                 (None, _) => {
-                    let samples = found.samples().filter(|samples| !samples.is_empty());
+                    let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
                     (None, None, None, samples.map(|samples| overtaken(samples, view)))
                 }
                 (Some(d), View::Down) => {

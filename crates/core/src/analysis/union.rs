@@ -47,6 +47,18 @@ impl Analyzer {
         packets: u32,
     ) -> Result<(), NotMergeable> {
         let numbers = u32::try_from(self.sent(mine)).map_err(|_| NotMergeable::TooLong)?;
+        self.take_after(mine, next, theirs, (numbers, packets))?;
+        self.keep_to_memory();
+        Ok(())
+    }
+
+    fn take_after(
+        &mut self,
+        mine: &Session,
+        next: Analyzer,
+        theirs: &Session,
+        (numbers, packets): (u32, u32),
+    ) -> Result<(), NotMergeable> {
         match (&mut self.mode, next.mode) {
             (Mode::Exact(gathered), Mode::Exact(next)) => {
                 let by = gathered.time_to(&next, mine, theirs, numbers).ok_or(NotMergeable::TooFarApart)?;

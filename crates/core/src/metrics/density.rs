@@ -1,6 +1,6 @@
 //! Reorder density (metrics §13; RFC 5236).
 
-use super::one_pass::add_later_counts;
+use super::one_pass::join_counts;
 use super::series::Series;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,11 +23,11 @@ impl Displacements {
         Displacements { near: vec![0; 2 * Self::REACH as usize + 1], far: BTreeMap::new() }
     }
 
-    fn add_later(&mut self, whole: &Displacements, lead: &Displacements) {
+    fn join(&mut self, whole: &Displacements, lead: &Displacements) {
         for ((mine, whole), lead) in self.near.iter_mut().zip(&whole.near).zip(&lead.near) {
             *mine += whole.saturating_sub(*lead);
         }
-        add_later_counts(&mut self.far, &whole.far, &lead.far);
+        join_counts(&mut self.far, &whole.far, &lead.far);
     }
 
     fn is_possible(&self, n: u64) -> bool {
@@ -155,8 +155,8 @@ impl StayBack {
 
     /// Adds the packets that `whole` has had since it was `lead`. Where that did not expect the same as this one, as after
     /// a displacement beyond DT, the density is no longer known.
-    pub(crate) fn add_later(&mut self, whole: StayBack, lead: &StayBack) {
-        self.found.add_later(&whole.found, &lead.found);
+    pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
+        self.found.join(&whole.found, &lead.found);
         let found = core::mem::replace(&mut self.found, Displacements::new());
         let awaits = |s: &StayBack| (s.index, s.window.clone(), s.awaited());
         let unknown = self.unknown || whole.unknown || awaits(self) != awaits(lead);
@@ -459,7 +459,7 @@ pub(super) mod tests {
         // Both saw those from `begin` to `end`.
         for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
             let (mut mine, lead) = (stay_back(&arrivals[..end]), stay_back(&arrivals[begin..end]));
-            mine.add_later(stay_back(&arrivals[begin..]), &lead);
+            mine.join(stay_back(&arrivals[begin..]), &lead);
             assert_eq!(mine.finish(), density, "{begin} {end}");
         }
     }
@@ -499,7 +499,7 @@ pub(super) mod tests {
             let (mut mine, lead) = (of(mine), of(lead));
             let mut later = lead.clone();
             (mine.unknown, later.unknown) = (unknown[0], unknown[1]);
-            mine.add_later(later, &lead);
+            mine.join(later, &lead);
             mine.finish().is_empty()
         };
         for Joined { mine, lead, unknown, is_unknown } in JOINED {
@@ -515,7 +515,7 @@ pub(super) mod tests {
             found
         };
         let (mut mine, lead) = (of(&[-1, 2, 600, 600]), of(&[2, 2, 600]));
-        mine.add_later(&of(&[2, 2, 600, -1, 2, 700]), &lead);
+        mine.join(&of(&[2, 2, 600, -1, 2, 700]), &lead);
         assert_eq!(mine.finish(), BTreeMap::from([(-1, 2), (2, 2), (600, 2), (700, 1)]));
     }
 
@@ -545,8 +545,8 @@ pub(super) mod tests {
         mine.unmet.push(50);
         let mut same = mine.clone();
         same.discarded.push(50);
-        mine.add_later(lead.clone(), &lead);
-        same.add_later(lead.clone(), &lead);
+        mine.join(lead.clone(), &lead);
+        same.join(lead.clone(), &lead);
         assert_eq!((mine.unknown, same.unknown), (true, false));
     }
 

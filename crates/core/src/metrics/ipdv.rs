@@ -199,8 +199,8 @@ impl StreamingIpdv {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`.
-    pub(crate) fn add_later(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
-        self.moments.add_later(whole.moments, &lead.moments);
+    pub(crate) fn join(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
+        self.moments.join(whole.moments, &lead.moments);
         self.magnitude += whole.magnitude.saturating_sub(lead.magnitude);
         self.steps.merge(&whole.steps.less(&lead.steps));
         for (mine, theirs) in self.recent.iter_mut().zip(whole.recent) {
@@ -361,7 +361,7 @@ mod tests {
         };
         // Both have 1990 to 1999; the last come after the window of the first has gone round.
         let (mut mine, lead) = (of(0..2000), of(1990..2000));
-        mine.add_later(of(1990..4300), &lead);
+        mine.join(of(1990..4300), &lead);
         let whole = of(0..4300);
         assert_eq!(mine.figures(4300), whole.figures(4300));
         assert_eq!(mine.recent, whole.recent);

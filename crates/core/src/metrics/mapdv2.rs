@@ -19,7 +19,7 @@ pub struct Mapdv2 {
 
 impl Mapdv2 {
     /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
-    pub(crate) fn add_later(&mut self, whole: Mapdv2, lead: &Mapdv2) {
+    pub(crate) fn join(&mut self, whole: Mapdv2, lead: &Mapdv2) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         if self.n == 0 {
             self.origin = whole.origin;
@@ -132,7 +132,7 @@ mod tests {
         let (a, lead, later) = (settled(&[30, 90, 20]), settled(&[110, 40]), [90, 40, 120, 70, 10, 65]);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
         let mut mine = of(&a);
-        mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+        mine.join(of(&[&lead[..], &later].concat()), &of(&lead));
         let whole = of(&[&a[..], &later].concat());
         assert_eq!((mine.n, mine.above.0, mine.below.0), (whole.n, whole.above.0, whole.below.0));
         near(mine.output().unwrap(), whole.output().unwrap());
@@ -141,9 +141,9 @@ mod tests {
         near(mine.output().unwrap(), of(&[&a[..], &later, &[300]].concat()).output().unwrap());
         // Nothing before, and nothing later.
         let mut first = Mapdv2::default();
-        first.add_later(of(&[50, 60, 20]), &Mapdv2::default());
+        first.join(of(&[50, 60, 20]), &Mapdv2::default());
         assert_eq!(first, of(&[50, 60, 20]));
-        first.add_later(of(&[5, 9]), &of(&[5, 9]));
+        first.join(of(&[5, 9]), &of(&[5, 9]));
         assert_eq!(first, of(&[50, 60, 20]));
     }
 

@@ -211,7 +211,7 @@ impl Moments {
     }
 
     /// Adds the values that `whole` has had since it was `lead`.
-    pub(crate) fn add_later(&mut self, whole: Moments, lead: &Moments) {
+    pub(crate) fn join(&mut self, whole: Moments, lead: &Moments) {
         // Both count from the same origin, the first value.
         self.merge(Moments {
             n: whole.n.saturating_sub(lead.n),
@@ -348,7 +348,7 @@ impl CoMoments {
     }
 
     /// Adds the pairs that `whole` has had since it was `lead`.
-    pub(crate) fn add_later(&mut self, whole: CoMoments, lead: &CoMoments) {
+    pub(crate) fn join(&mut self, whole: CoMoments, lead: &CoMoments) {
         self.merge(CoMoments {
             n: whole.n.saturating_sub(lead.n),
             t: whole.t.minus(lead.t),

@@ -162,7 +162,7 @@ impl Occupancy {
 
     /// Adds the packets that `whole` has had since it was `lead`. Where that did not hold the same as this one, the
     /// occupancy is no longer known.
-    pub(crate) fn add_later(&mut self, whole: Occupancy, lead: &Occupancy) {
+    pub(crate) fn join(&mut self, whole: Occupancy, lead: &Occupancy) {
         let same = self.expected == lead.expected && self.held == lead.held;
         let unknown = self.unknown || whole.unknown || !same;
         let mut found = core::mem::take(&mut self.found);
@@ -314,7 +314,7 @@ mod tests {
         // Both saw those from `begin` to `end`.
         for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
             let (mut mine, lead) = (of(&arrivals[..end], 4), of(&arrivals[begin..end], 4));
-            mine.add_later(of(&arrivals[begin..], 4), &lead);
+            mine.join(of(&arrivals[begin..], 4), &lead);
             assert_eq!(mine.histogram(), occupied, "{begin} {end}");
         }
     }
@@ -325,7 +325,7 @@ mod tests {
             let (mut mine, lead) = (of(mine, 2), of(lead, 2));
             let mut later = lead.clone();
             (mine.unknown, later.unknown) = (unknown[0], unknown[1]);
-            mine.add_later(later, &lead);
+            mine.join(later, &lead);
             mine.histogram().is_empty()
         };
         for Joined { mine, lead, unknown, is_unknown } in JOINED {

@@ -1,6 +1,6 @@
 //! [`Occurrences`]: how often each number came, where most are small.
 
-use super::one_pass::add_later_counts;
+use super::one_pass::join_counts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -63,9 +63,9 @@ impl Occurrences {
     }
 
     /// Adds what `whole` counted after it was `lead`.
-    pub fn add_later(&mut self, whole: &Occurrences, lead: &Occurrences) {
+    pub fn join(&mut self, whole: &Occurrences, lead: &Occurrences) {
         let mut all = self.to_map();
-        add_later_counts(&mut all, &whole.to_map(), &lead.to_map());
+        join_counts(&mut all, &whole.to_map(), &lead.to_map());
         *self = all.into();
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         // What was counted after the first five.
         let (mut mine, mut lead) = (Occurrences::from(BTreeMap::from([(1024, 7)])), Occurrences::default());
         numbers[..5].iter().for_each(|number| lead.add(*number));
-        mine.add_later(&counts, &lead);
+        mine.join(&counts, &lead);
         assert_eq!(mine.to_map(), BTreeMap::from([(1024, 9), (u64::MAX, 1)]));
     }
 }

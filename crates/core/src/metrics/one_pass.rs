@@ -21,7 +21,7 @@ pub trait Merge: OnePass {
 }
 
 /// Adds to `counts` what `whole` counted after it was `lead`.
-pub(crate) fn add_later_counts<K: Copy + Ord>(
+pub(crate) fn join_counts<K: Copy + Ord>(
     counts: &mut BTreeMap<K, u64>,
     whole: &BTreeMap<K, u64>,
     lead: &BTreeMap<K, u64>,
@@ -42,7 +42,7 @@ mod tests {
     fn later_counts_are_added_and_nothing_else() {
         let mut counts = BTreeMap::from([(1, 5), (2, 1)]);
         let (lead, whole) = (BTreeMap::from([(1, 2), (3, 4)]), BTreeMap::from([(1, 9), (3, 4), (4, 6)]));
-        add_later_counts(&mut counts, &whole, &lead);
+        join_counts(&mut counts, &whole, &lead);
         assert_eq!(counts, BTreeMap::from([(1, 12), (2, 1), (4, 6)]));
     }
 }

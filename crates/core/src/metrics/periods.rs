@@ -94,7 +94,7 @@ impl Extent {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`.
-    pub(crate) fn add_later(&mut self, whole: Extent, lead: &Extent) {
+    pub(crate) fn join(&mut self, whole: Extent, lead: &Extent) {
         let n = whole.n.saturating_sub(lead.n);
         if n > 0 {
             let before = self.n;
@@ -237,9 +237,9 @@ mod tests {
             extent
         };
         let mut mine = of(0..10);
-        mine.add_later(of(7..30), &of(7..10));
+        mine.join(of(7..30), &of(7..10));
         assert_eq!(mine, of(0..30));
-        mine.add_later(of(40..50), &of(40..50));
+        mine.join(of(40..50), &of(40..50));
         assert_eq!(mine, of(0..30));
     }
 

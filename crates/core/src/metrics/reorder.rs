@@ -206,14 +206,14 @@ impl Overtaking {
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to remember what [`Overtaking::add_later`] needs.
+    /// Begins to remember what [`Overtaking::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
     /// Adds the packets that `whole` has had since it was `lead`, when it was marked. Their numbers must be above all
     /// of this one's but those that `lead` has too.
-    pub(crate) fn add_later(&mut self, mut whole: Overtaking, lead: &Overtaking) {
+    pub(crate) fn join(&mut self, mut whole: Overtaking, lead: &Overtaking) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
         if later == 0 {
@@ -223,8 +223,8 @@ impl Overtaking {
         self.arrivals += later;
         self.expected = self.expected.max(whole.expected);
         self.max_late = self.max_late.max(whole.max_late);
-        self.extents.add_later(&whole.extents, &lead.extents);
-        self.n_values.add_later(&whole.n_values, &lead.n_values);
+        self.extents.join(&whole.extents, &lead.extents);
+        self.n_values.join(&whole.n_values, &lead.n_values);
 
         // The run that the packets before and the first of these form together.
         let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);

@@ -42,7 +42,7 @@ impl Estimator {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
-    pub(crate) fn add_later(&mut self, whole: Estimator, lead: &Estimator) {
+    pub(crate) fn join(&mut self, whole: Estimator, lead: &Estimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         let sum = self.sum + (whole.sum - lead.sum);
         *self = Estimator { n: self.n + n, sum, max: self.max.max(whole.max), ..whole };
@@ -154,7 +154,7 @@ mod tests {
         for (a, lead) in [([30_000, 90_000], [110_000, 40_000]), ([10_000, 990_000], [1_000, 2_000])] {
             let (a, lead, later) = (settled(&a), settled(&lead[..1]), [90_000, 40_000, 700_000]);
             let mut mine = of(&a);
-            mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+            mine.join(of(&[&lead[..], &later].concat()), &of(&lead));
             let whole = of(&[&a[..], &later].concat());
             assert_eq!((mine.n, mine.previous), (whole.n, whole.previous));
             let (merged, whole) = (mine.output().unwrap(), whole.output().unwrap());
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(merged.last_int, whole.last_int);
         }
         let mut mine = of(&[5, 9]);
-        mine.add_later(of(&[3, 8, 1]), &of(&[3, 8, 1]));
+        mine.join(of(&[3, 8, 1]), &of(&[3, 8, 1]));
         assert_eq!(mine, of(&[5, 9]));
     }
 

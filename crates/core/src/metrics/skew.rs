@@ -224,7 +224,7 @@ impl StreamingHull {
     }
 
     /// Adds the packets that `whole` has had since it was `lead`.
-    pub(crate) fn add_later(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
+    pub(crate) fn join(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
         [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
         let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };
         self.first = Some(first);
@@ -482,14 +482,14 @@ mod tests {
         // The first so many, of which those from `begin` on come again.
         for (begin, end) in [(0, 0), (0, 100), (1000, 1200), (1500, 1500), (2000, 2900)] {
             let mut mine = hull_of(&points[..end]);
-            mine.add_later(hull_of(&points[begin..]), hull_of(&points[begin..end]));
+            mine.join(hull_of(&points[begin..]), hull_of(&points[begin..end]));
             let merged = mine.figures(sums.on_send()).unwrap();
             assert_eq!((merged.edge, merged.is_skew), (whole.edge, whole.is_skew), "{begin} {end}");
             assert_eq!(merged.residual_max_ns, whole.residual_max_ns);
             assert!((merged.residual_mean_ns / whole.residual_mean_ns - 1.0).abs() < 1e-9, "{begin} {end}");
         }
         let mut mine = hull_of(&points[..50]);
-        mine.add_later(StreamingHull::default(), StreamingHull::default());
+        mine.join(StreamingHull::default(), StreamingHull::default());
         assert_eq!((mine.n, mine.first), (50, Some(9_000_000_000)));
     }
 

@@ -1,12 +1,14 @@
 //! A [`Pool`] as bytes: a fraction of its JSON, and quick to read.
 
-use super::{COUNTED, Pool, Pooled, halves, has, scalar_of, whole};
+use super::{COUNTED, Pool, Pooled, halves, has, is_worst_of_tests, scalar_of, whole};
 use crate::distribution::LogHistogram;
 use crate::distribution::log_histogram::bytes::{Filled, put, put_signed, take_signed, take_u64};
 use crate::scalars::Scalar;
+use std::collections::BTreeMap;
 
-/// What they begin with: the version.
+/// What they begin with: the version. Where no metric without a field of its own has a value, it is the first.
 const VERSION: u8 = 1;
+const WITH_WORST: u8 = 2;
 /// How the delays less the smallest of their test are given: themselves, or by the delays of the only test.
 const OWN: u8 = 0;
 const OF_DELAYS: u8 = 1;
@@ -88,6 +90,9 @@ impl PoolScalar {
         if !has(scalar) {
             return found(None);
         }
+        if is_worst_of_tests(scalar) {
+            return Pool::from_bytes(bytes).map(|pool| PoolScalar::of(&pool, scalar));
+        }
         if let Some((_, of)) = COUNTED.iter().find(|(key, _)| *key == scalar.key) {
             return found(of(&counted));
         }
@@ -126,7 +131,7 @@ const COUNTS: [fn(&mut Pool) -> &mut u64; 10] = [
 
 /// A pool with these counts, and nothing else yet.
 fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
-    if bytes.split_off_first()? != &VERSION {
+    if ![VERSION, WITH_WORST].contains(bytes.split_off_first()?) {
         return None;
     }
     let mut pool = Pool::default();
@@ -152,12 +157,13 @@ impl Pool {
     /// Its counts alone.
     fn counts(&self) -> Pool {
         let no_values = Pooled::default;
-        Pool { delay: no_values(), pdv: no_values(), ipdv: no_values(), ..*self }
+        let worst = BTreeMap::new();
+        Pool { delay: no_values(), pdv: no_values(), ipdv: no_values(), worst, ..*self }
     }
 
     /// As bytes, from which [`Pool::from_bytes`] makes the same. Values that are few enough to be kept lose their order.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![if self.worst.is_empty() { VERSION } else { WITH_WORST }];
         let mut counted = self.counts();
         COUNTS.iter().for_each(|count| put(&mut out, (*count(&mut counted)).into()));
         self.delay.write(&mut out);
@@ -168,14 +174,30 @@ impl Pool {
             self.pdv.write(&mut out);
         }
         self.ipdv.write(&mut out);
+        if !self.worst.is_empty() {
+            put(&mut out, self.worst.len() as u128);
+        }
+        for (key, value) in &self.worst {
+            put(&mut out, key.len() as u128);
+            out.extend(key.as_bytes());
+            out.extend(value.to_bits().to_le_bytes());
+        }
         out
     }
 
     /// What [`Pool::to_bytes`] made them of; `None` if they are nothing of the kind. Whatever they are, it takes a few megabytes at most
     /// beside what is proportional to them.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
+        let with_worst = bytes.first() == Some(&WITH_WORST);
         let mut pool = take_delays(&mut bytes)?;
         pool.ipdv = Pooled::read(&mut bytes)?;
+        for _ in 0..if with_worst { take_u64(&mut bytes)? } else { 0 } {
+            let length = usize::try_from(take_u64(&mut bytes)?).ok()?;
+            let key = core::str::from_utf8(bytes.split_off(..length)?).ok()?;
+            let (value, rest) = bytes.split_first_chunk()?;
+            bytes = rest;
+            pool.worst.insert(key.to_owned(), f64::from_bits(u64::from_le_bytes(*value)));
+        }
         Some(pool).filter(|pool| bytes.is_empty() && pool.is_possible())
     }
 

@@ -4,6 +4,7 @@
 use crate::common;
 use crate::stream;
 use crate::stream::{PERIOD, session};
+use jitlat_core::analysis::PACKET_BYTES;
 use jitlat_core::record::Moment;
 use jitlat_core::scalars::{Number, Selector, selectors};
 use jitlat_core::session::Ending;
@@ -141,6 +142,28 @@ proptest! {
         let mut merged = of(exact[0] && !exact[1], first);
         merged.merge(of(exact[1], second)).unwrap();
         prop_assert_eq!(json(again(&merged)).to_string(), json(streaming(&session, &rows)).to_string());
+    }
+
+    #[test]
+    fn beyond_its_memory_a_test_goes_on_in_constant_memory(
+        (n, rows) in rows(),
+        packets in 0u64..200,
+        stored in 0usize..260,
+    ) {
+        let session = session(n);
+        let small = Options { memory: packets * PACKET_BYTES, ..options() };
+        let mut state = State::new(session.clone(), &small);
+        for (k, row) in rows.iter().enumerate() {
+            state.push(row);
+            if k == stored {
+                state = State::load(&state.save().unwrap(), &small).unwrap();
+            }
+        }
+        let exact = of(&session, &rows);
+        let fits = exact.clone().finish().counts.unique_valid <= packets;
+        prop_assert_eq!(state.keeps_packets(), fits);
+        let whole = if fits { exact } else { streaming(&session, &rows) };
+        prop_assert_eq!(json(state).to_string(), json(whole).to_string());
     }
 
     #[test]

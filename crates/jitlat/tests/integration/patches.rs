@@ -186,6 +186,15 @@ fn a_metric_is_everywhere(copy: &Copy) {
     assert!(analyze("-v").contains("latest latency"));
     let json: serde_json::Value = serde_json::from_str(&analyze("--json -")).unwrap();
     assert!(json["figures"]["latency-latest"].is_number(), "{:#}", json["figures"]);
+    // In bounded memory and of joined parts too.
+    let streamed: serde_json::Value = serde_json::from_str(&analyze("--streaming --json -")).unwrap();
+    assert_eq!(streamed["figures"], json["figures"]);
+    let kept = tempfile::tempdir().unwrap();
+    let archive = kept.path().to_str().unwrap();
+    copy.run(&format!("archive add {archive} {LOG} {OTHER}"));
+    let days = copy.run(&format!("archive query {archive} --figure latency-latest --by day --json"));
+    let days: serde_json::Value = serde_json::from_str(&days).unwrap();
+    assert!(days["streams"][0]["points"][0]["value"].is_number(), "{days:#}");
     let rows = analyze("--summary-csv -");
     let column = rows.lines().next().unwrap().split(',').position(|c| c == "latency_latest_ns").unwrap();
     assert!(rows.lines().nth(1).unwrap().split(',').nth(column).unwrap().parse::<f64>().is_ok(), "{rows}");

@@ -1,157 +1,87 @@
-//! [`Streamed`]: the figures of a stream that has ended.
+//! [`Streamed`]: what was found of a stream that has ended.
 
 use super::super::Options;
-use super::super::assemble::{Counted, Findings, Kind, Known};
+use super::super::assemble::Findings;
 use super::super::stretches::Ended;
-use super::super::tally::Tally;
-use super::Stream;
-use crate::distribution::{Distribution, Quantiles};
-use crate::metrics::OnePass;
+use super::Stream as Kept;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::confidence;
-use crate::metrics::dejitter;
+use crate::metrics::known::{Counted, Kind, Known};
+use crate::metrics::periods::Periods;
+use crate::metrics::stream::{Sketch, Stream};
 use crate::session::Session;
-use crate::spec::Transport;
-use crate::summary::{
-    Dejitter, Duplicates, Inference, Ipdv, Loss, Periods, Regression, Reordering, Rfc3550, ScheduleError,
-    SkewHull,
-};
+use crate::summary::Summary;
 use crate::verdict::{self, Judgement};
-use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A stream that has ended, with what is known of its test.
-pub struct Streamed<'a> {
-    stream: Stream,
-    known: Known<'a>,
+struct Streamed<'a> {
+    kept: &'a Kept,
     extent: verdict::Known,
-    kind: Kind,
+    stream: Stream<'a>,
 }
 
-impl<'a> Streamed<'a> {
-    pub fn new(stream: Stream, session: &'a Session, options: &'a Options, kind: Kind) -> Streamed<'a> {
-        let stream = stream.settled();
-        let extent = stream.extent(session);
-        let counted = Counted {
-            sent: extent.sent,
-            tail_unknown: !extent.complete,
-            end: extent.end,
-            received: stream.classifier.received,
-            accepted: stream.moments.n() + stream.delayless,
-            duplicate: stream.copies.total,
-            invalid: stream.classifier.invalid,
-            late: 0,
-            rx_time_regressions: stream.tally.rx_time_regressions,
-        };
-        let known = Known {
-            session,
-            options,
-            percents: options.all_percents(),
-            clock: ClockEstimate::new(session, None),
-            counted,
-            periods: Periods::new(session, &stream.extent),
-        };
-        Streamed { stream, known, extent, kind }
-    }
+/// What `make` makes of a stream that has ended.
+pub(in super::super) fn found<T>(
+    kept: Kept,
+    (session, options, kind): (&Session, &Options, Kind),
+    make: impl FnOnce(&dyn Findings) -> T,
+) -> T {
+    let kept = kept.settled();
+    let extent = kept.extent(session);
+    let counted = Counted {
+        sent: extent.sent,
+        tail_unknown: !extent.complete,
+        end: extent.end,
+        received: kept.classifier.received,
+        accepted: kept.moments.n() + kept.delayless,
+        duplicate: kept.copies.total,
+        invalid: kept.classifier.invalid,
+        late: 0,
+        rx_time_regressions: kept.tally.rx_time_regressions,
+        delayless: kept.delayless,
+    };
+    let known = Known {
+        session,
+        options,
+        percents: options.all_percents(),
+        clock: ClockEstimate::new(session, None),
+        counted,
+        periods: Periods::new(session, &kept.extent),
+        kind,
+        tally: &kept.tally,
+        two_way: OnceLock::new(),
+    };
+    let unrecorded = session.unrecorded_in(0, counted.end);
+    let unknown = counted.end.saturating_sub(counted.sent);
+    let sketch = Sketch {
+        moments: &kept.moments,
+        sums: &kept.sums,
+        delays: &kept.delays,
+        loss: kept.losses.clone().finish(counted.end, unknown, unrecorded, known.periods.mean()),
+        duplicates: kept.copies.figures(counted.accepted),
+    };
+    make(&Streamed { kept: &kept, extent, stream: Stream::sketched(&known, sketch) })
 }
 
 impl Findings for Streamed<'_> {
-    fn known(&self) -> &Known<'_> {
-        &self.known
+    fn stream(&self) -> &Stream<'_> {
+        &self.stream
     }
 
-    fn delays(&self) -> (Distribution, Distribution) {
-        let (delays, moments) = (&self.stream.delays, &self.stream.moments);
-        let latency = delays.distribution(moments, self.known.wanted());
-        let pdv = match delays.quantiles() {
-            Quantiles::Exact(sample) => latency.above_minimum(moments, Some(&sample)),
-            Quantiles::Counted(_) => latency.above_minimum(moments, None),
-        };
-        (latency, pdv)
-    }
-
-    fn delayless(&self) -> u64 {
-        self.stream.delayless
-    }
-
-    fn ipdv(&self) -> Ipdv {
-        self.stream.ipdv.figures(self.known.counted.sent)
-    }
-
-    fn rfc3550_jitter(&self) -> Option<Rfc3550> {
-        self.stream.jitter.output()
-    }
-
-    fn mapdv2(&self) -> Option<f64> {
-        self.stream.mapdv2.output()
-    }
-
-    fn loss(&self) -> Loss {
-        let Counted { sent, end, .. } = self.known.counted;
-        let unrecorded = self.known.session.unrecorded_in(0, end);
-        self.stream.losses.clone().finish(
-            end,
-            end.saturating_sub(sent),
-            unrecorded,
-            self.known.periods.mean(),
-        )
-    }
-
-    fn duplicates(&self) -> Duplicates {
-        self.stream.copies.figures(self.known.counted.accepted)
-    }
-
-    fn reordering(&self) -> Reordering {
-        Reordering {
-            observable: self.known.session.spec.transport() == Transport::Udp,
-            rd_fd_dt128: self.stream.stay_back.clone().finish(),
-            rbd_fb_bt128: self.stream.occupancy.histogram(),
-            ..self.stream.overtaking.output()
-        }
-    }
-
-    fn regressions(&self) -> [Option<Regression>; 2] {
-        let (on_send, on_arrival) = self.stream.sums.output();
-        [on_send, on_arrival].map(|line| line.map(Regression::from))
-    }
-
-    fn skew_hull(&self) -> Option<SkewHull> {
-        self.stream.hull.clone().figures(self.stream.sums.on_send())
-    }
-
-    fn schedule_error(&self) -> Option<ScheduleError> {
-        let (period, offsets) = self.stream.errors.as_ref()?;
-        ScheduleError::approximate(offsets, *period)
-    }
-
-    fn inference(&self) -> Inference {
-        confidence::of_mean(&self.stream.moments)
-    }
-
-    fn dejitter(&self) -> Option<Dejitter> {
-        let Known { clock, counted, .. } = &self.known;
-        let min = self.stream.delays.min()?;
-        let reference = dejitter::reference_delay(clock, Some(min))?;
-        let receiver = self.known.receiver();
-        Some(dejitter::approximate(&self.stream.delays, min, counted.sent, reference, &receiver))
-    }
-
-    fn tally(&self) -> &Tally {
-        &self.stream.tally
-    }
-
-    fn figures(&self) -> BTreeMap<String, Option<f64>> {
-        self.stream.listed.clone().figures()
+    fn write(&self, to: &mut Summary) {
+        self.kept.metrics.write(&self.stream, to);
     }
 
     fn judgement(&self) -> Option<Judgement> {
-        self.stream.stretches.as_ref()?.judgement(&Ended {
-            session: self.known.session,
+        let known = self.stream.known;
+        self.kept.stretches.as_ref()?.judgement(&Ended {
+            session: known.session,
             known: self.extent,
-            clock: &self.known.clock,
-            received: self.known.counted.accepted,
-            min: self.stream.moments.min(),
-            round_trip: self.kind == Kind::RoundTrips,
-            profiles: &self.known.options.profiles,
+            clock: &known.clock,
+            received: known.counted.accepted,
+            min: self.kept.moments.min(),
+            round_trip: known.kind == Kind::RoundTrips,
+            profiles: &known.options.profiles,
         })
     }
 }

@@ -6,7 +6,7 @@ mod figures;
 mod head;
 mod losses;
 
-pub(super) use figures::Streamed;
+pub(super) use figures::found;
 
 use super::plain::Plain;
 use super::saved::{Impossible, MOST_ROWS, require};
@@ -14,35 +14,26 @@ use super::stretches::Stretches;
 use super::tally::Tally;
 use super::{Gathered, NotMergeable, Samples};
 use crate::distribution::{LogHistogram, Precision};
+use crate::metrics::METRICS;
 use crate::metrics::classify::{Class, Classifier, Packet};
-use crate::metrics::density::{StayBack, THRESHOLD};
-use crate::metrics::entry::Running;
-use crate::metrics::ipdv::StreamingIpdv;
-use crate::metrics::mapdv2::Mapdv2;
+use crate::metrics::metric::{Packets, States};
 use crate::metrics::moments::{CoMoments, Moments};
-use crate::metrics::occupancy::Occupancy;
-use crate::metrics::one_pass::add_later_counts;
+use crate::metrics::one_pass::join_counts;
 use crate::metrics::periods::Extent;
-use crate::metrics::reorder::Overtaking;
-use crate::metrics::series::runs;
-use crate::metrics::skew::StreamingHull;
-use crate::metrics::{METRICS, OnePass, rfc3550};
 use crate::record::PacketRecord;
 use crate::session::Session;
-use crate::spec::Schedule;
+use crate::spec::TestSpec;
 use crate::verdict;
 use copies::CopyRuns;
 use head::{HEAD, Head, Row};
 use losses::Losses;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::sync::Arc;
 
 /// Pages of 512 sequence numbers kept: two million packets.
 const PAGES: usize = 4096;
-/// Discontinuities kept.
-const STRETCHES: usize = 8192;
-
 /// Accepted packets whose figures are computed together, at least, where so many come at once.
 const TOGETHER: usize = 256;
 
@@ -65,19 +56,18 @@ pub struct Stream {
     moments: Moments,
     sums: CoMoments,
     extent: Extent,
-    jitter: rfc3550::Estimator,
-    mapdv2: Mapdv2,
-    overtaking: Overtaking,
-    stay_back: StayBack,
-    occupancy: Occupancy,
     delays: LogHistogram,
-    ipdv: StreamingIpdv,
-    hull: StreamingHull,
-    errors: Option<(i64, LogHistogram)>,
     /// How often values went from buckets into others, as those of a part merged behind another do.
     moved: u32,
-    /// Metrics of the list without a field of their own.
-    listed: Running,
+    /// The metrics of the list.
+    #[serde(default)]
+    metrics: States,
+    /// Accepted packets that are in no sum yet; none in what is stored.
+    #[serde(skip)]
+    pending: Samples,
+    /// The test, as far as it was known when it began: not stored.
+    #[serde(skip)]
+    test: Option<Arc<Session>>,
     /// What there is of a verdict; none of parts that were analysed apart.
     #[serde(default)]
     stretches: Option<Box<Stretches>>,
@@ -85,15 +75,15 @@ pub struct Stream {
 
 impl Stream {
     pub fn new(session: &Session) -> Stream {
-        let spec = &session.spec;
-        let period = session.period().filter(|_| spec.schedule() == Schedule::Periodic);
-        let tally = Tally::of(session);
         let stretches = Some(Box::new(Stretches::new(session)));
-        Stream { stretches, ..Stream::begun(super::declared(session), tally, period.map(|p| p.0)) }
+        Stream {
+            stretches,
+            ..Stream::begun(super::declared(session), Tally::of(session), Arc::new(session.clone()))
+        }
     }
 
-    /// Of a test of `packets` packets, one every `period` ns.
-    fn begun(packets: u32, tally: Tally, period: Option<i64>) -> Stream {
+    /// Of a test of `packets` packets.
+    fn begun(packets: u32, tally: Tally, test: Arc<Session>) -> Stream {
         Stream {
             classifier: Classifier::new(packets),
             delayless: 0,
@@ -106,26 +96,28 @@ impl Stream {
             moments: Moments::default(),
             sums: CoMoments::default(),
             extent: Extent::default(),
-            jitter: rfc3550::Estimator::default(),
-            mapdv2: Mapdv2::default(),
-            overtaking: Overtaking::bounded(STRETCHES),
-            stay_back: StayBack::new(THRESHOLD, 0),
-            occupancy: Occupancy::new(THRESHOLD, 0),
             delays: LogHistogram::new(Precision::STREAM),
-            ipdv: StreamingIpdv::default(),
-            hull: StreamingHull::default(),
-            errors: period.map(|p| (p, LogHistogram::new(Precision::STREAM))),
             moved: 0,
-            listed: Running::new(METRICS),
+            metrics: States::new(METRICS, &test),
+            pending: Samples::default(),
+            test: Some(test),
             stretches: None,
         }
     }
 
+    /// Of a test of which these packets are known so far.
+    pub(super) fn of_packets(test: &Session, packets: Gathered) -> Stream {
+        let mut stream = Stream::new(test);
+        stream.classifier.set_packets(packets.classifier.packets());
+        stream.append_packets(packets);
+        stream
+    }
+
     /// The same test before its first packet.
     pub fn emptied(&self) -> Stream {
-        let period = self.errors.as_ref().map(|(period, _)| *period);
         let stretches = self.stretches.as_ref().map(|stretches| Box::new(stretches.emptied()));
-        Stream { stretches, ..Stream::begun(self.classifier.packets(), self.tally.emptied(), period) }
+        let test = self.test.clone().unwrap_or_else(|| Arc::new(Session::new(TestSpec::default())));
+        Stream { stretches, ..Stream::begun(self.classifier.packets(), self.tally.emptied(), test) }
     }
 
     /// Takes over what was stored of the test for which this one was begun, after a check that an analysis can have come
@@ -149,23 +141,11 @@ impl Stream {
         let kept = read.moments.is_possible(n)
             && read.sums.is_possible(n)
             && read.extent.is_possible(n, packets)
-            && read.jitter.is_possible(n)
-            && read.mapdv2.is_possible(n)
-            && read.overtaking.is_possible(n, STRETCHES)
-            && read.stay_back.is_possible(n, THRESHOLD)
-            && read.occupancy.is_possible(n, THRESHOLD)
             && read.delays.is_possible(n)
-            && read.delays.is_as_precise_as(&self.delays)
-            && read.ipdv.is_possible(n)
-            && read.hull.is_possible(n);
+            && read.delays.is_as_precise_as(&self.delays);
         require(kept, "sums that do not add up")?;
-        let errors = match (&read.errors, &self.errors) {
-            (Some((period, read)), Some((known, begun))) => {
-                period == known && read.is_possible(n) && read.is_as_precise_as(begun)
-            }
-            (read, begun) => read.is_some() == begun.is_some(),
-        };
-        require(errors, "another schedule")?;
+        let all = self.metrics.restore(&read.metrics, n);
+        require(all, "metrics of another version, or that do not add up: analyse the logs again")?;
         let copies = read.copies.is_possible(accepted, read.forgotten);
         require(copies && read.losses.is_possible(read.forgotten), "losses or copies that do not add up")?;
         let tally = self.tally.restore(read.tally, rows).ok_or(Impossible("counts that do not add up"))?;
@@ -178,7 +158,8 @@ impl Stream {
             }
             _ => None,
         };
-        *self = Stream { classifier, tally, stretches, ..read };
+        let (metrics, test) = (std::mem::take(&mut self.metrics), self.test.take());
+        *self = Stream { classifier, tally, stretches, metrics, test, ..read };
         Ok(())
     }
 
@@ -214,7 +195,7 @@ impl Stream {
 
     pub fn push(&mut self, record: &PacketRecord) {
         if let Some(packet) = self.take(record) {
-            self.accept(&packet);
+            self.accept(packet);
         }
     }
 
@@ -230,10 +211,9 @@ impl Stream {
 
     /// See [`super::Analyzer::push_all`].
     pub fn push_all(&mut self, records: &[PacketRecord]) {
-        let (mut plain, mut accepted, mut rest) = (Plain::new(), Samples::default(), records);
+        let (mut plain, mut rest) = (Plain::new(), records);
         while let Some(first) = rest.first() {
             if self.head.rows() < HEAD {
-                // Figures that are to be taken apart there must be of the head's rows when it is full.
                 self.push(first);
                 rest = &rest[1..];
                 continue;
@@ -242,23 +222,19 @@ impl Stream {
             let (rows, later) = rest.split_at(taken.max(1));
             rest = later;
             match plain.ends() {
-                None => self.take(first).into_iter().for_each(|packet| accepted.push(packet)),
+                None => self.push(first),
                 Some([lowest, _]) => {
                     self.tally.plain(rows, &plain);
-                    self.lowest = Some(self.lowest.map_or(lowest, |before| before.min(lowest)));
+                    self.follow_head(lowest);
                     self.forget();
                     if let Some(stretches) = &mut self.stretches {
                         stretches.push_all(&plain, rows);
                     }
-                    plain.append_to(&mut accepted);
+                    plain.append_to(&mut self.pending);
+                    self.settle_many();
                 }
             }
-            if accepted.len() >= TOGETHER {
-                self.accept_all(&accepted);
-                accepted.clear();
-            }
         }
-        self.accept_all(&accepted);
     }
 
     /// Takes the packets with which `records` begins, as many as there are clean and new ones, but adds none of them to the
@@ -277,35 +253,45 @@ impl Stream {
         })
     }
 
-    /// Adds the next accepted packets to all figures: what [`Stream::accept`] adds of each of them.
-    fn accept_all(&mut self, packets: &Samples) {
-        let Samples { seq, sent, delay, .. } = packets;
-        let runs: Vec<Range<u32>> = runs(seq).collect();
-        self.moments.add_all(delay);
-        self.sums.add_all(sent, delay);
-        self.jitter.push_all(delay);
-        self.mapdv2.push_all(delay);
-        let mut at = 0;
-        for run in &runs {
-            let (first, length) = (at, run.len());
-            at += length;
-            self.extent.push_run(length, &packets.packet(first), &packets.packet(at - 1));
-            self.overtaking.push_run(run.clone(), |k| packets.arrived(first + k));
-            self.stay_back.push_run(run.clone());
-            self.occupancy.push_run(run.clone());
+    /// Adds an accepted packet to all figures, sooner or later.
+    #[inline]
+    fn accept(&mut self, packet: Packet) {
+        self.pending.push(packet);
+        self.settle_many();
+    }
+
+    #[inline]
+    fn settle_many(&mut self) {
+        if self.pending.len() >= TOGETHER {
+            self.settle();
         }
-        self.delays.add_all(delay);
-        self.ipdv.push_all(&runs, delay);
-        self.hull.push_all(sent, delay);
-        if !self.listed.is_empty() {
-            packets.iter().for_each(|packet| self.listed.push(&packet));
+    }
+
+    /// Adds the packets that are in no sum yet.
+    fn settle(&mut self) {
+        let packets = std::mem::take(&mut self.pending);
+        self.moments.add_all(&packets.delay);
+        self.sums.add_all(&packets.sent, &packets.delay);
+        let (pushed, mut at) = (Packets::of(&packets, 0..packets.len()), 0);
+        for run in pushed.runs() {
+            let first = at;
+            at += run.len();
+            self.extent.push_run(run.len(), &packets.packet(first), &packets.packet(at - 1));
         }
-        if let Some((period, offsets)) = &mut self.errors {
-            let due = |seq: u32| period.saturating_mul(seq.into());
-            let late: Vec<i64> =
-                seq.iter().zip(sent).map(|(seq, sent)| sent.saturating_sub(due(*seq))).collect();
-            offsets.add_all(&late);
+        self.delays.add_all(&packets.delay);
+        self.metrics.push(&pushed);
+        self.pending = packets;
+        self.pending.clear();
+    }
+
+    /// The same, with all packets in the sums.
+    pub fn with_all_settled(&self) -> Cow<'_, Stream> {
+        if self.pending.is_empty() {
+            return Cow::Borrowed(self);
         }
+        let mut settled = self.clone();
+        settled.settle();
+        Cow::Owned(settled)
     }
 
     /// [`Stream::take`] of a row with a valid number.
@@ -339,19 +325,25 @@ impl Stream {
     fn row(&mut self, seq: u32, row: Row) {
         let counts = self.count(seq, row);
         if let Some(packet) = row.packet().filter(|_| counts) {
-            self.accept(&packet);
+            self.accept(packet);
         }
+    }
+
+    /// Notes a number of the rows after the head.
+    fn follow_head(&mut self, seq: u32) {
+        if self.lowest.is_none() {
+            self.settle();
+            self.metrics.mark();
+        }
+        self.lowest = Some(self.lowest.map_or(seq, |lowest| lowest.min(seq)));
     }
 
     /// Counts the next row with a valid number; whether it is the first of its packet that counts.
     fn count(&mut self, seq: u32, row: Row) -> bool {
         if self.head.rows() < HEAD {
             self.head.push(seq, row);
-            if self.head.rows() == HEAD {
-                self.overtaking.mark();
-            }
         } else {
-            self.lowest = Some(self.lowest.map_or(seq, |lowest| lowest.min(seq)));
+            self.follow_head(seq);
         }
         if u64::from(seq) < self.forgotten {
             // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
@@ -384,25 +376,6 @@ impl Stream {
         counts
     }
 
-    /// Adds an accepted packet to all figures.
-    fn accept(&mut self, packet: &Packet) {
-        self.moments.push(packet);
-        self.sums.push(packet);
-        self.extent.push(packet);
-        self.jitter.push(packet);
-        self.mapdv2.push(packet);
-        self.overtaking.push(packet);
-        self.stay_back.push(packet.seq);
-        self.occupancy.push(packet.seq);
-        self.delays.add(packet.delay);
-        self.ipdv.push(packet);
-        self.hull.push(packet);
-        self.listed.push(packet);
-        if let Some((period, offsets)) = &mut self.errors {
-            offsets.add(packet.sent.saturating_sub(period.saturating_mul(packet.seq.into())));
-        }
-    }
-
     /// Keeps to the pages of sequence numbers there is room for.
     fn forget(&mut self) {
         while self.classifier.accepted.pages() > PAGES {
@@ -424,7 +397,7 @@ impl Stream {
 
     /// Adds the rows that `next` has had, after [`Stream::check_behind`]. Its first rows are taken again one by one, with
     /// which all that depends on what came before comes to the same; what it has counted after them is added.
-    pub fn append(&mut self, next: Stream) {
+    pub fn append(&mut self, mut next: Stream) {
         if self.received() == 0 {
             *self = next;
             return;
@@ -437,6 +410,7 @@ impl Stream {
             lead.row(seq, row);
             self.row(seq, row);
         }
+        [&mut *self, &mut next, &mut lead].into_iter().for_each(Stream::settle);
         let Stream { classifier, lowest, copies, .. } = next;
         self.classifier.received += classifier.received.saturating_sub(lead.classifier.received);
         self.classifier.invalid += classifier.invalid.saturating_sub(lead.classifier.invalid);
@@ -451,26 +425,13 @@ impl Stream {
         });
         self.classifier.accepted.merge(&later);
         self.copies.total += copies.total.saturating_sub(lead.copies.total);
-        add_later_counts(&mut self.copies.recent, &copies.recent, &lead.copies.recent);
-        self.moments.add_later(next.moments, &lead.moments);
-        self.sums.add_later(next.sums, &lead.sums);
-        self.extent.add_later(next.extent, &lead.extent);
-        self.jitter.add_later(next.jitter, &lead.jitter);
-        self.mapdv2.add_later(next.mapdv2, &lead.mapdv2);
-        self.overtaking.add_later(next.overtaking, &lead.overtaking);
-        self.stay_back.add_later(next.stay_back, &lead.stay_back);
-        self.occupancy.add_later(next.occupancy, &lead.occupancy);
+        join_counts(&mut self.copies.recent, &copies.recent, &lead.copies.recent);
+        self.moments.join(next.moments, &lead.moments);
+        self.sums.join(next.sums, &lead.sums);
+        self.extent.join(next.extent, &lead.extent);
         self.delays.merge(&next.delays.less(&lead.delays));
-        self.ipdv.add_later(next.ipdv, &lead.ipdv);
-        self.hull.add_later(next.hull, lead.hull);
-        if let (Some((_, mine)), Some((_, whole)), Some((_, lead))) =
-            (&mut self.errors, &next.errors, &lead.errors)
-        {
-            mine.merge(&whole.less(lead));
-        }
+        self.metrics.join(next.metrics, &lead.metrics);
         self.moved = self.moved.max(next.moved.saturating_add(1));
-        // A metric of any kind cannot be taken apart.
-        self.listed = Running::default();
         self.forget();
     }
 
@@ -500,6 +461,7 @@ impl Stream {
 
     /// Counts what is still pending.
     fn settled(mut self) -> Stream {
+        self.settle();
         let Stream { classifier, losses, copies, .. } = &mut self;
         classifier.accepted.runs().for_each(|run| losses.received(run));
         copies.settle(u64::MAX);

@@ -198,7 +198,7 @@ fn later_values_are_added_to_those_before() {
     let (a, lead, later) = ([70, 30, 90], [55, 20, 91], [10, 95, 44, -3]);
     let of = |values: &[i64]| values.iter().copied().collect::<Moments>();
     let mut mine = of(&a);
-    mine.add_later(of(&[lead, [later[0], later[1], later[2]]].concat()), &of(&lead));
+    mine.join(of(&[lead, [later[0], later[1], later[2]]].concat()), &of(&lead));
     let whole = of(&[70, 30, 90, 10, 95, 44]);
     // The extremes are those of all values that either had.
     assert_eq!((mine.n(), mine.min(), mine.max()), (6, Some(10), Some(95)));
@@ -206,7 +206,7 @@ fn later_values_are_added_to_those_before() {
     let row = |k: &i64| (k * 3, k * k % 17);
     let of = |values: &[i64]| packets(&values.iter().map(row).collect::<Vec<_>>());
     let mut mine = of(&a);
-    mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+    mine.join(of(&[&lead[..], &later].concat()), &of(&lead));
     assert_eq!(mine.n(), 7);
     assert_eq!(mine.output(), of(&[&a[..], &later].concat()).output());
 }
@@ -245,7 +245,7 @@ fn absurd_values_are_added_to_those_before() {
     let of = |values: &[i64]| values.iter().copied().collect::<Moments>();
     let (lead, later) = ([i64::MIN, i64::MAX, 5], [i64::MAX, 3]);
     let mut mine = of(&[0, 8]);
-    mine.add_later(of(&[&lead[..], &later].concat()), &of(&lead));
+    mine.join(of(&[&lead[..], &later].concat()), &of(&lead));
     let whole = of(&[0, 8, i64::MAX, 3]);
     assert!((mine.stddev().unwrap() / whole.stddev().unwrap() - 1.0).abs() < 1e-9);
     assert_eq!(mine.mean(), whole.mean());

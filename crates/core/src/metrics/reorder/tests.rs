@@ -230,7 +230,7 @@ fn later_arrivals_are_added_to_those_before() {
     for (begin, to) in (1..360).map(|begin| (begin, 400)).chain((1..340).map(|begin| (begin, 385))) {
         let end = begin + 40;
         let (mut mine, lead) = (part(0, 40.min(begin), end), part(begin, end, end));
-        mine.add_later(part(begin, end, to), &lead);
+        mine.join(part(begin, end, to), &lead);
         let whole = part(0, 40.min(begin), to);
         assert_eq!(mine.output(), whole.output(), "{begin}");
         assert_eq!(
@@ -246,7 +246,7 @@ fn later_arrivals_are_added_to_those_before() {
 fn nothing_later_changes_nothing() {
     let mut mine = bounded(4, [0, 2, 1, 3]);
     let before = mine.output();
-    mine.add_later(bounded(4, [5, 7, 6]), &bounded(4, [5, 7, 6]));
+    mine.join(bounded(4, [5, 7, 6]), &bounded(4, [5, 7, 6]));
     assert_eq!(mine.output(), before);
 }
 
@@ -261,7 +261,7 @@ fn later_arrivals_keep_to_the_limit() {
     };
     for (begin, end) in [(100, 140), (101, 140), (100, 300), (390, 396)] {
         let mut mine = of(0, end);
-        mine.add_later(of(begin, 400), &of(begin, end));
+        mine.join(of(begin, 400), &of(begin, end));
         let whole = of(0, 400);
         assert_eq!(mine.output(), whole.output(), "{begin} {end}");
         assert!(mine.is_possible(400, 4), "{begin} {end}");
@@ -341,7 +341,7 @@ fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
         part
     };
     let (mut mine, lead) = (of(0, 3000), of(2000, 3000));
-    mine.add_later(of(2000, 24_000), &lead);
+    mine.join(of(2000, 24_000), &lead);
     assert_eq!(mine.positions, of(0, 24_000).positions);
     assert_eq!(mine.output().gaps.len(), LISTED);
 }
@@ -358,7 +358,7 @@ fn what_later_arrivals_made_forget_is_forgotten() {
         part
     };
     let (mut mine, lead, whole) = (of(0, 100), of(90, 100), of(0, seqs.len()));
-    mine.add_later(of(90, seqs.len()), &lead);
+    mine.join(of(90, seqs.len()), &lead);
     assert!(whole.forgotten > 100);
     assert_eq!((mine.forgotten, &mine.ascent), (whole.forgotten, &whole.ascent));
     assert_eq!(mine.output(), whole.output());

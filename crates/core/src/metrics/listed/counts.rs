@@ -1,11 +1,23 @@
-//! Counts of packets: the figures that are fields of the summary.
+//! Counts of packets (metrics §1).
 
-use crate::metrics::entry::Metric;
+use super::percent;
+use crate::metrics::metric::Metric;
+use crate::metrics::stream::Stream;
 use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::session::Session;
+use crate::summary::{Counts, Summary};
+use serde::{Deserialize, Serialize};
 
 /// Packet counts and shares.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "a path to the method is of one lifetime only")]
-pub const METRIC: Metric = Metric::of_fields(&[
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PacketCounts;
+
+impl Metric for PacketCounts {
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a path to the method is of one lifetime only"
+    )]
+    const SCALARS: &'static [Scalar] = &[
     Scalar::new("sent", "packets sent", Unit::Packets, Take::Count(|s| s.sent()))
         .about("packets sent, as far as their fate is known")
         .headline()
@@ -101,8 +113,39 @@ pub const METRIC: Metric = Metric::of_fields(&[
     .about("datagrams the receiving kernel dropped for want of buffer space: the host's loss, not the path's")
     .lower_is_better()
     .only(Applies::TESTS),
-]);
+];
 
+    type Found = Counts;
+
+    fn begin(_: &Session) -> PacketCounts {
+        PacketCounts
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Counts {
+        let counted = stream.known.counted;
+        let lost = counted.sent.saturating_sub(counted.accepted);
+        Counts {
+            sent: counted.sent,
+            received: counted.received,
+            unique_valid: counted.accepted,
+            duplicate: counted.duplicate,
+            invalid: counted.invalid,
+            lost,
+            late: counted.late,
+            lost_pct: percent(lost, counted.sent),
+            duplicate_pct: percent(counted.duplicate, counted.received),
+            invalid_pct: percent(counted.invalid, counted.received),
+            rx_time_regressions: counted.rx_time_regressions,
+            tail_unknown: counted.tail_unknown,
+            // Those that the metric of reordering counts.
+            ..Counts::default()
+        }
+    }
+
+    fn write(found: Counts, _: &Stream<'_>, to: &mut Summary) {
+        to.counts = found;
+    }
+}
 fn share(percent: Option<f64>) -> Option<f64> {
     percent.map(|p| p / 100.0)
 }

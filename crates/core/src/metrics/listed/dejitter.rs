@@ -1,10 +1,21 @@
-//! Play-out buffers and voice quality: the figures that are fields of the summary.
+//! Play-out buffers and voice quality (metrics §18).
 
-use crate::metrics::entry::Metric;
+use crate::metrics::all_packets::AllPackets;
+use crate::metrics::dejitter::{approximate, dejitter, reference_delay};
+use crate::metrics::known::Known;
+use crate::metrics::metric::Metric;
+use crate::metrics::stream::Stream;
 use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::session::Session;
+use crate::summary::{Dejitter, Summary};
+use serde::{Deserialize, Serialize};
 
 /// Play-out buffers and voice quality.
-pub const METRIC: Metric = Metric::of_fields(&[
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlayOut;
+
+impl Metric for PlayOut {
+    const SCALARS: &'static [Scalar] = &[
     Scalar::new("mos", "best MOS", Unit::Plain { decimals: 2 }, Take::Real(|s| s.dejitter().as_ref()?.best_mos()))
         .about("best mean opinion score of speech over the buffer sizes of the de-jitter curve")
         .source("G.107 Annex B")
@@ -33,8 +44,35 @@ pub const METRIC: Metric = Metric::of_fields(&[
         .source("Ramjee et al. 1994, algorithm 1")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
-]);
+];
 
+    type Found = Option<Dejitter>;
+
+    fn begin(_: &Session) -> PlayOut {
+        PlayOut
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Option<Dejitter> {
+        let Known { clock, counted, .. } = stream.known;
+        let delays = stream.sketch().filter(|_| stream.known.has_two_clocks())?.delays;
+        let min = delays.min()?;
+        let reference = reference_delay(clock, Some(min))?;
+        Some(approximate(delays, min, counted.sent, reference, &stream.known.receiver()))
+    }
+
+    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Option<Dejitter> {
+        let Known { clock, counted, .. } = stream.known;
+        if !stream.known.has_two_clocks() {
+            return None;
+        }
+        let reference = reference_delay(clock, all.smallest())?;
+        dejitter(&all.series, all.sample(), counted.sent, reference, &stream.known.receiver())
+    }
+
+    fn write(found: Option<Dejitter>, _: &Stream<'_>, to: &mut Summary) {
+        to.dejitter = found;
+    }
+}
 fn ns(milliseconds: Option<f64>) -> Option<f64> {
     milliseconds.map(|ms| ms * 1e6)
 }

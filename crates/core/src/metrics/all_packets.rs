@@ -1,0 +1,175 @@
+//! [`AllPackets`]: a stream whose accepted packets are all at hand, and what several metrics need of them.
+
+use super::duplicate::{Copies, Duplicates};
+use super::gilbert_elliott;
+use super::known::Known;
+use super::loss::{Loss, LossScan};
+use super::moments::{CoMoments, Extremes, Line, Moments};
+use super::regression::{Regression, Trend};
+use super::schedule_error::Errors;
+use super::segments;
+use super::seqset::{SeqSet, absent, without};
+use super::series::{Samples, Series};
+use super::skew::SkewHull;
+use super::trend::Evidence;
+use crate::distribution::{Distribution, Sample};
+use crate::summary::Segment;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// All accepted packets of a stream. What several metrics need of them is computed when it is first asked for, by whichever
+/// thread asks first; others wait.
+pub(crate) struct AllPackets<'a> {
+    pub known: &'a Known<'a>,
+    /// In order of arrival.
+    pub samples: &'a Samples,
+    /// In send order.
+    pub series: Series<'a>,
+    /// Their numbers.
+    pub accepted: &'a SeqSet,
+    /// The numbers of all packets that came, with a delay or without.
+    pub came: Cow<'a, SeqSet>,
+    pub copies: &'a Copies,
+    /// Times in the sending host's own queue, by number.
+    pub queued: Vec<(u32, i64)>,
+    computed: Computed,
+}
+
+#[derive(Default)]
+struct Computed {
+    sums: OnceLock<Sums>,
+    sample: OnceLock<Sample>,
+    hull: OnceLock<Option<SkewHull>>,
+    segments: OnceLock<Vec<Segment>>,
+    trend: OnceLock<Option<Trend>>,
+    errors: OnceLock<Option<Errors>>,
+    delays: OnceLock<(Distribution, Distribution)>,
+}
+
+/// What one pass over all packets gives.
+struct Sums {
+    /// The smallest and the largest delay; None without packets.
+    delays: Option<[i64; 2]>,
+    moments: Moments,
+    /// Delay on send time, and on arrival time.
+    lines: [Option<Line>; 2],
+}
+
+impl Sums {
+    fn of(samples: &Samples) -> Sums {
+        let mut sums = CoMoments::default();
+        let delays = sums.add_all(&samples.sent, &samples.delay).map(|extremes: Extremes| extremes.delay);
+        Sums {
+            delays,
+            moments: delays.map_or_else(Moments::default, |delays| sums.of_delay(delays)),
+            lines: [sums.on_send(), sums.on_arrival()],
+        }
+    }
+}
+
+impl<'a> AllPackets<'a> {
+    /// Those of `samples` in both orders, of which nothing is computed yet.
+    pub fn new(
+        known: &'a Known<'a>,
+        (samples, series): (&'a Samples, Series<'a>),
+        accepted: &'a SeqSet,
+        came: Cow<'a, SeqSet>,
+        copies: &'a Copies,
+        queued: Vec<(u32, i64)>,
+    ) -> AllPackets<'a> {
+        let computed = Computed::default();
+        AllPackets { known, samples, series, accepted, came, copies, queued, computed }
+    }
+
+    fn sums(&self) -> &Sums {
+        self.computed.sums.get_or_init(|| Sums::of(self.samples))
+    }
+
+    /// Moments of delay.
+    pub fn moments(&self) -> &Moments {
+        &self.sums().moments
+    }
+
+    /// Delay on send time, and on arrival time.
+    pub fn lines(&self) -> [Option<Line>; 2] {
+        self.sums().lines
+    }
+
+    /// The smallest delay.
+    pub fn smallest(&self) -> Option<i64> {
+        self.sums().delays.map(|[min, _]| min)
+    }
+
+    /// The delays in order.
+    pub fn sample(&self) -> &Sample {
+        let between = |delays| Sample::between(&self.samples.delay, delays);
+        self.computed.sample.get_or_init(|| self.sums().delays.map_or_else(Sample::default, between))
+    }
+
+    /// Delay, and its excess over the smallest.
+    pub fn delays(&self) -> &(Distribution, Distribution) {
+        self.computed.delays.get_or_init(|| {
+            let (sample, moments) = (self.sample(), self.moments());
+            let latency = Distribution::new(sample, moments, self.known.wanted());
+            let pdv = latency.above_minimum(moments, Some(sample));
+            (latency, pdv)
+        })
+    }
+
+    fn hull(&self) -> Option<&SkewHull> {
+        self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
+    }
+
+    /// The line below all packets, and whether it is the clocks'.
+    pub fn skew_hull(&self) -> Option<SkewHull> {
+        self.hull().map(|hull| hull.clone().judged(self.trend()))
+    }
+
+    /// Where the smallest delay changed for good.
+    pub fn segments(&self) -> &[Segment] {
+        self.computed.segments.get_or_init(|| segments::segments(&self.series))
+    }
+
+    /// Losses, and how they cluster.
+    pub fn loss(&self) -> Loss {
+        let (session, counted) = (self.known.session, self.known.counted);
+        let lost = || without(absent(self.came.runs(), counted.end), session.unrecorded_in(0, counted.end));
+        let mut scan = LossScan::default();
+        lost().for_each(|run| scan.push(run));
+        let unknown = counted.end.saturating_sub(counted.sent);
+        let mut losses = scan.finish(counted.end, unknown, self.known.periods.mean());
+        if self.known.options.gilbert_elliott {
+            losses.gilbert_elliott = gilbert_elliott::fit(lost(), counted.end, &losses.gilbert);
+        }
+        losses
+    }
+
+    /// Further copies.
+    pub fn duplicates(&self) -> Duplicates {
+        self.copies.figures(self.known.counted.accepted, Some((&self.series, self.accepted)))
+    }
+
+    /// The sender's errors, of tests whose period is known.
+    pub fn errors(&self) -> Option<&Errors> {
+        let errors =
+            || self.known.session.period().and_then(|_| Errors::new(&self.series, &self.known.session.spec));
+        self.computed.errors.get_or_init(errors).as_ref()
+    }
+
+    /// What the slope of delay means.
+    pub fn trend(&self) -> Option<&Trend> {
+        let trend = || {
+            let evidence = Evidence {
+                hull: self.hull(),
+                periods: &self.known.periods,
+                clock: &self.known.clock,
+                direction: self.known.session.spec.direction(),
+                jumps: !self.segments().is_empty(),
+                clock_set_back: self.known.counted.rx_time_regressions > 0,
+            };
+            let [on_sent, on_arrived] = self.lines();
+            Trend::new(&self.series, on_sent, on_arrived.map(Regression::from), evidence)
+        };
+        self.computed.trend.get_or_init(trend).as_ref()
+    }
+}

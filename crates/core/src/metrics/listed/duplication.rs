@@ -1,0 +1,67 @@
+//! Duplication (metrics §12).
+
+use crate::metrics::metric::Metric;
+use crate::metrics::stream::Stream;
+use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::session::Session;
+use crate::summary::{Duplicates, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Duplication.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Duplication;
+
+impl Metric for Duplication {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "duplication-fraction",
+            "duplication",
+            Unit::Plain { decimals: 4 },
+            Take::Real(|s| s.test()?.duplicates.duplication_fraction),
+        )
+        .about("arrivals over distinct packets, less 1")
+        .source("RFC 5560 §5.2")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "replicated-rate",
+            "replicated",
+            Unit::Share,
+            Take::Real(|s| s.test()?.duplicates.replicated_rate),
+        )
+        .about("packets that came more than once over distinct packets")
+        .source("RFC 5560 §5.2")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "duplicate-after-median",
+            "copy after (median)",
+            Unit::Time,
+            Take::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
+        )
+        .about("median time from a packet's first arrival to a further copy")
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "duplicate-after-max",
+            "copy after (largest)",
+            Unit::Time,
+            Take::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
+        )
+        .about("largest time from a packet's first arrival to a further copy")
+        .only(Applies::WHOLE),
+    ];
+
+    type Found = Duplicates;
+
+    fn begin(_: &Session) -> Duplication {
+        Duplication
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Duplicates {
+        stream.duplicates()
+    }
+
+    fn write(found: Duplicates, _: &Stream<'_>, to: &mut Summary) {
+        to.duplicates = found;
+    }
+}

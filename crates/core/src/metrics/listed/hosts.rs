@@ -1,0 +1,385 @@
+//! What the hosts themselves add (metrics §22).
+
+use crate::distribution::{LogHistogram, Precision};
+use crate::metrics::all_packets::AllPackets;
+use crate::metrics::known::Known;
+use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::stalls;
+use crate::metrics::stream::Stream;
+use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::session::Session;
+use crate::spec::Schedule;
+use crate::summary::{FarEnd, IntendedLatency, LocalQueue, Noise, ScheduleError, Stalls, Stamps, Summary};
+use serde::{Deserialize, Serialize};
+
+/// The sender's schedule error.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Time between packets, in ns, and send times less due times.
+    offsets: Option<(i64, LogHistogram)>,
+}
+
+impl Metric for Lateness {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "schedule-error-median",
+            "send error median",
+            Unit::Time,
+            Take::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
+        )
+        .about("median lateness of the sender against its schedule")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "schedule-error-p99",
+            "send error 99%",
+            Unit::Time,
+            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
+        )
+        .about("99th percentile of the sender's own schedule error")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "schedule-error-max",
+            "send error max",
+            Unit::Time,
+            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
+        )
+        .about("largest lateness of the sender against its schedule")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "schedule-error-late",
+            "sent late",
+            Unit::Packets,
+            Take::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
+        )
+        .about("packets sent more than half a period late")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "schedule-stretch",
+            "behind at the end",
+            Unit::Time,
+            Take::Real(|s| {
+                let error = s.test()?.schedule_error.as_ref()?;
+                error.stretched.map(|stretched| stretched.late)
+            }),
+        )
+        .about("how far the sender was behind its schedule at the end, where it fell behind for good")
+        .lower_is_better()
+        .only(Applies::TESTS),
+    ];
+
+    type Found = Option<ScheduleError>;
+
+    fn begin(test: &Session) -> Lateness {
+        let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
+        Lateness { offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))) }
+    }
+
+    fn push(&mut self, packets: &Packets<'_>) {
+        let Some((period, offsets)) = &mut self.offsets else { return };
+        let due = |seq: u32| period.saturating_mul(seq.into());
+        let late = packets.seq.iter().zip(packets.sent).map(|(seq, sent)| sent.saturating_sub(due(*seq)));
+        offsets.add_all(&late.collect::<Vec<i64>>());
+    }
+
+    fn join(&mut self, later: Lateness, lead: &Lateness) {
+        let all = (&mut self.offsets, &later.offsets, &lead.offsets);
+        if let (Some((_, mine)), Some((_, later)), Some((_, lead))) = all {
+            mine.merge(&later.less(lead));
+        }
+    }
+
+    fn is_possible(&self, n: u64) -> bool {
+        let alike = LogHistogram::new(Precision::STREAM);
+        self.offsets.as_ref().is_none_or(|(period, offsets)| {
+            *period > 0 && offsets.is_possible(n) && offsets.is_as_precise_as(&alike)
+        })
+    }
+
+    fn found(&self, _: &Stream<'_>) -> Option<ScheduleError> {
+        let (period, offsets) = self.offsets.as_ref()?;
+        ScheduleError::approximate(offsets, *period)
+    }
+
+    fn found_of_all(_: &Stream<'_>, all: &AllPackets<'_>) -> Option<ScheduleError> {
+        schedule_error(all)
+    }
+
+    fn write(found: Option<ScheduleError>, _: &Stream<'_>, to: &mut Summary) {
+        to.schedule_error = found;
+    }
+}
+/// Stalls of the hosts, and the figures without them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostStalls;
+
+impl Metric for HostStalls {
+    const SCALARS: &'static [Scalar] = &[
+    Scalar::new(
+        "stalls-sender",
+        "sender stalls",
+        Unit::Packets,
+        Take::Count(|s| Some(s.test()?.stalls.sender_late)),
+    )
+    .about("packets sent late because the sending host stalled")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "stalls-receiver",
+        "receiver stalls",
+        Unit::Count,
+        Take::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
+    )
+    .about("groups of packets that arrived together as after a stall of the receiving host")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "stalls-waited",
+        "waited in receiver",
+        Unit::Packets,
+        Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
+    )
+    .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "pdv-without-stalls-p99",
+        "jitter 99%, no stall",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
+    )
+    .about("99th percentile of PDV without the packets the hosts disturbed")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "pdv-without-stalls-max",
+        "jitter max, no stall",
+        Unit::Time,
+        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
+    )
+    .about("largest PDV without the packets the hosts disturbed")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "intended-latency-mean",
+        "from due time, mean",
+        Unit::Time,
+        Take::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
+    )
+    .about("mean delay from when packets were due instead of sent, where the sender's error matters")
+    .lower_is_better()
+    .only(Applies::TESTS),
+    Scalar::new(
+        "intended-latency-pdv-p99",
+        "from due time, 99%",
+        Unit::Time,
+        Take::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
+    )
+    .about("99th percentile of PDV counted from due times, where the sender's error matters")
+    .lower_is_better()
+    .only(Applies::TESTS),
+];
+
+    type Found = (Stalls, Option<IntendedLatency>);
+
+    fn begin(_: &Session) -> HostStalls {
+        HostStalls
+    }
+
+    fn found(&self, _: &Stream<'_>) -> (Stalls, Option<IntendedLatency>) {
+        (Stalls::default(), None)
+    }
+
+    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> (Stalls, Option<IntendedLatency>) {
+        let Known { session, tally, .. } = stream.known;
+        if session.period().is_none() {
+            return (Stalls::default(), None);
+        }
+        let AllPackets { series, samples, .. } = all;
+        let stalls =
+            stalls::stalls(series, samples, all.sample(), all.errors(), &tally.waited, &session.spec);
+        let intended = all.errors().zip(schedule_error(all));
+        let (_, pdv) = all.delays();
+        (stalls, intended.and_then(|(errors, figures)| stalls::intended(series, errors, &figures, pdv)))
+    }
+
+    fn write((stalls, intended): (Stalls, Option<IntendedLatency>), _: &Stream<'_>, to: &mut Summary) {
+        to.stalls = stalls;
+        to.intended_latency = intended;
+    }
+}
+/// The host's own noise.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NoiseFloors;
+
+impl Metric for NoiseFloors {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "noise-pdv-p99",
+            "host's own jitter",
+            Unit::Time,
+            Take::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
+        )
+        .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "stddev-net",
+            "std dev, net of host",
+            Unit::Time,
+            Take::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
+        )
+        .about("standard deviation of delay without the host's own share")
+        .lower_is_better()
+        .only(Applies::TESTS),
+    ];
+
+    type Found = ();
+
+    fn begin(_: &Session) -> NoiseFloors {
+        NoiseFloors
+    }
+
+    fn found(&self, _: &Stream<'_>) {}
+
+    fn write((): (), stream: &Stream<'_>, to: &mut Summary) {
+        let Session { client, server, .. } = stream.known.session;
+        to.noise = client.noise.or(server.noise).map(|floor| Noise::new(floor, &to.latency, &to.pdv));
+    }
+}
+/// Time spent in the queue of the sending host's interface.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OwnQueue;
+
+impl Metric for OwnQueue {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "local-queue-median",
+            "local queue median",
+            Unit::Time,
+            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
+        )
+        .about("median time in the queue of the sending host's own interface, before the path")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "local-queue-mean",
+            "local queue mean",
+            Unit::Time,
+            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
+        )
+        .about("mean time in the queue of the sending host's own interface")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "local-queue-p99",
+            "local queue 99%",
+            Unit::Time,
+            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
+        )
+        .about("99th percentile of the time in the queue of the sending host's own interface")
+        .lower_is_better()
+        .only(Applies::TESTS),
+        Scalar::new(
+            "local-queue-max",
+            "local queue max",
+            Unit::Time,
+            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
+        )
+        .about("longest time in the queue of the sending host's own interface")
+        .lower_is_better()
+        .only(Applies::TESTS),
+    ];
+
+    type Found = Option<LocalQueue>;
+
+    fn begin(_: &Session) -> OwnQueue {
+        OwnQueue
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Option<LocalQueue> {
+        stream.known.tally.local_queue()
+    }
+
+    fn write(found: Option<LocalQueue>, _: &Stream<'_>, to: &mut Summary) {
+        to.local_queue = found;
+    }
+}
+/// Time spent in the hosts, and stamps that did not come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StampSources;
+
+impl Metric for StampSources {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "send-stamps-lost",
+            "sent stamps lost",
+            Unit::Packets,
+            Take::Count(|s| s.stamps().sent_lost),
+        )
+        .about("packets for which a stamp of their departure was asked for and never came")
+        .lower_is_better(),
+        Scalar::new(
+            "send-lag-mean",
+            "in sender, mean",
+            Unit::Time,
+            Take::Whole(|s| s.stamps().send_lag_mean_ns),
+        )
+        .about("mean time from the sending program's clock reading to the sent stamp")
+        .lower_is_better(),
+        Scalar::new(
+            "send-lag-max",
+            "in sender, largest",
+            Unit::Time,
+            Take::Whole(|s| s.stamps().send_lag_max_ns),
+        )
+        .about("largest time from the sending program's clock reading to the sent stamp")
+        .lower_is_better(),
+        Scalar::new(
+            "receive-lag-mean",
+            "in receiver, mean",
+            Unit::Time,
+            Take::Whole(|s| s.stamps().receive_lag_mean_ns),
+        )
+        .about("mean time from the arrived stamp to the receiving program's clock reading")
+        .lower_is_better(),
+        Scalar::new(
+            "receive-lag-max",
+            "in receiver, largest",
+            Unit::Time,
+            Take::Whole(|s| s.stamps().receive_lag_max_ns),
+        )
+        .about("largest time from the arrived stamp to the receiving program's clock reading")
+        .lower_is_better(),
+    ];
+
+    type Found = (Stamps, FarEnd);
+
+    fn begin(_: &Session) -> StampSources {
+        StampSources
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> (Stamps, FarEnd) {
+        let Known { tally, session, .. } = stream.known;
+        (tally.stamps(session), tally.far_end())
+    }
+
+    fn write((stamps, far_end): (Stamps, FarEnd), _: &Stream<'_>, to: &mut Summary) {
+        to.stamps = stamps;
+        to.far_end = far_end;
+    }
+}
+
+/// The sender's lateness, with what its host's own queue added.
+fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
+    let errors = all.errors()?;
+    let waits = || all.queued.iter().copied();
+    Some(ScheduleError {
+        handed_over: errors.handed_over(&all.series, waits()),
+        stretched: errors.stretched(&all.series, waits()),
+        ..errors.figures()
+    })
+}

@@ -1,0 +1,196 @@
+//! Loss (metrics §10 and §11).
+
+use crate::metrics::metric::Metric;
+use crate::metrics::stream::Stream;
+use crate::scalars::{Scalar, Take, Unit};
+use crate::session::Session;
+use crate::summary::{Loss, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Loss and how it clusters.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Losses;
+
+impl Metric for Losses {
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "a path to the method is of one lifetime only"
+    )]
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
+            .about("lost over sent")
+            .source("RFC 7680")
+            .lower_is_better()
+            .headline(),
+        Scalar::new(
+            "loss-low",
+            "loss at least",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
+        )
+        .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-high",
+            "loss at most",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
+        )
+        .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
+        .lower_is_better(),
+        Scalar::new("loss-bound", "loss below", Unit::Share, Take::Real(|s| s.loss()?.rule_of_three))
+            .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
+            .lower_is_better(),
+        Scalar::new("loss-runs", "loss runs", Unit::Count, Take::Count(|s| Some(s.loss()?.periods)))
+            .about("runs of consecutive losses")
+            .source("RFC 3357 §4")
+            .lower_is_better(),
+        Scalar::new(
+            "loss-run-longest",
+            "longest loss",
+            Unit::Packets,
+            Take::Count(|s| Some(s.loss()?.longest())),
+        )
+        .about("packets of the longest run of losses")
+        .source("RFC 3357 §6.3")
+        .lower_is_better()
+        .headline()
+        .alias("loss-run"),
+        Scalar::new(
+            "loss-run-mean",
+            "mean loss run",
+            Unit::Packets,
+            Take::Real(|s| s.loss()?.gilbert.mean_burst),
+        )
+        .about("mean length of a run of losses")
+        .source("RFC 3357 §6.3")
+        .lower_is_better(),
+        Scalar::new(
+            "burst-ratio",
+            "burst ratio",
+            Unit::Plain { decimals: 2 },
+            Take::Real(|s| s.loss()?.gilbert.burst_ratio),
+        )
+        .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
+        .source("G.107 §3.5")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-noticeable",
+            "noticeable loss",
+            Unit::Share,
+            Take::Real(|s| s.loss()?.noticeable_rate_99),
+        )
+        .about("losses at most 99 packets after the one before, over losses")
+        .source("RFC 3357 §6.1")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-conditional",
+            "loss after loss",
+            Unit::Share,
+            Take::Real(|s| s.loss()?.gilbert.clp),
+        )
+        .about("conditional loss probability: lost, where the packet before was lost")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-correlation",
+            "loss correlation",
+            Unit::Plain { decimals: 3 },
+            Take::Real(|s| s.loss()?.lag1),
+        )
+        .about("correlation of the loss of neighbouring packets")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-runs-z",
+            "runs test z",
+            Unit::Plain { decimals: 2 },
+            Take::Real(|s| s.loss()?.runs_test?.z),
+        )
+        .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
+        Scalar::new("gilbert-p", "Gilbert p", Unit::Share, Take::Real(|s| s.loss()?.gilbert.p))
+            .about("simple Gilbert model: lost, where the packet before was received")
+            .lower_is_better(),
+        Scalar::new("gilbert-q", "Gilbert q", Unit::Share, Take::Real(|s| s.loss()?.gilbert.q))
+            .about("simple Gilbert model: received, where the packet before was lost")
+            .higher_is_better(),
+        Scalar::new(
+            "gilbert1960-p",
+            "Gilbert 1960 p",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.gilbert1960?.p)),
+        )
+        .about("Gilbert's model of 1960: from the good state to the bad"),
+        Scalar::new(
+            "gilbert1960-r",
+            "Gilbert 1960 r",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.gilbert1960?.r)),
+        )
+        .about("Gilbert's model of 1960: from the bad state to the good"),
+        Scalar::new(
+            "gilbert1960-h",
+            "Gilbert 1960 h",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.gilbert1960?.h)),
+        )
+        .about("Gilbert's model of 1960: received in the bad state"),
+        Scalar::new(
+            "bursts",
+            "bursts of loss",
+            Unit::Count,
+            Take::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
+        )
+        .about("bursts: losses with fewer than 16 packets received between them")
+        .source("RFC 3611 §4.7.2")
+        .lower_is_better(),
+        Scalar::new(
+            "burst-density",
+            "burst density",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
+        )
+        .about("losses in bursts over packets in bursts")
+        .source("RFC 3611 §4.7.2")
+        .lower_is_better(),
+        Scalar::new(
+            "gap-density",
+            "gap density",
+            Unit::Share,
+            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
+        )
+        .about("losses in gaps over packets in gaps")
+        .source("RFC 3611 §4.7.2")
+        .lower_is_better(),
+        Scalar::new(
+            "burst-duration",
+            "mean burst",
+            Unit::Time,
+            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
+        )
+        .about("mean duration of a burst of loss")
+        .source("RFC 3611 §4.7.2")
+        .lower_is_better(),
+        Scalar::new(
+            "gap-duration",
+            "mean gap",
+            Unit::Time,
+            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
+        )
+        .about("mean duration of a gap between bursts of loss")
+        .source("RFC 3611 §4.7.2")
+        .higher_is_better(),
+    ];
+
+    type Found = Loss;
+
+    fn begin(_: &Session) -> Losses {
+        Losses
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Loss {
+        stream.loss()
+    }
+
+    fn write(found: Loss, _: &Stream<'_>, to: &mut Summary) {
+        to.loss = found;
+    }
+}

@@ -1,0 +1,195 @@
+//! Reordering (metrics §13).
+
+use super::percent;
+use crate::metrics::OnePass;
+use crate::metrics::all_packets::AllPackets;
+use crate::metrics::density::{StayBack, THRESHOLD};
+use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::occupancy::Occupancy;
+use crate::metrics::reorder::{Density, Overtaking, reordering};
+use crate::metrics::stream::Stream;
+use crate::scalars::{Applies, Scalar, ScalarSource, Take, Unit};
+use crate::session::Session;
+use crate::spec::Transport;
+use crate::summary::{Reordering, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Reordering.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OutOfOrder {
+    overtaking: Overtaking,
+    stay_back: StayBack,
+    occupancy: Occupancy,
+}
+
+/// Discontinuities kept.
+const STRETCHES: usize = 8192;
+
+impl Metric for OutOfOrder {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "reorder-extent-max",
+            "reordering extent",
+            Unit::Packets,
+            Take::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
+        )
+        .about("most arrivals between an overtaken packet and the earliest it was overtaken by")
+        .source("RFC 4737 §4.2")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-late-max",
+            "reordering late time",
+            Unit::Time,
+            Take::Whole(|s| s.test()?.reordering.max_late_time_ns),
+        )
+        .about("largest time from the arrival of the overtaker to that of the overtaken")
+        .source("RFC 4737 §4.3")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-offset-max",
+            "reordering offset",
+            Unit::Bytes,
+            Take::Count(|s| s.test()?.reordering.max_byte_offset),
+        )
+        .about("most payload to be held back for an overtaken packet")
+        .source("RFC 4737 §4.4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-free-runs",
+            "reordering-free runs",
+            Unit::Count,
+            Take::Count(|s| Some(s.test()?.reordering.free_runs)),
+        )
+        .about("completed runs of packets in order")
+        .source("RFC 4737 §4.6")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-three-late",
+            "three or more late",
+            Unit::Share,
+            Take::Real(|s| density(s).map(|d| d.three_or_more_late)),
+        )
+        .about("packets displaced by three or more: what a TCP sender takes for loss")
+        .source("RFC 5236 §4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-late-ratio",
+            "displaced late",
+            Unit::Share,
+            Take::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
+        )
+        .about("packets that arrived later than their place")
+        .source("RFC 5236 §4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-early-ratio",
+            "displaced early",
+            Unit::Share,
+            Take::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
+        )
+        .about("packets that arrived earlier than their place")
+        .source("RFC 5236 §4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-displacement",
+            "mean displacement",
+            Unit::Packets,
+            Take::Real(|s| density(s).map(|d| d.mean_displacement)),
+        )
+        .about("mean distance of a packet from its place, in arrivals")
+        .source("RFC 5236 §4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-entropy",
+            "reordering entropy",
+            Unit::Plain { decimals: 3 },
+            Take::Real(|s| density(s).map(|d| d.entropy)),
+        )
+        .about("entropy of the reorder density, in nats")
+        .source("RFC 5236 §4")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "reorder-occupancy",
+            "reorder buffer",
+            Unit::Packets,
+            Take::Real(|s| density(s).map(|d| d.mean_occupancy)),
+        )
+        .about("mean occupancy of a reorder buffer, lost packets skipped")
+        .source("RFC 5236 §5")
+        .lower_is_better()
+        .only(Applies::WHOLE),
+    ];
+
+    type Found = Reordering;
+
+    fn begin(_: &Session) -> OutOfOrder {
+        OutOfOrder {
+            overtaking: Overtaking::bounded(STRETCHES),
+            stay_back: StayBack::new(THRESHOLD, 0),
+            occupancy: Occupancy::new(THRESHOLD, 0),
+        }
+    }
+
+    fn push(&mut self, packets: &Packets<'_>) {
+        let mut at = 0;
+        for run in packets.runs() {
+            self.overtaking.push_run(run.clone(), |k| packets.arrived(at + k));
+            self.stay_back.push_run(run.clone());
+            self.occupancy.push_run(run.clone());
+            at += run.len();
+        }
+    }
+
+    fn join(&mut self, later: OutOfOrder, lead: &OutOfOrder) {
+        self.overtaking.join(later.overtaking, &lead.overtaking);
+        self.stay_back.join(later.stay_back, &lead.stay_back);
+        self.occupancy.join(later.occupancy, &lead.occupancy);
+    }
+
+    fn mark(&mut self) {
+        self.overtaking.mark();
+    }
+
+    fn is_possible(&self, n: u64) -> bool {
+        self.overtaking.is_possible(n, STRETCHES)
+            && self.stay_back.is_possible(n, THRESHOLD)
+            && self.occupancy.is_possible(n, THRESHOLD)
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Reordering {
+        Reordering {
+            observable: is_observable(stream),
+            rd_fd_dt128: self.stay_back.clone().finish(),
+            rbd_fb_bt128: self.occupancy.histogram(),
+            ..self.overtaking.output()
+        }
+    }
+
+    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Reordering {
+        let payload = stream.known.session.spec.payload();
+        Reordering { observable: is_observable(stream), ..reordering(&all.series, payload) }
+    }
+
+    fn write(found: Reordering, stream: &Stream<'_>, to: &mut Summary) {
+        to.counts.out_of_sequence = found.reordered;
+        to.counts.out_of_sequence_pct = percent(found.reordered, stream.known.counted.accepted);
+        to.reordering = found;
+    }
+}
+fn density(source: &ScalarSource<'_>) -> Option<Density> {
+    source.test()?.reordering.density
+}
+
+/// TCP hides it.
+fn is_observable(stream: &Stream<'_>) -> bool {
+    stream.known.session.spec.transport() == Transport::Udp
+}

@@ -1,0 +1,99 @@
+//! Delay over time (metrics §14).
+
+use crate::metrics::all_packets::AllPackets;
+use crate::metrics::metric::Metric;
+use crate::metrics::stream::Stream;
+use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::session::Session;
+use crate::summary::{Regression, Segment, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Slopes of delay over time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Slopes;
+
+impl Metric for Slopes {
+    const SCALARS: &'static [Scalar] = &[
+        Scalar::new(
+            "slope",
+            "slope of delay",
+            Unit::Ppm,
+            Take::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
+        )
+        .about("slope of delay over send time by least squares")
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "slope-r",
+            "correlation with time",
+            Unit::Plain { decimals: 4 },
+            Take::Real(|s| s.test()?.regression_send?.r),
+        )
+        .about("Pearson's correlation of delay and send time")
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "slope-arrival",
+            "slope over arrival",
+            Unit::Ppm,
+            Take::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
+        )
+        .about("slope of delay over arrival time: the burstiness plot's m")
+        .only(Applies::WHOLE),
+        Scalar::new(
+            "slope-arrival-r",
+            "r over arrival",
+            Unit::Plain { decimals: 4 },
+            Take::Real(|s| s.test()?.regression_arrival?.r),
+        )
+        .about("Pearson's correlation of delay and arrival time: the burstiness plot's r")
+        .only(Applies::WHOLE),
+    ];
+
+    type Found = [Option<Regression>; 2];
+
+    fn begin(_: &Session) -> Slopes {
+        Slopes
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> [Option<Regression>; 2] {
+        stream.lines().map(|line| line.map(Regression::from))
+    }
+
+    fn write([on_send, on_arrival]: [Option<Regression>; 2], _: &Stream<'_>, to: &mut Summary) {
+        to.regression_send = on_send;
+        to.regression_arrival = on_arrival;
+    }
+}
+/// Path changes and clock steps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Changes;
+
+impl Metric for Changes {
+    const SCALARS: &'static [Scalar] = &[Scalar::new(
+        "path-changes",
+        "path changes",
+        Unit::Count,
+        Take::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
+    )
+    .about("lasting jumps of the smallest delay: a route or a clock changed")
+    .source("RFC 5481 §6.2")
+    .lower_is_better()
+    .only(Applies::WHOLE)];
+
+    type Found = Vec<Segment>;
+
+    fn begin(_: &Session) -> Changes {
+        Changes
+    }
+
+    fn found(&self, _: &Stream<'_>) -> Vec<Segment> {
+        Vec::new()
+    }
+
+    fn found_of_all(_: &Stream<'_>, all: &AllPackets<'_>) -> Vec<Segment> {
+        all.segments().to_vec()
+    }
+
+    fn write(found: Vec<Segment>, _: &Stream<'_>, to: &mut Summary) {
+        to.segments = found;
+    }
+}

@@ -1,0 +1,435 @@
+//! [`Metric`]: what a file of the folder `listed` implements; [`Entry`]: its line of the list
+//! [`METRICS`](super::METRICS); [`States`]: all metrics of the list while packets arrive.
+
+use super::all_packets::AllPackets;
+use super::known::Kind;
+use super::series::{Samples, runs};
+use super::stream::Stream;
+use crate::scalars::Scalar;
+use crate::session::Session;
+use crate::summary::Summary;
+use core::any::Any;
+use core::cell::OnceCell;
+use core::fmt;
+use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A metric: the numbers it reports, what it keeps of the packets while they arrive, and what becomes of that.
+///
+/// What it keeps is bounded, and stored with the state of an analysis. It can be anything when it is read back: where its
+/// arithmetic relies on more than its types say, [`Metric::is_possible`] asks.
+pub(crate) trait Metric:
+    Clone + fmt::Debug + Send + Sync + Serialize + DeserializeOwned + 'static
+{
+    /// The numbers it reports, in the order of tables.
+    const SCALARS: &'static [Scalar];
+
+    /// The type of its result.
+    type Found: Send + 'static;
+
+    /// The metric before the first packet of a test.
+    fn begin(test: &Session) -> Self;
+
+    /// Adds the next accepted packets, in order of arrival. A metric that only reads what is known of every stream keeps nothing.
+    fn push(&mut self, _packets: &Packets<'_>) {}
+
+    /// Adds the packets that `later` has had since it was `lead`. Both began in the middle of the test; `lead` has had no more
+    /// than its first rows there, and this one has had those too.
+    fn join(&mut self, _later: Self, _lead: &Self) {}
+
+    /// Begins to remember what [`Metric::join`] needs of the packets that come now, if that is more than it keeps anyway.
+    fn mark(&mut self) {}
+
+    /// Whether it can have come to this after `n` packets, as far as computing relies on it.
+    fn is_possible(&self, _n: u64) -> bool {
+        true
+    }
+
+    /// The result of a stream that has ended, all of whose packets were pushed.
+    fn found(&self, stream: &Stream<'_>) -> Self::Found;
+
+    /// The same with all packets at hand, which by default are pushed. Threads compute several metrics at once.
+    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Self::Found {
+        let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
+        (0..samples.len()).step_by(TOGETHER).for_each(|from| {
+            metric.push(&Packets::of(samples, from..samples.len().min(from + TOGETHER)));
+        });
+        metric.found(stream)
+    }
+
+    /// The values of its numbers, in their order, where the summary has no fields for them.
+    fn values(_found: &Self::Found) -> Vec<Option<f64>> {
+        Vec::new()
+    }
+
+    /// Writes the result into the summary's fields, where those of the metrics before it in the list are by now. By default
+    /// its [`Metric::values`].
+    fn write(found: Self::Found, _stream: &Stream<'_>, to: &mut Summary) {
+        for (scalar, value) in Self::SCALARS.iter().zip(Self::values(&found)) {
+            to.figures.insert(scalar.key.to_owned(), value.filter(|value| value.is_finite()));
+        }
+    }
+}
+
+/// Packets pushed at once where all are at hand: as many as stay in a processor's cache.
+const TOGETHER: usize = 4096;
+
+/// Accepted packets in order of arrival: three columns of equal length.
+pub(crate) struct Packets<'a> {
+    /// Sequence numbers.
+    pub seq: &'a [u32],
+    /// Send times, ns since 1970.
+    pub sent: &'a [i64],
+    /// Raw delays, in ns.
+    pub delay: &'a [i64],
+    runs: OnceCell<Vec<Range<u32>>>,
+}
+
+impl Packets<'_> {
+    /// Those of `samples` at `range`.
+    pub fn of(samples: &Samples, range: Range<usize>) -> Packets<'_> {
+        Packets {
+            seq: &samples.seq[range.clone()],
+            sent: &samples.sent[range.clone()],
+            delay: &samples.delay[range],
+            runs: OnceCell::new(),
+        }
+    }
+
+    /// The numbers by runs of consecutive ones.
+    pub fn runs(&self) -> &[Range<u32>] {
+        self.runs.get_or_init(|| runs(self.seq).collect())
+    }
+
+    /// When the k-th of them arrived, ns since 1970.
+    pub fn arrived(&self, k: usize) -> i64 {
+        self.sent[k].wrapping_add(self.delay[k])
+    }
+}
+
+/// A result that is still to be written.
+pub(crate) type Write = Box<dyn FnOnce(&Stream<'_>, &mut Summary) + Send>;
+
+/// A line of the list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// The numbers that the metric reports.
+    pub scalars: &'static [Scalar],
+    begin: fn(&Session) -> Box<dyn State>,
+    found_of_all: fn(&Stream<'_>, &AllPackets<'_>) -> Write,
+}
+
+impl Entry {
+    /// The line of `M`.
+    pub const fn of<M: Metric>() -> Entry {
+        Entry {
+            scalars: M::SCALARS,
+            begin: |test| Box::new(M::begin(test)),
+            found_of_all: |stream, all| {
+                let found = M::found_of_all(stream, all);
+                Box::new(move |stream, to| M::write(found, stream, to))
+            },
+        }
+    }
+
+    /// The key of its first number.
+    fn name(&self) -> &'static str {
+        self.scalars.first().map_or("", |scalar| scalar.key)
+    }
+
+    /// Whether the metric is one of streams of this kind.
+    pub fn is_of(&self, kind: Kind) -> bool {
+        kind != Kind::Way || self.scalars.iter().any(|scalar| scalar.applies.ways)
+    }
+
+    /// The result of a stream with all its packets at hand.
+    pub fn found_of_all(&self, stream: &Stream<'_>, all: &AllPackets<'_>) -> Write {
+        (self.found_of_all)(stream, all)
+    }
+}
+
+/// A [`Metric`] of any type.
+trait State: fmt::Debug + Send + Sync {
+    fn push(&mut self, packets: &Packets<'_>);
+    fn join(&mut self, later: Box<dyn State>, lead: &dyn State);
+    fn mark(&mut self);
+    fn is_possible(&self, n: u64) -> bool;
+    fn found(&self, stream: &Stream<'_>) -> Write;
+    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error>;
+    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error>;
+    fn copy(&self) -> Box<dyn State>;
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<M: Metric> State for M {
+    fn push(&mut self, packets: &Packets<'_>) {
+        Metric::push(self, packets);
+    }
+
+    fn join(&mut self, later: Box<dyn State>, lead: &dyn State) {
+        if let (Ok(later), Some(lead)) = (later.into_any().downcast::<M>(), lead.as_any().downcast_ref()) {
+            Metric::join(self, *later, lead);
+        }
+    }
+
+    fn mark(&mut self) {
+        Metric::mark(self);
+    }
+
+    fn is_possible(&self, n: u64) -> bool {
+        Metric::is_possible(self, n)
+    }
+
+    fn found(&self, stream: &Stream<'_>) -> Write {
+        let found = Metric::found(self, stream);
+        Box::new(move |stream, to| M::write(found, stream, to))
+    }
+
+    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+        rmp_serde::to_vec_named(self)
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error> {
+        *self = crate::msgpack::from_slice(bytes)?;
+        Ok(())
+    }
+
+    fn copy(&self) -> Box<dyn State> {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Clone for Box<dyn State> {
+    fn clone(&self) -> Box<dyn State> {
+        (**self).copy()
+    }
+}
+
+/// The metrics of the list while packets arrive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct States {
+    running: Vec<(Entry, Box<dyn State>)>,
+    /// As they were read back: by the key of each one's first number.
+    stored: BTreeMap<String, Bytes>,
+}
+
+impl States {
+    /// Those of `list` before the first packet of a test.
+    pub fn new(list: &[Entry], test: &Session) -> States {
+        let running = list.iter().map(|entry| (*entry, (entry.begin)(test))).collect();
+        States { running, stored: BTreeMap::new() }
+    }
+
+    /// Adds the next accepted packets.
+    pub fn push(&mut self, packets: &Packets<'_>) {
+        self.running.iter_mut().for_each(|(_, state)| state.push(packets));
+    }
+
+    /// See [`Metric::mark`].
+    pub fn mark(&mut self) {
+        self.running.iter_mut().for_each(|(_, state)| state.mark());
+    }
+
+    /// See [`Metric::join`]. All three are of one list.
+    pub fn join(&mut self, later: States, lead: &States) {
+        for (((_, mine), (_, later)), (_, lead)) in
+            self.running.iter_mut().zip(later.running).zip(&lead.running)
+        {
+            mine.join(later, &**lead);
+        }
+    }
+
+    /// Writes what they found of `stream` to `to`; of one way of a round-trip test, those that are of ways.
+    pub fn write(&self, stream: &Stream<'_>, to: &mut Summary) {
+        let these = self.running.iter().filter(|(entry, _)| entry.is_of(stream.known.kind));
+        these.for_each(|(_, state)| state.found(stream)(stream, to));
+    }
+
+    /// Takes over what `read` has stored, after a check that these metrics can have come to it after `n` packets; whether
+    /// all of them have.
+    pub fn restore(&mut self, read: &States, n: u64) -> bool {
+        self.running.iter_mut().all(|(entry, state)| {
+            let bytes = read.stored.get(entry.name());
+            bytes.is_some_and(|bytes| state.load(&bytes.0).is_ok()) && state.is_possible(n)
+        })
+    }
+}
+
+impl Serialize for States {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let saved = self.running.iter().map(|(entry, state)| Ok((entry.name(), Bytes(state.save()?))));
+        let saved: Result<BTreeMap<_, _>, rmp_serde::encode::Error> = saved.collect();
+        saved.map_err(<S::Error as serde::ser::Error>::custom)?.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for States {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<States, D::Error> {
+        Ok(States { running: Vec::new(), stored: BTreeMap::deserialize(from)? })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Bytes(Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Bytes, A::Error> {
+                let mut all = Vec::new();
+                while let Some(byte) = bytes.next_element()? {
+                    all.push(byte);
+                }
+                Ok(Bytes(all))
+            }
+        }
+
+        from.deserialize_bytes(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Options;
+    use crate::analysis::tally::Tally;
+    use crate::metrics::classify::Packet;
+    use crate::metrics::clock::ClockEstimate;
+    use crate::metrics::duplicate::Copies;
+    use crate::metrics::known::{Counted, Known};
+    use crate::metrics::periods::Periods;
+    use crate::metrics::seqset::SeqSet;
+    use crate::metrics::series::Series;
+    use crate::scalars::{Take, Unit};
+    use crate::spec::TestSpec;
+    use std::borrow::Cow;
+    use std::sync::OnceLock;
+
+    /// The last delay, and how many packets had a smaller one than the packet before.
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    struct Falls {
+        last: Option<i64>,
+        falls: u64,
+    }
+
+    impl Metric for Falls {
+        const SCALARS: &'static [Scalar] = &[
+            Scalar::new("last", "last", Unit::Time, Take::Computed),
+            Scalar::new("falls", "falls", Unit::Packets, Take::Computed),
+        ];
+        type Found = [Option<f64>; 2];
+
+        fn begin(_: &Session) -> Falls {
+            Falls::default()
+        }
+
+        fn push(&mut self, packets: &Packets<'_>) {
+            for delay in packets.delay {
+                self.falls += u64::from(self.last.is_some_and(|last| *delay < last));
+                self.last = Some(*delay);
+            }
+        }
+
+        fn join(&mut self, later: Falls, lead: &Falls) {
+            self.falls += later.falls - lead.falls;
+            self.last = later.last;
+        }
+
+        fn found(&self, _: &Stream<'_>) -> [Option<f64>; 2] {
+            [self.last.map(|last| last as f64), Some(self.falls as f64)]
+        }
+
+        fn values(found: &[Option<f64>; 2]) -> Vec<Option<f64>> {
+            found.to_vec()
+        }
+    }
+
+    const LIST: &[Entry] = &[Entry::of::<Falls>()];
+
+    /// States of the packets at `range`, which were stored on the way.
+    fn of(samples: &Samples, range: Range<usize>, session: &Session) -> States {
+        let mut states = States::new(LIST, session);
+        for k in range {
+            states.push(&Packets::of(samples, k..k + 1));
+            if k % 70 == 0 {
+                let stored = rmp_serde::to_vec_named(&states).unwrap();
+                let mut read = States::new(LIST, session);
+                assert!(read.restore(&crate::msgpack::from_slice(&stored).unwrap(), 0));
+                states = read;
+            }
+        }
+        states
+    }
+
+    #[test]
+    fn a_new_metric_needs_nothing_else() {
+        let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
+        for seq in 0..5000 {
+            samples.push(Packet { seq, sent: 0, delay: (i64::from(seq) * 7) % 10 });
+            accepted.insert(seq);
+        }
+        let (session, options) = (Session::new(TestSpec::default()), Options::default());
+        let known = Known {
+            session: &session,
+            options: &options,
+            percents: Vec::new(),
+            clock: ClockEstimate::default(),
+            counted: Counted::default(),
+            periods: Periods::default(),
+            kind: Kind::OneWay,
+            tally: &Tally::of(&session),
+            two_way: OnceLock::new(),
+        };
+        let (copies, came) = (Copies::default(), Cow::Borrowed(&accepted));
+        let packets = (&samples, Series::new(&samples));
+        let all = AllPackets::new(&known, packets, &accepted, came, &copies, Vec::new());
+        let stream = Stream::of_all(&all);
+        let mut at_hand = Summary::default();
+        LIST[0].found_of_all(&stream, &all)(&stream, &mut at_hand);
+        assert_eq!((at_hand.figures["last"], at_hand.figures["falls"]), (Some(3.0), Some(3499.0)));
+        let figures = |states: &States| {
+            let mut summary = Summary::default();
+            states.write(&stream, &mut summary);
+            summary.figures
+        };
+        assert_eq!(figures(&of(&samples, 0..5000, &session)), at_hand.figures);
+        // Of two parts, the first rows of the later one are taken again behind the earlier one.
+        let mut joined = of(&samples, 0..2900, &session);
+        joined.join(of(&samples, 2000..5000, &session), &of(&samples, 2000..2900, &session));
+        assert_eq!(figures(&joined), at_hand.figures);
+        // One that was not stored is missing, and none can be read from anything.
+        let none = States { running: Vec::new(), stored: BTreeMap::new() };
+        assert!(!States::new(LIST, &session).restore(&none, 0));
+        let wrong = BTreeMap::from([("last".to_owned(), Bytes(vec![0xc1]))]);
+        assert!(!States::new(LIST, &session).restore(&States { running: Vec::new(), stored: wrong }, 0));
+    }
+}
