@@ -40,8 +40,8 @@ pub struct Options {
     pub unconditional: bool,
     /// How near to the mean and the median packets are to be to be counted; `None` = not counted.
     pub within: Option<Span>,
-    /// Bytes that accepted packets may take, at [`PACKET_BYTES`] each, while all of them are kept. Of a test with more the
-    /// analysis goes on in constant memory.
+    /// Bytes that accepted packets may take, at [`PACKET_BYTES`] each, while all of them are kept: by default those of ten million.
+    /// Of a test with more the analysis goes on in constant memory.
     pub memory: u64,
     /// Constant memory from the first packet on: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
@@ -71,7 +71,7 @@ impl Default for Options {
             interval: None,
             unconditional: false,
             within: None,
-            memory: PACKET_BYTES * 10_000_000,
+            memory: 200 << 20,
             streaming: false,
             bootstrap: None,
             comparable: None,

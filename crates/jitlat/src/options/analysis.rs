@@ -56,7 +56,10 @@ pub struct AnalysisArgs {
     /// Fit the four-parameter loss model of Gilbert and Elliott too, and keep it if it explains more
     #[arg(long)]
     pub gilbert_elliott: bool,
-    /// Constant memory, for logs of any length: percentiles are at most 0.1 % too high, figures of single packets
+    /// Memory for packets, 20 bytes each, as long as all of them are kept; an analysis of more goes on in constant memory
+    #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = quantity::bytes)]
+    pub memory: u64,
+    /// Constant memory from the first packet on: percentiles are at most 0.1 % too high, figures of single packets
     /// are left out
     #[arg(long)]
     pub streaming: bool,
@@ -108,6 +111,7 @@ impl AnalysisArgs {
             bootstrap: self.bootstrap,
             comparable: None,
             gilbert_elliott: self.gilbert_elliott,
+            memory: self.memory,
             streaming: self.streaming,
             spurt: defaults.spurt,
             profiles: self.profile.judged(),
