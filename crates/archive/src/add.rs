@@ -1,14 +1,13 @@
 //! [`Archive::add`]: a log into the archive.
 
+use crate::batch::Prepared;
 use crate::checksum::{number, sum};
 use crate::entry::{Entry, Origin};
 use crate::error::Error;
-use crate::packets::{Block, MOST_ROWS, Piece, Published, StoredFile, Tests, Writer};
-use crate::parts::take_apart;
-use crate::{Archive, Stream, TestId, alerts, collected, rollup, totals};
+use crate::packets::{Piece, Published, StoredFile};
+use crate::{Archive, Stream, TestId, alerts, rollup, totals};
 use jitlat_core::scalars::{Number, selectors};
 use jitlat_core::{Direction, Session};
-use jitlat_store::log::LogReader;
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
 use std::borrow::Cow;
@@ -44,34 +43,26 @@ impl Archive {
         tags: &[(String, String)],
         host: Option<&str>,
     ) -> Result<Added, Error> {
-        let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
         if !path.is_file() {
             return Err(match std::fs::metadata(path) {
-                Ok(_) => unsuitable("it is no file, and a log is read twice"),
+                Ok(_) => {
+                    let problem = "not a regular file (a log is read twice)";
+                    Error::Unsuitable { path: path.to_owned(), problem }
+                }
                 Err(e) => Error::io("opening the log", path)(e),
             });
         }
-        let (sum, log_bytes) = sum(path)?;
+        let (sum, bytes) = sum(path)?;
         if let Some(known) = self.known(sum)? {
             return Ok(Added::Known(known));
         }
-        let origin = Origin { sum, bytes: log_bytes, source, tags };
-        let mut entry = Entry::of(LogReader::open(path)?, &origin)?;
-        let _writing = self.lock()?;
-        if let Some(known) = self.known(sum)? {
-            return Ok(Added::Known(known));
+        let mut test = Prepared::of_file(self, path, &Origin { sum, bytes, source, tags })?;
+        if let Some(host) = host {
+            test = test.from_host(host);
         }
-        let published = self.write_packets(path, &mut entry, sum)?;
-        let entered = self.transaction(|all| {
-            enter_all(all, &[(&entry, file(all, &published)?)])?;
-            host.map_or(Ok(()), |host| collected::count_stored(all, host, 1))
-        });
-        if let Err(e) = entered {
-            // Nobody knows of the file; if it cannot be removed now, fsck finds it.
-            let _ = std::fs::remove_file(self.root.join(&published.name));
-            return Err(e);
-        }
-        Ok(Added::New(TestId(entry.id)))
+        self.add_all(&mut [test])?
+            .pop()
+            .unwrap_or_else(|| Err(Error::Impossible("nothing was added".to_owned())))
     }
 
     /// The test whose log has this checksum.
@@ -102,27 +93,6 @@ impl Archive {
             Ok(result)
         };
         run().map_err(self.sql("writing"))
-    }
-
-    /// Writes the packets of a log, and takes its other lines into `entry`.
-    fn write_packets(&self, path: &Path, entry: &mut Entry, sum: u128) -> Result<Published, Error> {
-        let temporary = self.root.join("tmp").join(format!("{}.parquet", TestId(entry.id)));
-        let mut writer = Writer::create(&temporary)?;
-        let mut block = Block::default();
-        block.begin(entry.id);
-        let (rows, rest) = take_apart(path, sum, |row| {
-            block.push(row);
-            if block.len() == MOST_ROWS {
-                writer.write(&[&block])?;
-                block.clear();
-            }
-            Ok(())
-        })?;
-        entry.complete(rows, rest);
-        writer.write(&[&block])?;
-        let day = rollup::day_name(entry.started_ns);
-        let name = format!("packets/day={day}/{}.parquet", TestId(entry.id));
-        writer.publish(&self.root, &name, &Tests { tests: vec![entry.stored()] })
     }
 }
 

@@ -1,33 +1,38 @@
-//! [`Archive::add_all`]: many logs at once, in one file of packets a day and one transaction.
+//! [`Prepared`]: a test ready to be added; [`Archive::add_all`]: many at once, in one file of packets per day and one transaction.
 //!
-//! A [`Prepared`] log was read and analysed before anybody has to wait for the archive. What a test costs there does not grow with what else is
+//! A prepared test was read and analysed before anybody has to wait for the archive. What it costs there does not grow with what else is
 //! added: a roll-up is touched once for all of its tests, and the disk is waited for once.
 
 use crate::add::{Added, enter_all, file};
-use crate::entry::{Analysis, Entry, Origin};
+use crate::checksum::number;
+use crate::entry::{Entry, Origin};
 use crate::error::Error;
+use crate::intake::{Intake, Overflow, Packets};
 use crate::packets::{Block, Published, StoredTest, Tests, Writer};
-use crate::parts::{Assembly, take_rows};
-use crate::text::is_text_at_its_end;
+use crate::parts::{CHANGED, Parts, Summed, take_rows};
+use crate::text::TAIL;
 use crate::tidy::SHARED_ROWS;
 use crate::{Archive, TestId, collected, rollup};
-use bytes::Bytes;
-use jitlat_core::Session;
-use jitlat_store::log::LogReader;
+use jitlat_core::twoway::TcpSample;
+use jitlat_core::{PacketRecord, Session};
+use jitlat_store::log::{CanonicalLog, LogReader, Row};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Cursor;
+use std::fs::{self, File};
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 /// Longest log that is prepared: one takes some five times its length of memory.
 pub const MOST_PREPARED: u64 = 2 << 20;
 
-/// A log that was read and analysed, to be added.
+/// Name of the log that a measured test would have had.
+const MEASURED: &str = "test.log";
+
+/// A test that was read and analysed, to be added.
 pub struct Prepared {
     sum: u128,
     entry: Entry,
-    block: Block,
+    packets: Packets,
     /// The host that sent it to this collector; `None`: it is this host's own.
     host: Option<String>,
 }
@@ -36,36 +41,85 @@ impl Prepared {
     /// Reads the log `text`, of the name `source`, with `tags` beside its own.
     ///
     /// # Errors
-    /// [`Error`], as for what is no log, or longer than [`MOST_PREPARED`].
+    /// [`Error`], as for what is not a log, or longer than [`MOST_PREPARED`].
     pub fn new(text: Vec<u8>, source: &str, tags: &[(String, String)]) -> Result<Prepared, Error> {
         let path = Path::new(source);
         if text.len() as u64 > MOST_PREPARED {
-            let problem = "it is too long to be at hand as a whole";
+            let problem = "too large to load (limit 2 MiB)";
             return Err(Error::Unsuitable { path: path.to_owned(), problem });
         }
-        let (sum, text) = (xxh3_128(&text), Bytes::from(text));
+        let origin = Origin { sum: xxh3_128(&text), bytes: text.len() as u64, source, tags };
+        let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL).max(header)..].to_vec());
+        let mut intake = Intake::new(number(origin.sum), source, Overflow::Memory, end);
         let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.clone())))?.row_text();
-        let mut list = Vec::new();
-        let (rows, mut rest) = take_rows(&mut &text[..], path, columns, |row| {
-            list.push(*row);
-            Ok(())
-        })?;
-        rest.opaque_end = !is_text_at_its_end(&text, &rest);
-        let mut log = Assembly::new(source, rest.clone(), rows)?;
-        let mut records = Vec::with_capacity(list.len());
-        let mut block = Block::default();
-        block.begin(crate::checksum::number(sum));
-        for row in &list {
-            block.push(row);
-            log.push(row, |record| records.push(*record))?;
+        take_rows(&mut &text[..], path, columns, &mut intake)?;
+        Prepared::taken(intake, &origin)
+    }
+
+    /// A test that was measured: what is known of it, its packets in the order of their arrival, and with each the kernel's TCP_INFO, if
+    /// there is any. Its number is the checksum of its [`CanonicalLog`].
+    ///
+    /// # Errors
+    /// [`Error`] if it is not a test.
+    pub fn measured(
+        session: &Session,
+        records: &[PacketRecord],
+        tcp: &[TcpSample],
+    ) -> Result<Prepared, Error> {
+        let log = CanonicalLog::new(session, !tcp.is_empty());
+        let (header, closing) = (log.header(), log.closing(records.len() as u64));
+        let (mut sum, mut bytes) = (Xxh3::new(), 0);
+        let mut count = |part: &[u8]| {
+            sum.update(part);
+            bytes += part.len() as u64;
+        };
+        let end = &mut |_| {
+            let closing = closing.as_bytes();
+            Ok(closing[closing.len().saturating_sub(TAIL)..].to_vec())
+        };
+        // Its number is known at its end.
+        let mut intake = Intake::new(0, MEASURED, Overflow::Memory, end);
+        count(header.as_bytes());
+        intake.line(header.as_bytes());
+        let (mut text, mut line) = (log.row_text(), Vec::new());
+        for (k, record) in records.iter().enumerate() {
+            let row = Row { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
+            line.clear();
+            // As a reader of the log finds it: what its columns do not have is not stored.
+            let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
+            let stored =
+                stored.ok_or_else(|| Error::Impossible(format!("packet {k} is not a row of a log")))?;
+            count(&line);
+            intake.row(&stored)?;
         }
-        log.finish(|record| records.push(*record))?;
-        let mut analysis = Analysis::new(log.session());
-        analysis.push_all(&records);
-        let origin = Origin { sum, bytes: text.len() as u64, source, tags };
-        let mut entry = analysis.finish(log.session().clone(), log.reading(), &origin);
-        entry.complete(rows, rest);
-        Ok(Prepared { sum, entry, block, host: None })
+        count(closing.as_bytes());
+        intake.line(closing.as_bytes());
+        let sum = sum.digest128();
+        Prepared::taken(intake, &Origin { sum, bytes, source: MEASURED, tags: &[] })
+    }
+
+    /// The log in the file at `path`, of which its origin is known already. Where it is long, its packets are in `tmp/` of the archive
+    /// then.
+    pub(crate) fn of_file(archive: &Archive, path: &Path, origin: &Origin<'_>) -> Result<Prepared, Error> {
+        let (name, id) = (path.display().to_string(), number(origin.sum));
+        let end = &mut |header| end_of_file(path, header as u64).map_err(Error::io("reading the log", path));
+        let long = archive.root.join("tmp").join(format!("{}.parquet", TestId(id)));
+        let mut intake = Intake::new(id, &name, Overflow::File(archive, long), end);
+        let columns = LogReader::open(path)?.row_text();
+        let mut log = Summed::open(path)?;
+        take_rows(&mut log, path, columns, &mut intake)?;
+        if log.sum() != origin.sum {
+            return Err(Error::Unsuitable { path: path.to_owned(), problem: CHANGED });
+        }
+        Prepared::taken(intake, origin)
+    }
+
+    fn taken(intake: Intake<'_>, origin: &Origin<'_>) -> Result<Prepared, Error> {
+        let (entry, mut packets) = intake.finish(origin)?;
+        if let Packets::Held(blocks) = &mut packets {
+            blocks.iter_mut().flat_map(|block| &mut block.tests).for_each(|(test, _)| *test = entry.id);
+        }
+        Ok(Prepared { sum: origin.sum, entry, packets, host: None })
     }
 
     /// The same log, as sent to this collector by `host`, which is among its tags then.
@@ -99,10 +153,11 @@ impl Archive {
     /// # Errors
     /// [`Error`]; then the archive is as it was. Of each log: another one has its number.
     pub fn add_all(&self, tests: &mut [Prepared]) -> Result<Vec<Result<Added, Error>>, Error> {
-        let _writing = self.lock()?;
+        let writing = tests.iter_mut().find_map(|test| test.packets.writing());
+        let _writing = writing.map_or_else(|| self.lock(), Ok)?;
         let (mut seen, mut new) = (BTreeSet::new(), Vec::new());
         let mut added = Vec::with_capacity(tests.len());
-        for test in tests {
+        for test in tests.iter_mut() {
             let id = test.id();
             added.push(match self.known(test.sum) {
                 Ok(Some(known)) => Ok(Added::Known(known)),
@@ -153,28 +208,53 @@ impl Archive {
         published: &mut Vec<(Published, usize)>,
     ) -> Result<(), Error> {
         let day = |test: &Prepared| rollup::day_name(test.entry.started_ns);
-        for tests in tests.chunk_by_mut(|a, b| day(a) == day(b)) {
+        let together = |a: &&mut Prepared, b: &&mut Prepared| {
+            day(a) == day(b) && !a.packets.is_long() && !b.packets.is_long()
+        };
+        for tests in tests.chunk_by_mut(together) {
             let ids: Vec<u8> = tests.iter().flat_map(|test| test.entry.id.to_be_bytes()).collect();
             let name = match tests {
                 [only] => format!("{}.parquet", only.id()),
                 _ => format!("{:016x}.parquet", xxh3_64(&ids)),
             };
-            let mut writer = Writer::create(&self.root.join("tmp").join(&name))?;
-            let (mut first, mut rows, mut group) = (0, 0, 0);
-            for k in 0..tests.len() {
-                let entry = &mut tests[k].entry;
-                (entry.row_group, entry.first_row) = (group, rows as u64);
-                rows += tests[k].block.len();
-                if rows >= SHARED_ROWS || k + 1 == tests.len() {
-                    let blocks: Vec<&Block> = tests[first..=k].iter().map(|test| &test.block).collect();
-                    writer.write(&blocks)?;
-                    (first, rows, group) = (k + 1, 0, group + 1);
-                }
-            }
+            let path = self.root.join("tmp").join(&name);
+            let writer = if tests.iter().any(|test| test.packets.is_long()) {
+                tests[0].packets.write(&path)?
+            } else {
+                write_shared(tests, &path)?
+            };
             let stored: Vec<StoredTest> = tests.iter().map(|test| test.entry.stored()).collect();
             let name = format!("packets/day={}/{name}", day(tests[0]));
             published.push((writer.publish(&self.root, &name, &Tests { tests: stored })?, tests.len()));
         }
         Ok(())
     }
+}
+
+/// Writes the packets of short tests into one file.
+fn write_shared(tests: &mut [&mut Prepared], path: &Path) -> Result<Writer, Error> {
+    let mut writer = Writer::create(path)?;
+    let (mut first, mut rows, mut group) = (0, 0, 0);
+    for k in 0..tests.len() {
+        let test = &mut tests[k];
+        (test.entry.row_group, test.entry.first_row) = (group, rows as u64);
+        rows += test.packets.blocks().iter().map(Block::len).sum::<usize>();
+        if rows >= SHARED_ROWS || k + 1 == tests.len() {
+            let blocks: Vec<&Block> =
+                tests[first..=k].iter().flat_map(|test| test.packets.blocks()).collect();
+            writer.write(&blocks)?;
+            (first, rows, group) = (k + 1, 0, group + 1);
+        }
+    }
+    Ok(writer)
+}
+
+/// The last bytes of a file that are looked at before its rows.
+fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let from = file.metadata()?.len().saturating_sub(TAIL as u64).max(header);
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.take(TAIL as u64).read_to_end(&mut end)?;
+    Ok(end)
 }

@@ -41,6 +41,7 @@ mod entry;
 mod error;
 mod find;
 mod incoming;
+mod intake;
 mod newest;
 mod packed;
 mod packets;

@@ -202,21 +202,54 @@ pub(crate) fn take_apart(
     each: impl FnMut(&Row) -> Result<(), Error>,
 ) -> Result<(u64, Rest), Error> {
     let unsuitable = |problem| Error::Unsuitable { path: path.to_owned(), problem };
-    let log = File::open(path).map_err(Error::io("opening the log", path))?;
-    let mut log = Summed { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() };
+    let mut log = Summed::open(path)?;
     let text = LogReader::open(path)?.row_text();
-    let (rows, mut rest) = take_rows(&mut log, path, text, each)?;
+    let mut apart = Apart { rows: 0, rest: Rest::default(), each };
+    take_rows(&mut log, path, text, &mut apart)?;
+    let Apart { rows, mut rest, .. } = apart;
     rest.opaque_end = !ends_in_text(path, &rest)?;
-    if log.sum.digest128() != expected {
-        return Err(unsuitable("it changed while it was read: it is added when its test has ended"));
+    if log.sum() != expected {
+        return Err(unsuitable(CHANGED));
     }
     Ok((rows, rest))
 }
 
-/// Lines, and the checksum of all that was read.
-struct Summed {
+/// A log that is taken apart.
+struct Apart<F> {
+    rows: u64,
+    rest: Rest,
+    each: F,
+}
+
+impl<F: FnMut(&Row) -> Result<(), Error>> Parts for Apart<F> {
+    fn row(&mut self, row: &Row) -> Result<(), Error> {
+        self.rows += 1;
+        (self.each)(row)
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        self.rest.push(self.rows, line);
+    }
+}
+
+/// What is wrong with a log whose checksum changes.
+pub(crate) const CHANGED: &str = "it changed while it was read: it is added when its test has ended";
+
+/// The lines of a file, and the checksum of all that was read.
+pub(crate) struct Summed {
     input: BufReader<File>,
     sum: Xxh3,
+}
+
+impl Summed {
+    pub fn open(path: &Path) -> Result<Summed, Error> {
+        let log = File::open(path).map_err(Error::io("opening the log", path))?;
+        Ok(Summed { input: BufReader::with_capacity(1 << 18, log), sum: Xxh3::new() })
+    }
+
+    pub fn sum(&self) -> u128 {
+        self.sum.digest128()
+    }
 }
 
 /// Input by lines.
@@ -242,34 +275,35 @@ impl Lines for &[u8] {
     }
 }
 
-/// Reads the lines of a log whose rows are in the columns of `text`: rows go to `each`; their number, and the other lines. `path` is used
-/// in errors.
+/// Takes the rows of a log, and its other lines.
+pub(crate) trait Parts {
+    fn row(&mut self, row: &Row) -> Result<(), Error>;
+    fn line(&mut self, line: &[u8]);
+}
+
+/// Reads the lines of a log whose rows are in the columns of `text`. `path` is used in errors.
 pub(crate) fn take_rows(
     log: &mut impl Lines,
     path: &Path,
     mut text: RowText,
-    mut each: impl FnMut(&Row) -> Result<(), Error>,
-) -> Result<(u64, Rest), Error> {
-    let (mut line, mut others) = (Vec::new(), 0);
-    let (mut rows, mut rest, mut in_header) = (0, Rest::default(), true);
+    parts: &mut impl Parts,
+) -> Result<(), Error> {
+    let (mut line, mut others, mut in_header) = (Vec::new(), 0, true);
     loop {
         line.clear();
         if !log.next(&mut line).map_err(Error::io("reading the log", path))? {
-            return Ok((rows, rest));
+            return Ok(());
         }
         in_header &= line.first().is_none_or(|b| *b == b'#' || b.is_ascii_whitespace());
         match text.read(&line).filter(|_| !in_header) {
-            Some(row) => {
-                each(&row)?;
-                rows += 1;
-            }
+            Some(row) => parts.row(&row)?,
             None => {
                 others += line.len();
                 if others > MOST_REST {
                     let problem = "more than 64 MiB of it are no rows as jitlat writes them";
                     return Err(Error::Unsuitable { path: path.to_owned(), problem });
                 }
-                rest.push(rows, &line);
+                parts.line(&line);
             }
         }
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
 pub(crate) const MOST_REST: usize = 1 << 26;
 /// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
-const TAIL: usize = 64 * 1024;
+pub(crate) const TAIL: usize = 64 * 1024;
 
 /// Bytes that are written as such, and not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
 }
 
 /// Bytes of the lines that a log begins with and that are no rows.
-fn header_of(text: &[u8]) -> usize {
+pub(crate) fn header_of(text: &[u8]) -> usize {
     let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
         let line = line.trim_ascii_start();
         line.is_empty() || line[0] == b'#'
@@ -176,12 +176,6 @@ pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
     let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
     read.map_err(Error::io("reading the log", path))?;
     Ok(std::str::from_utf8(&end).is_ok())
-}
-
-/// The same of a log that is at hand.
-pub(crate) fn is_text_at_its_end(log: &[u8], rest: &Rest) -> bool {
-    let end = usize::try_from(end_from(rest, log.len() as u64)).ok().and_then(|from| log.get(from..));
-    end.is_none_or(|end| std::str::from_utf8(end).is_ok())
 }
 
 /// Where begins what a reader of a log of `len` bytes looks at before its rows.

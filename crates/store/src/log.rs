@@ -5,9 +5,11 @@
 //!
 //! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
+//! * [`CanonicalLog`] is the one form of the log of a measurement that is known as a whole.
 //! * [`RowText`] turns single rows into records and back, byte for byte: for archives.
 //! * [`Naming`] selects a name that is not in use. No log is ever overwritten.
 
+mod canonical;
 mod compat;
 mod date;
 mod escape;
@@ -21,6 +23,7 @@ mod two_way;
 mod unrecorded;
 mod write;
 
+pub use canonical::CanonicalLog;
 pub use compat::Version;
 pub use date::parse_date;
 pub use exact::{Row, RowText};

@@ -210,6 +210,12 @@ impl Block {
         }
     }
 
+    /// A block for the rows of the last test that follow.
+    pub fn next(&self) -> Block {
+        let last = self.tests.last().map(|(test, _)| (*test, 0));
+        Block { tests: last.into_iter().collect(), ..Block::default() }
+    }
+
     /// Removes all rows; the last test goes on.
     pub fn clear(&mut self) {
         let last = self.tests.last().map(|(test, _)| (*test, 0));

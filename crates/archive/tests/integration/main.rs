@@ -6,4 +6,5 @@ mod common;
 mod alerts;
 mod collector;
 mod damaged;
+mod measured;
 mod whole;

@@ -3,7 +3,6 @@
 use super::captures::{self, CAPTURED};
 use super::given::{OptionSet, ids};
 use crate::exit::explain;
-use crate::journal::Journals;
 use crate::options::late::LateArgs;
 use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
@@ -14,21 +13,17 @@ use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
 use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
-use jitlat_core::observer::{Observer, Unobserved};
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction as Way, Transport};
 use jitlat_instruments::passive::PeriodEvent;
 use jitlat_instruments::serve::Serve;
-use jitlat_instruments::{Error, Instrument, OneWay, Ping, Stop};
+use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
-use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, Logs, Measuring, ServerKeys};
-use jitlat_net::client::ClientError;
-use jitlat_proto::jitlat::{Failure as Conversation, Key, Keys};
-use jitlat_store::log::{LogFile, Naming, Version};
-use std::path::Path;
+use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, ServerKeys, TestSite};
+use jitlat_proto::jitlat::{Key, Keys};
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
@@ -38,19 +33,14 @@ pub struct Monitored {
     options: fn() -> OptionSet,
     /// What a test of it sends.
     traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
-    /// Makes a test, and leaves its logs in a folder.
-    measure: fn(&OptionSet, &Asked<'_>, &mut Measuring<'_>, &Path) -> Logs,
+    /// A test that is ready to run.
+    test: fn(&OptionSet, &Asked<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>,
 }
 
 /// Every instrument of a monitor; the first is that of a test that names none.
 pub const MONITORED: [Monitored; 2] = [
-    Monitored {
-        name: "one-way",
-        options: one_way_options,
-        traffic: one_way_traffic,
-        measure: measure_one_way,
-    },
-    Monitored { name: "ping", options: ping_options, traffic: ping_traffic, measure: measure_ping },
+    Monitored { name: "one-way", options: one_way_options, traffic: one_way_traffic, test: one_way_test },
+    Monitored { name: "ping", options: ping_options, traffic: ping_traffic, test: ping_test },
 ];
 
 /// The instruments of this program, for the file and the runtime.
@@ -90,12 +80,10 @@ impl Instruments for Known {
 }
 
 impl Equipment for Known {
-    fn measure(&self, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
+    fn test(&self, asked: &Asked<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-        let Some(instrument) = known else {
-            return Err((Failure::Other, "there is no such instrument".to_owned()));
-        };
-        (instrument.measure)(&(instrument.options)(), asked, with, folder)
+        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        (instrument.test)(&(instrument.options)(), asked, site)
     }
 
     fn follow(
@@ -281,75 +269,30 @@ fn flow_of(spec: &TestSpec) -> Flow {
     Flow { packets, bytes: packets * length, rate }
 }
 
-fn measure_one_way(options: &OptionSet, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
-    let way = match (asked.direction, with.is_first) {
+fn one_way_test(
+    options: &OptionSet,
+    asked: &Asked<'_>,
+    site: &TestSite<'_>,
+) -> Result<Box<dyn Instrument>, Wrong> {
+    let way = match (asked.direction, site.is_first) {
         (Direction::Both, _) => Some("--both"),
         (Direction::Forward, true) | (Direction::Backward, false) => None,
         (Direction::Forward, false) | (Direction::Backward, true) => Some("--reverse"),
     };
-    let given = [asked.options, &with.of_server].concat();
-    let asked = Asked { options: &given, ..asked.clone() };
-    let mut test = one_way(options, &asked, with.address, way).map_err(|w| (Failure::Other, w.message))?;
-    test.key = with.key.cloned();
-    test.feedback = with.watcher.is_some();
-    with.annotate(&mut test.annotations);
-    let naming = Naming::Given(folder.join("test.log"));
-    let logs = match test.streams.len() {
-        2 => LogFile::create_pair(&naming, Version::V3).map(Vec::from),
-        _ => LogFile::create(&naming, Version::V3).map(|log| vec![log]),
-    };
-    let journals = Journals::new(logs.map_err(|e| (Failure::NotKept, e.to_string()))?);
-    run(&test, journals, with)
+    let given = [asked.options, &site.of_server].concat();
+    let mut test = one_way(options, &Asked { options: &given, ..asked.clone() }, site.address, way)?;
+    test.key = site.key.cloned();
+    test.feedback = site.is_watched;
+    site.annotate(&mut test.annotations);
+    Ok(Box::new(test))
 }
 
-fn measure_ping(options: &OptionSet, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs {
-    let mut test = ping(options, asked, with.address).map_err(|w| (Failure::Other, w.message))?;
-    with.annotate(&mut test.annotations);
-    let naming = Naming::Given(folder.join("test.log"));
-    let log = match test.client.protocol().transport {
-        Transport::Tcp => LogFile::create_two_way_tcp(&naming),
-        Transport::Udp => LogFile::create_two_way(&naming),
-    };
-    let journals = Journals::new([log.map_err(|e| (Failure::NotKept, e.to_string()))?]);
-    run(&test, journals, with)
-}
-
-fn run(test: &impl Instrument, mut journals: Journals, with: &mut Measuring<'_>) -> Logs {
-    let mut nobody = Unobserved;
-    let watcher: &mut dyn Observer = match with.watcher.as_deref_mut() {
-        Some(watcher) => watcher,
-        None => &mut nobody,
-    };
-    let mut both = [&mut journals as &mut dyn Observer, watcher];
-    let run = test.run(with.stop, &mut both).map(drop).map_err(|e| (kind(&e), e.to_string()));
-    close(run, journals)
-}
-
-/// The logs of a test that has ended.
-fn close(run: Result<(), (Failure, String)>, journals: Journals) -> Logs {
-    let closed = journals.close();
-    run?;
-    match closed.iter().flat_map(|log| &log.troubles).next() {
-        Some(trouble) => Err((Failure::NotKept, trouble.clone())),
-        None => Ok(closed.into_iter().filter_map(|log| log.log).collect()),
-    }
-}
-
-/// What kind of failure an error is.
-fn kind(error: &Error) -> Failure {
-    match error {
-        Error::OneWay(ClientError::Failed { failure, .. }) => match failure {
-            Conversation::Refused(_) | Conversation::Authentication(_) => Failure::Refused,
-            Conversation::Closed { .. } | Conversation::Timeout { .. } => Failure::Unreachable,
-            _ => Failure::Other,
-        },
-        Error::OneWay(ClientError::Start(_)) => Failure::Other,
-        Error::OneWay(_)
-        | Error::Lookup { .. }
-        | Error::Address { .. }
-        | Error::Ping(_)
-        | Error::TwampControl(_) => Failure::Unreachable,
-        Error::While { source, .. } => kind(source),
-        _ => Failure::Other,
-    }
+fn ping_test(
+    options: &OptionSet,
+    asked: &Asked<'_>,
+    site: &TestSite<'_>,
+) -> Result<Box<dyn Instrument>, Wrong> {
+    let mut test = ping(options, asked, site.address)?;
+    site.annotate(&mut test.annotations);
+    Ok(Box::new(test))
 }

@@ -1,18 +1,14 @@
 //! [`Equipment`]: what a monitor measures, captures and serves with, made from options of its file.
 
-use super::{CaptureSetup, Measuring};
+use super::CaptureSetup;
 use crate::agenda::Failure;
-use crate::file::{Asked, Instruments, Value};
+use crate::file::{Asked, Instruments, Value, Wrong};
 use anyhow::Result;
-use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{CaptureEnd, PeriodEvent};
 use jitlat_instruments::serve::Serve;
+use jitlat_instruments::{Annotations, Instrument, Stop};
 use jitlat_proto::jitlat::Key;
 use std::fmt;
-use std::path::{Path, PathBuf};
-
-/// The logs of a test, or why there is none.
-pub type Logs = Result<Vec<PathBuf>, (Failure, String)>;
 
 /// How a capture ended, or why it could not begin.
 pub type Captured = Result<CaptureEnd, (Failure, String)>;
@@ -20,11 +16,11 @@ pub type Captured = Result<CaptureEnd, (Failure, String)>;
 /// What a monitor measures, captures and serves with. The command provides it with the options of its command line, so that a file and
 /// the command line have the same.
 pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
-    /// Makes a test, and leaves its logs in `folder`; no logs if nothing was answered.
+    /// A test that is ready to run.
     ///
     /// # Errors
-    /// Why nothing was measured.
-    fn measure(&self, asked: &Asked<'_>, with: &mut Measuring<'_>, folder: &Path) -> Logs;
+    /// [`Wrong`], with the option it is about.
+    fn test(&self, asked: &Asked<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
 
     /// Captures until `stop`; `key` is what this host proves at others.
     ///
@@ -43,6 +39,32 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// # Errors
     /// What is wrong with the options.
     fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve>;
+}
+
+/// Where a test is made, and what is stored with it.
+pub struct TestSite<'a> {
+    /// Address of the far end.
+    pub address: &'a str,
+    /// What this host proves there; `None`: nothing.
+    pub key: Option<&'a Key>,
+    /// Options of the far host's server that its clients need.
+    pub of_server: Vec<(String, Value)>,
+    /// True if this host is the first of the pair, so that `forward` is what it sends.
+    pub is_first: bool,
+    /// True if somebody watches while it runs.
+    pub is_watched: bool,
+    /// Name of the result; `None`: that of the options.
+    pub name: Option<String>,
+    /// Tags of the result.
+    pub tags: Vec<(String, String)>,
+}
+
+impl TestSite<'_> {
+    /// Adds name and tags to those of the options.
+    pub fn annotate(&self, annotations: &mut Annotations) {
+        annotations.name = self.name.clone().or_else(|| annotations.name.take());
+        annotations.tags.extend(self.tags.iter().cloned());
+    }
 }
 
 /// Keys and interfaces of a server that come from elsewhere in the file.

@@ -1,7 +1,7 @@
 //! One test of the timetable: measured, and put into the archive.
 
-use super::Equipment;
-use super::measure::{Measuring, measure};
+use super::measure::measure;
+use super::{Equipment, TestSite};
 use crate::Model;
 use crate::agenda::{Failure, Job};
 use crate::file::{Asked, Value};
@@ -75,16 +75,15 @@ impl Task {
             duration: work.duration,
             direction: work.direction,
         };
-        let mut with = Measuring {
+        let site = TestSite {
             address: self.address(),
             key: self.key.as_ref(),
             of_server: self.options_of_server(),
             is_first: self.job.pair.first_is_client,
             name: Some(self.job.name.clone()),
             tags: self.tags(),
-            watcher: None,
-            stop,
+            is_watched: false,
         };
-        measure(&*self.equipment, &asked, &mut with, self.archive.as_deref()).map(drop)
+        measure(&*self.equipment, &asked, &site, None, stop, self.archive.as_deref()).map(drop)
     }
 }

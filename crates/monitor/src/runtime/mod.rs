@@ -33,7 +33,6 @@ mod watch;
 pub use alerts::Print;
 pub use alone::Alone;
 pub use captures::Setup as CaptureSetup;
-pub use equipment::{Captured, Equipment, Logs, ServerKeys};
-pub use measure::Measuring;
+pub use equipment::{Captured, Equipment, ServerKeys, TestSite};
 pub use on_demand::Demand;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};

@@ -1,7 +1,7 @@
 //! Tests that somebody asks for on the page: what is offered, and a wish as an instrument with its options.
 
-use super::Equipment;
-use super::measure::{Measuring, measure};
+use super::measure::measure;
+use super::{Equipment, TestSite};
 use crate::file::{Asked, Value, Wrong};
 use crate::model::{Direction, Flow, Traffic};
 use jitlat_core::time::SECOND;
@@ -157,17 +157,16 @@ impl Demand {
         feed.started();
         let stop = Stop::from(feed.stop());
         let tags = [ASKED, ("client", place.from), ("server", place.host)];
-        let mut with = Measuring {
+        let site = TestSite {
             address: place.address,
             key: place.key,
             of_server: place.of_server.to_vec(),
             is_first: true,
             name: None,
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
-            watcher: Some(&mut feed),
-            stop: &stop,
+            is_watched: true,
         };
-        let result = measure(equipment, &self.asked(), &mut with, Some(place.archive));
+        let result = measure(equipment, &self.asked(), &site, Some(&mut feed), &stop, Some(place.archive));
         feed.ended(result.map_err(|(_, why)| why));
     }
 }
