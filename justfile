@@ -137,6 +137,10 @@ site:
 check-package PROFILE='release':
     PATH="$PWD/target/tools/bin:$PATH" packaging/check {{PROFILE}}
 
+# The build without optional features: its size, its crates, and that it measures (minutes)
+small:
+    cargo test -p jitlat --test integration -- --ignored --nocapture small::
+
 # The pure crates compile for systems other than Linux
 portable:
     packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin

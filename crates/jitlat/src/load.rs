@@ -16,7 +16,7 @@ use jitlat_core::units::{bit_rate, eng3, eng4_f64};
 use jitlat_core::verdict::{self, Level};
 use jitlat_instruments::load::{Load, LoadStream, Phases};
 use jitlat_instruments::{Instrument, OneWay};
-use jitlat_report::html::Section;
+use jitlat_report::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;

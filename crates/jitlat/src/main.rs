@@ -10,11 +10,13 @@
 //! * [`mod@web`] – the page of an archive
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – options of the full-screen view
+//! * [`without`] – what stands in the place of modules that a build leaves out
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
+#[cfg(feature = "archive")]
 mod archive;
 mod capture;
 mod collect;
@@ -29,9 +31,11 @@ mod interrupt;
 mod journal;
 mod label;
 mod late_server;
+#[cfg(feature = "live")]
 mod live;
 mod load;
 mod manual;
+#[cfg(feature = "web")]
 mod monitor;
 mod options;
 mod output;
@@ -46,7 +50,18 @@ mod spp;
 mod sweep;
 mod tcp;
 mod test;
+#[cfg(feature = "web")]
 mod web;
+mod without;
+
+#[cfg(not(feature = "archive"))]
+use without::archive;
+#[cfg(not(feature = "live"))]
+use without::live;
+#[cfg(not(feature = "web"))]
+use without::monitor;
+#[cfg(not(feature = "web"))]
+use without::web;
 
 use analyze::Together;
 use clap::CommandFactory;

@@ -5,6 +5,9 @@
 //! * [`draw`] – a figure as SVG or PNG
 //! * [`html`] – the report as one HTML document
 //! * [`FirstScreen`] – what the page begins with, and what is drawn as one card
+//! * [`Section`] – what an instrument adds to a report
+//!
+//! [`draw`] and [`html`] need the feature `draw`, which is on by default.
 //!
 //! ```
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};
@@ -16,14 +19,23 @@
 //! assert!(page.contains("latency"), "{page}");
 //! ```
 
+// Figures and their typography are used by drawings alone.
+#![cfg_attr(not(feature = "draw"), allow(dead_code))]
+
+#[cfg(feature = "draw")]
 pub mod draw;
+#[cfg(feature = "draw")]
 mod escape;
 pub mod figure;
 mod first;
+#[cfg(feature = "draw")]
 pub mod html;
 mod mean;
+mod section;
 pub mod text;
 mod typography;
 
+#[cfg(feature = "draw")]
 pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
+pub use section::{Section, passive_section, tcp_section};

@@ -2,7 +2,7 @@
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
 //! * [`csv`] – one line per packet, or one line per test
-//! * [`hdr`] – histograms for HdrHistogram's tools
+//! * `hdr` – histograms for HdrHistogram's tools (feature `hdr`, on by default)
 //! * [`irtt`] – a two-way test as irtt's clients write theirs
 //! * [`late`] – outputs in the formats of the LaTe program
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+#[cfg(feature = "hdr")]
 pub mod hdr;
 pub mod irtt;
 pub mod json;

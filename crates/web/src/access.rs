@@ -13,6 +13,7 @@ use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
+use maud::{Markup, html};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,11 +188,8 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
             (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
         }
         _ => {
-            let page = page::page("Refused", Tab::None, |out| {
-                out.push_str("</header>\n<main id=\"main\">\n<p>");
-                out.push_str(why);
-                out.push_str("</p>");
-            });
+            let none = Markup::default();
+            let page = page::page("Refused", Tab::None, &none, &html! { p { (why) } });
             (status, page).into_response()
         }
     };
@@ -210,31 +208,28 @@ fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
         // Everybody who comes here may read.
         Access::Local | Access::Proxy => ("Who may run tests", "Go on", RUN, "--run-token-file"),
     };
-    page::page(title, Tab::None, |out| {
-        out.push_str("</header>\n<main id=\"main\">\n");
-        if let Some(problem) = problem {
-            out.push_str("<p class=\"headline bad\" role=\"alert\">");
-            out.push_str(problem);
-            out.push_str("</p>");
-        }
-        token_form(out, button, to);
-        out.push_str("<p>The token is in the file that the server was started with (<code>");
-        out.push_str(file);
-        out.push_str("</code>).</p>");
-    })
+    let main = html! {
+        @if let Some(problem) = problem { p.headline.bad role="alert" { (problem) } }
+        (token_form(button, to))
+        p { "The token is in the file that the server was started with (" code { (file) } ")." }
+    };
+    page::page(title, Tab::None, &Markup::default(), &main)
 }
 
 /// A form that asks for a token, and leads `to` a page.
-pub fn token_form(out: &mut String, button: &str, to: &str) {
-    out.push_str(
-        "<form method=\"post\" action=\"/login\" class=\"login\"><p><label for=\"token\">Token</label> \
-         <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" required> \
-         <input type=\"hidden\" name=\"to\" value=\"",
-    );
-    out.push_str(to);
-    out.push_str("\"><button>");
-    out.push_str(button);
-    out.push_str("</button></p></form>");
+pub fn token_form(button: &str, to: &str) -> Markup {
+    html! {
+        form.login method="post" action="/login" {
+            p {
+                label for="token" { "Token" }
+                " "
+                input #token name="token" type="password" autocomplete="current-password" required;
+                " "
+                input type="hidden" name="to" value=(to);
+                button { (button) }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

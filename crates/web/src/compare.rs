@@ -9,11 +9,11 @@ use jitlat_archive::{Archive, Filter, Stream, When, utc};
 use jitlat_core::WallTime;
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit};
-use jitlat_report::escape;
 use jitlat_report::figure::{Unit, group_thousands, value_label};
 use jitlat_report::html::scrolling;
+use maud::{Markup, html};
 use serde::Serialize;
-use std::fmt::Write;
+use std::collections::BTreeSet;
 
 /// A path in a period.
 #[derive(Clone, Debug, Serialize)]
@@ -173,95 +173,101 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
         None => None,
     };
     let newest = archive.newest()?;
-    let hosts: std::collections::BTreeSet<&str> =
+    let hosts: BTreeSet<&str> =
         newest.iter().flat_map(|n| [n.stream.src.as_str(), n.stream.dst.as_str()]).collect();
-    let page = page::page("Compare", Tab::Compare, |out| {
-        out.push_str(
-            "<p class=\"what\">Two periods of a path, or two paths, by all their packets</p></header>\n<main id=\"main\">\n",
-        );
-        form(out, found.as_ref(), &hosts);
-        if let Some(found) = &found {
-            write(out, found);
-        }
-    });
-    Ok(page.0)
+    let header = html! { p.what { "Two periods of a path, or two paths, by all their packets" } };
+    let main = html! {
+        (form(found.as_ref(), &hosts))
+        @if let Some(found) = &found { (result(found)) }
+    };
+    Ok(page::page("Compare", Tab::Compare, &header, &main).0)
 }
 
-fn form(out: &mut String, found: Option<&Compared>, hosts: &std::collections::BTreeSet<&str>) {
-    out.push_str("<form class=\"asking\" action=\"/compare\">");
-    let parts = [("First", "", found.map(|f| &f.first)), ("Second", "2", found.map(|f| &f.second))];
-    for (title, number, part) in parts {
-        let _ = write!(out, "<fieldset><legend>{title}</legend>");
-        let fields = [
-            ("src", "from host", part.map(|p| p.src.clone())),
-            ("dst", "to host", part.map(|p| p.dst.clone())),
-            ("from", "beginning", part.map(|p| times::address(p.from_ns))),
-            ("to", "end", part.map(|p| times::address_after(p.to_ns))),
-        ];
-        for (name, label, value) in fields {
-            let is_host = name == "src" || name == "dst";
-            let list =
-                if is_host { " list=\"hosts\"" } else { " placeholder=\"2026-11-23, or 36h ago: 36h\"" };
-            let needed = if is_host && number.is_empty() { " required" } else { "" };
-            let _ = write!(
-                out,
-                "<label for=\"{name}{number}\">{label}</label> <input id=\"{name}{number}\" name=\"{name}{number}\" value=\"{}\"{list}{needed}> ",
-                escape(value.as_deref().unwrap_or(""))
-            );
+fn form(found: Option<&Compared>, hosts: &BTreeSet<&str>) -> Markup {
+    html! {
+        form.asking action="/compare" {
+            (fields("First", "", found.map(|f| &f.first)))
+            (fields("Second", "2", found.map(|f| &f.second)))
+            datalist #hosts { @for host in hosts { option value=(host) {} } }
+            p { button { "Compare" } }
         }
-        out.push_str("</fieldset>");
+        p.help {
+            "Without a second path it is the first one. Without times the last day is compared with the week before it, or two \
+             paths by their last week."
+        }
     }
-    out.push_str("<datalist id=\"hosts\">");
-    for host in hosts {
-        let _ = write!(out, "<option value=\"{}\"></option>", escape(host));
-    }
-    out.push_str(
-        "</datalist><p><button>Compare</button></p></form><p class=\"help\">Without a second path it is the first one. Without \
-         times the last day is compared with the week before it, or two paths by their last week.</p>",
-    );
 }
 
-fn write(out: &mut String, found: &Compared) {
+fn fields(title: &str, number: &str, part: Option<&Part>) -> Markup {
+    let hosts = [("src", "from host", part.map(|p| &p.src)), ("dst", "to host", part.map(|p| &p.dst))];
+    let times = [
+        ("from", "beginning", part.map(|p| times::address(p.from_ns))),
+        ("to", "end", part.map(|p| times::address_after(p.to_ns))),
+    ];
+    html! {
+        fieldset {
+            legend { (title) }
+            @for (name, label, value) in hosts {
+                @let id = format!("{name}{number}");
+                label for=(id) { (label) }
+                " "
+                input id=(id) name=(id) value=(value.map_or("", |v| v)) list="hosts" required[number.is_empty()];
+                " "
+            }
+            @for (name, label, value) in times {
+                @let id = format!("{name}{number}");
+                label for=(id) { (label) }
+                " "
+                input id=(id) name=(id) value=(value.as_deref().unwrap_or("")) placeholder="2026-11-23, or 36h ago: 36h";
+                " "
+            }
+        }
+    }
+}
+
+fn result(found: &Compared) -> Markup {
     let name =
         |part: &Part| format!("{} → {}, {} to {}", part.src, part.dst, utc(part.from_ns), utc(part.to_ns));
-    let _ = write!(
-        out,
-        "<p>First: {}<br>Second: {}</p>",
-        escape(&name(&found.first)),
-        escape(&name(&found.second))
-    );
-    if found.streams.is_empty() {
-        out.push_str("<p class=\"headline note\">No packets of one kind were tested in both.</p>");
-    }
-    for compared in &found.streams {
-        let what = described(&compared.stream);
-        let _ = write!(out, "<h2>{}</h2>", escape(&what));
-        scrolling(out, &what, |out| {
-            let _ = write!(
-                out,
-                "<thead><tr><th scope=\"col\">figure</th><th scope=\"col\">first</th><th scope=\"col\">second</th>\
-                 <th scope=\"col\">change</th></tr></thead><tbody><tr><th scope=\"row\">tests</th><td>{}</td><td>{}</td><td></td></tr>",
-                compared.tests, compared.tests2
-            );
-            for f in &compared.figures {
-                let shown = |x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| shown_value(f.figure, x));
-                let _ = write!(
-                    out,
-                    "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-                    escape(f.figure.label),
-                    escape(&shown(f.first)),
-                    escape(&shown(f.second)),
-                    change(f)
-                );
+    html! {
+        p { "First: " (name(&found.first)) br; "Second: " (name(&found.second)) }
+        @if found.streams.is_empty() {
+            p.headline.note { "No packets of one kind were tested in both." }
+        }
+        @for compared in &found.streams {
+            @let what = described(&compared.stream);
+            h2 { (what) }
+            (scrolling(&what, &rows(compared)))
+        }
+        @if !found.streams.is_empty() {
+            p {
+                "The figures are those of all packets of each period. Delays between two hosts contain the difference of their \
+                 clocks. Whether single tests differ: " code { "jitlat compare DIR/ID DIR/ID" } "."
             }
-            out.push_str("</tbody>");
-        });
+        }
     }
-    if !found.streams.is_empty() {
-        out.push_str(
-            "<p>The figures are those of all packets of each period. Delays between two hosts contain the difference of their clocks. \
-             Whether single tests differ: <code>jitlat compare DIR/ID DIR/ID</code>.</p>",
-        );
+}
+
+fn rows(compared: &ComparedStream) -> Markup {
+    let shown =
+        |f: &ComparedFigure, x: Option<f64>| x.map_or_else(|| "–".to_owned(), |x| shown_value(f.figure, x));
+    html! {
+        thead { tr { @for column in ["figure", "first", "second", "change"] { th scope="col" { (column) } } } }
+        tbody {
+            tr {
+                th scope="row" { "tests" }
+                td { (compared.tests) }
+                td { (compared.tests2) }
+                td {}
+            }
+            @for f in &compared.figures {
+                tr {
+                    th scope="row" { (f.figure.label) }
+                    td { (shown(f, f.first)) }
+                    td { (shown(f, f.second)) }
+                    td { (change(f)) }
+                }
+            }
+        }
     }
 }
 

@@ -10,12 +10,11 @@ use crate::times;
 use crate::verdict::Verdict;
 use jitlat_archive::{Archive, Collected, Newest, Pushed, TestId, utc};
 use jitlat_core::session::HostFacts;
-use jitlat_report::escape;
 use jitlat_report::figure::{Unit, value_label};
 use jitlat_report::html::scrolling;
+use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 /// Hosts of the archive, and the monitor that serves the page.
@@ -179,23 +178,19 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
 }
 
 fn write(all: &Hosts) -> String {
-    let page = page::page("Hosts", Tab::Hosts, |out| {
-        out.push_str(
-            "<p class=\"what\">Clocks, noise and systems as the newest test of each host has them</p></header>\n\
-             <main id=\"main\">\n<div data-live=\"hosts\">",
-        );
-        headline(out, all);
-        if let Some(monitor) = &all.monitor {
-            write_monitor(out, monitor, all.now_ns);
+    let header = html! { p.what { "Clocks, noise and systems as the newest test of each host has them" } };
+    let main = html! {
+        div data-live="hosts" {
+            (headline(all))
+            @if let Some(monitor) = &all.monitor { (of_monitor(monitor, all.now_ns)) }
+            (pushes::tables(&all.pushes, &all.collected, all.now_ns))
+            (table(all))
         }
-        pushes::write(out, &all.pushes, &all.collected, all.now_ns);
-        table(out, all);
-        out.push_str("</div>");
-    });
-    page.0
+    };
+    page::page("Hosts", Tab::Hosts, &header, &main).0
 }
 
-fn headline(out: &mut String, all: &Hosts) {
+fn headline(all: &Hosts) -> Markup {
     let off: Vec<&str> = all.hosts.iter().filter(|h| h.synchronised == Some(false)).map(called).collect();
     let known = all.hosts.iter().filter(|h| h.synchronised.is_some()).count();
     let (class, text) = match &off[..] {
@@ -212,93 +207,107 @@ fn headline(out: &mut String, all: &Hosts) {
         few if few.len() <= 3 => ("poor", format!("Not synchronised: {}.", few.join(", "))),
         many => ("poor", format!("The clocks of {} hosts are not synchronised.", many.len())),
     };
-    let _ = write!(out, "<p class=\"headline {class}\">{}</p>", escape(&text));
+    html! { p.headline.(class) { (text) } }
 }
 
 fn called(host: &HostNow) -> &str {
     host.name.as_deref().unwrap_or(&host.address)
 }
 
-fn write_monitor(out: &mut String, monitor: &MonitorNow, now: i64) {
-    let _ = write!(
-        out,
-        "<h2 id=\"monitor\">The monitor of {}</h2><dl class=\"counts\"><div><dt>version</dt><dd>{}</dd></div>\
-         <div><dt>running for</dt><dd>{}</dd></div><div><dt>tests under way</dt><dd>{}</dd></div>\
-         <div><dt>busy with tests</dt><dd>{:.1} % of the time</dd></div></dl>",
-        escape(&monitor.host),
-        escape(&monitor.version),
-        times::length(now.saturating_sub(monitor.since_ns)),
-        monitor.running,
-        monitor.busy * 100.0
-    );
-    if monitor.slots.is_empty() {
-        out.push_str("<p>No test that it starts was due yet.</p>");
-        return;
-    }
-    scrolling(out, "Slots of the monitor", |out| {
-        out.push_str(
-            "<thead><tr><th scope=\"col\">test</th><th scope=\"col\">with</th><th scope=\"col\">measured</th>\
-             <th scope=\"col\" class=\"words\">missed or failed</th></tr></thead><tbody>",
-        );
-        for slots in &monitor.slots {
-            let lost: Vec<String> = slots.lost.iter().map(|(why, n)| format!("{n} {why}")).collect();
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
-                escape(&slots.test),
-                escape(&slots.far),
-                slots.measured,
-                if lost.is_empty() { "none".to_owned() } else { escape(&lost.join(", ")).to_string() }
-            );
+fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
+    let lost = |slots: &SlotsNow| match &slots.lost[..] {
+        [] => "none".to_owned(),
+        lost => lost.iter().map(|(why, n)| format!("{n} {why}")).collect::<Vec<_>>().join(", "),
+    };
+    let rows = html! {
+        thead {
+            tr {
+                @for column in ["test", "with", "measured"] { th scope="col" { (column) } }
+                th.words scope="col" { "missed or failed" }
+            }
         }
-        out.push_str("</tbody>");
-    });
+        tbody {
+            @for slots in &monitor.slots {
+                tr {
+                    th scope="row" { (slots.test) }
+                    td { (slots.far) }
+                    td { (slots.measured) }
+                    td.words { (lost(slots)) }
+                }
+            }
+        }
+    };
+    html! {
+        h2 #monitor { "The monitor of " (monitor.host) }
+        dl.counts {
+            div { dt { "version" } dd { (monitor.version) } }
+            div { dt { "running for" } dd { (times::length(now.saturating_sub(monitor.since_ns))) } }
+            div { dt { "tests under way" } dd { (monitor.running) } }
+            div { dt { "busy with tests" } dd { (format!("{:.1}", monitor.busy * 100.0)) " % of the time" } }
+        }
+        @if monitor.slots.is_empty() {
+            p { "No test that it starts was due yet." }
+        } @else {
+            (scrolling("Slots of the monitor", &rows))
+        }
+    }
 }
 
-fn table(out: &mut String, all: &Hosts) {
-    out.push_str("<h2 id=\"hosts\">All hosts</h2>");
-    let known = |text: &Option<String>| escape(text.as_deref().unwrap_or("unknown")).to_string();
-    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(Unit::Time, ns as f64));
-    scrolling(out, "Hosts", |out| {
-        out.push_str(
-            "<thead><tr><th scope=\"col\">host</th><th scope=\"col\">address</th><th scope=\"col\">clock</th>\
-             <th scope=\"col\">largest error</th><th scope=\"col\">own jitter, p99</th><th scope=\"col\">last test</th>\
-             <th scope=\"col\">streams</th><th scope=\"col\">poor or bad</th><th scope=\"col\">clock source</th>\
-             <th scope=\"col\">system</th></tr></thead><tbody>",
-        );
-        for host in &all.hosts {
-            let (verdict, word) = match host.synchronised {
-                Some(true) => (Verdict::Good, "synchronised"),
-                Some(false) => (Verdict::Poor, "not synchronised"),
-                None => (Verdict::Unknown, "unknown"),
-            };
-            let step = match host.clock_step_ns {
-                Some(step) if step.abs() >= 1_000_000 => format!(", set by {}", time(Some(step))),
-                _ => String::new(),
-            };
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"{}\">{}{step}</td><td>{}</td><td>{}</td>\
-                 <td><a href=\"/test/{}\" title=\"{}\">{} ago</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                escape(called(host)),
-                escape(&host.address),
-                verdict.word(),
-                badge(verdict.sign(), word),
-                time(host.clock_error_ns),
-                time(host.noise_p99_ns),
-                host.test,
-                utc(host.started_ns),
-                times::length(all.now_ns.saturating_sub(host.started_ns)),
-                host.streams,
-                host.bad,
-                known(&host.clock_source),
-                known(&host.system),
-            );
+fn table(all: &Hosts) -> Markup {
+    let columns = [
+        "host",
+        "address",
+        "clock",
+        "largest error",
+        "own jitter, p99",
+        "last test",
+        "streams",
+        "poor or bad",
+        "clock source",
+        "system",
+    ];
+    let rows = html! {
+        thead { tr { @for column in columns { th scope="col" { (column) } } } }
+        tbody { @for host in &all.hosts { (row(host, all.now_ns)) } }
+    };
+    html! {
+        h2 #hosts { "All hosts" }
+        (scrolling("Hosts", &rows))
+        p {
+            "The last columns are what a host said of itself in its newest test. Own jitter is known where it was measured \
+             before the test (" code { "--doctor" } "); hosts that only answer pings say nothing."
         }
-        out.push_str("</tbody>");
-    });
-    out.push_str(
-        "<p>The last columns are what a host said of itself in its newest test. Own jitter is known where it was measured before the \
-         test (<code>--doctor</code>); hosts that only answer pings say nothing.</p>",
-    );
+    }
+}
+
+fn row(host: &HostNow, now: i64) -> Markup {
+    let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
+    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(Unit::Time, ns as f64));
+    let (verdict, word) = match host.synchronised {
+        Some(true) => (Verdict::Good, "synchronised"),
+        Some(false) => (Verdict::Poor, "not synchronised"),
+        None => (Verdict::Unknown, "unknown"),
+    };
+    let step = host.clock_step_ns.filter(|step| step.abs() >= 1_000_000);
+    html! {
+        tr {
+            th scope="row" { (called(host)) }
+            td { (host.address) }
+            td.(verdict.word()) {
+                (badge(verdict.sign(), word))
+                @if let Some(step) = step { ", set by " (time(Some(step))) }
+            }
+            td { (time(host.clock_error_ns)) }
+            td { (time(host.noise_p99_ns)) }
+            td {
+                a href={"/test/" (host.test)} title=(utc(host.started_ns)) {
+                    (times::length(now.saturating_sub(host.started_ns))) " ago"
+                }
+            }
+            td { (host.streams) }
+            td { (host.bad) }
+            td { (known(&host.clock_source)) }
+            td { (known(&host.system)) }
+        }
+    }
 }

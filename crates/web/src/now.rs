@@ -6,8 +6,8 @@ use crate::routes::Asked;
 use crate::times;
 use crate::verdict::Verdict;
 use jitlat_archive::{Archive, Newest, utc};
-use jitlat_report::escape;
 use jitlat_report::html::scrolling;
+use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -154,28 +154,31 @@ pub fn page(archive: &Archive, _: &Asked) -> Result<String, Problem> {
 }
 
 fn write(all: &Now) -> String {
-    let page = page::page("All paths now", Tab::Now, |out| {
-        let hosts = hosts(all);
-        let _ = write!(
-            out,
-            "<p class=\"what\">{} between {}</p></header>\n<main id=\"main\">\n<div data-live=\"now\">",
-            counted(all.streams.len(), "stream of tests", "streams of tests"),
-            counted(hosts.len(), "host", "hosts")
-        );
-        if all.streams.is_empty() {
-            out.push_str(
-                "<p class=\"headline note\">The archive is empty.</p><p>Every test takes <code>--archive DIR</code> and puts its \
-                 result there; <code>jitlat archive add DIR LOG</code> adds what is already there.</p></div>",
-            );
-            return;
+    let hosts = hosts(all);
+    let header = html! {
+        p.what {
+            (counted(all.streams.len(), "stream of tests", "streams of tests"))
+            " between "
+            (counted(hosts.len(), "host", "hosts"))
         }
-        headline(out, all);
-        attention(out, all);
-        matrix(out, all, &hosts);
-        every_stream(out, all);
-        out.push_str("</div>");
-    });
-    page.0
+    };
+    let main = html! {
+        div data-live="now" {
+            @if all.streams.is_empty() {
+                p.headline.note { "The archive is empty." }
+                p {
+                    "Every test takes " code { "--archive DIR" } " and puts its result there; "
+                    code { "jitlat archive add DIR LOG" } " adds what is already there."
+                }
+            } @else {
+                (headline(all))
+                (attention(all))
+                (matrix(all, &hosts))
+                (every_stream(all))
+            }
+        }
+    };
+    page::page("All paths now", Tab::Now, &header, &main).0
 }
 
 fn counted(n: usize, one: &str, several: &str) -> String {
@@ -192,7 +195,7 @@ fn hosts(all: &Now) -> BTreeMap<&str, &str> {
 }
 
 /// What is wrong, in a sentence; up to three streams by name.
-fn headline(out: &mut String, all: &Now) {
+fn headline(all: &Now) -> Markup {
     let of = |which: &dyn Fn(&StreamNow) -> bool| all.streams.iter().filter(|s| which(s)).collect::<Vec<_>>();
     let (bad, silent) = (of(&|s| s.verdict.is_bad()), of(&|s| s.silent));
     let worst = bad.iter().map(|s| s.verdict).max();
@@ -224,68 +227,67 @@ fn headline(out: &mut String, all: &Now) {
         let silent = counted(silent.len(), "stream is", "streams are");
         let _ = write!(text, " {silent} silent: the tests that used to come do not.");
     }
-    let _ = write!(out, "<p class=\"headline {class}\">{}</p>", escape(&text));
+    html! { p.headline.(class) { (text) } }
 }
 
-fn attention(out: &mut String, all: &Now) {
+fn attention(all: &Now) -> Markup {
     let mut wanted: Vec<&StreamNow> = all.streams.iter().filter(|s| s.verdict.is_bad() || s.silent).collect();
-    if wanted.is_empty() {
-        return;
-    }
     wanted.sort_by_key(|s| std::cmp::Reverse(s.rank()));
-    out.push_str("<h2 id=\"attention\">What needs attention</h2>");
-    table(out, "What needs attention", &wanted, all.now_ns);
-}
-
-fn every_stream(out: &mut String, all: &Now) {
-    let streams: Vec<&StreamNow> = all.streams.iter().collect();
-    let _ = write!(
-        out,
-        "<h2 id=\"streams\">{}</h2>",
-        if streams.len() > MOST_LISTED { "Streams" } else { "All streams" }
-    );
-    table(out, "All streams", &streams, all.now_ns);
-}
-
-fn table(out: &mut String, name: &str, streams: &[&StreamNow], now: i64) {
-    scrolling(out, name, |out| {
-        out.push_str(
-            "<thead><tr><th scope=\"col\">from, to</th><th scope=\"col\">verdict</th><th scope=\"col\">bad since</th>\
-             <th scope=\"col\">last test</th><th scope=\"col\" class=\"words\">what was found</th><th scope=\"col\">packets</th></tr></thead><tbody>",
-        );
-        for s in streams.iter().take(MOST_LISTED) {
-            let (class, sign, word) = s.shown();
-            let since = s.bad_since_ns.map_or(String::new(), |at| {
-                let least = if s.bad_tests_at_least { "at least " } else { "" };
-                let tests = counted(s.bad_tests.try_into().unwrap_or(usize::MAX), "test", "tests");
-                format!("{least}{} ({tests})", times::length(now.saturating_sub(at)))
-            });
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\"><a href=\"{}\">{} {} {}</a></th><td class=\"{class}\">{}</td><td>{since}</td>\
-                 <td><a href=\"/test/{}\" title=\"{}\">{}</a></td><td class=\"words\">{}</td><td>{}</td></tr>",
-                escape(&s.address()),
-                escape(s.src()),
-                s.arrow(),
-                escape(s.dst()),
-                badge(sign, word),
-                s.test,
-                utc(s.started_ns),
-                age(s, now),
-                escape(&s.headline),
-                escape(&described(&s.stream)),
-            );
+    html! {
+        @if !wanted.is_empty() {
+            h2 #attention { "What needs attention" }
+            (table("What needs attention", &wanted, all.now_ns))
         }
-        out.push_str("</tbody>");
+    }
+}
+
+fn every_stream(all: &Now) -> Markup {
+    let streams: Vec<&StreamNow> = all.streams.iter().collect();
+    html! {
+        h2 #streams { @if streams.len() > MOST_LISTED { "Streams" } @else { "All streams" } }
+        (table("All streams", &streams, all.now_ns))
+    }
+}
+
+fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
+    let rows = html! {
+        thead {
+            tr {
+                @for column in ["from, to", "verdict", "bad since", "last test"] { th scope="col" { (column) } }
+                th.words scope="col" { "what was found" }
+                th scope="col" { "packets" }
+            }
+        }
+        tbody { @for s in streams.iter().take(MOST_LISTED) { (row(s, now)) } }
+    };
+    html! {
+        (scrolling(name, &rows))
+        @if streams.len() > MOST_LISTED { p { (streams.len() - MOST_LISTED) " more are in the matrix." } }
+    }
+}
+
+fn row(s: &StreamNow, now: i64) -> Markup {
+    let (class, sign, word) = s.shown();
+    let since = s.bad_since_ns.map_or(String::new(), |at| {
+        let least = if s.bad_tests_at_least { "at least " } else { "" };
+        let tests = counted(s.bad_tests.try_into().unwrap_or(usize::MAX), "test", "tests");
+        format!("{least}{} ({tests})", times::length(now.saturating_sub(at)))
     });
-    if streams.len() > MOST_LISTED {
-        let _ = write!(out, "<p>{} more are in the matrix.</p>", streams.len() - MOST_LISTED);
+    html! {
+        tr {
+            th scope="row" { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
+            td.(class) { (badge(sign, word)) }
+            td { (since) }
+            td { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
+            td.words { (s.headline) }
+            td { (described(&s.stream)) }
+        }
     }
 }
 
 /// A sign and a word.
-pub fn badge(sign: &str, word: &str) -> String {
-    format!("<span class=\"level\"><span aria-hidden=\"true\">{sign}</span> {word}</span>")
+pub fn badge(sign: &str, word: &str) -> Markup {
+    html! { span.level { span aria-hidden="true" { (sign) } " " (word) } }
 }
 
 fn age(s: &StreamNow, now: i64) -> String {
@@ -293,7 +295,7 @@ fn age(s: &StreamNow, now: i64) -> String {
 }
 
 /// Senders down, receivers across.
-fn matrix(out: &mut String, all: &Now, hosts: &BTreeMap<&str, &str>) {
+fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
     // Of several streams between two hosts the one that is worst, then a silent one.
     let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();
     for s in &all.streams {
@@ -304,57 +306,59 @@ fn matrix(out: &mut String, all: &Now, hosts: &BTreeMap<&str, &str>) {
         }
     }
     let words = hosts.len() <= WORDS_UP_TO;
-    out.push_str("<h2 id=\"matrix\">Who hears whom</h2><p class=\"help\">Senders down, receivers across. ");
-    for verdict in Verdict::ALL {
-        let _ = write!(
-            out,
-            "<span class=\"{}\">{}</span> ",
-            verdict.word(),
-            badge(verdict.sign(), verdict.word())
-        );
-    }
-    let _ = write!(out, "<span class=\"unknown\">{}</span></p>", badge("…", "silent"));
-    let class = if words { "matrix" } else { "matrix small" };
-    let _ = write!(out, "<div class=\"{class}\">");
-    scrolling(out, "Matrix of hosts", |out| {
-        out.push_str("<thead><tr><td></td>");
-        for (k, (address, name)) in hosts.iter().enumerate() {
-            let _ = match words {
-                true => write!(out, "<th scope=\"col\">{}</th>", escape(name)),
-                false => {
-                    let shown = escape(name);
-                    write!(out, "<th scope=\"col\" title=\"{shown} {}\">{}</th>", escape(address), k + 1)
-                }
-            };
-        }
-        out.push_str("</tr></thead><tbody>");
-        for (k, (src, name)) in hosts.iter().enumerate() {
-            let number = if words { String::new() } else { format!("{} ", k + 1) };
-            let _ = write!(out, "<tr><th scope=\"row\">{number}{}</th>", escape(name));
-            for dst in hosts.keys() {
-                match cells.get(&(*src, *dst)) {
-                    Some(s) => cell(out, s, all.now_ns, words),
-                    None => out.push_str("<td></td>"),
+    let rows = html! {
+        thead {
+            tr {
+                td {}
+                @for (k, (address, name)) in hosts.iter().enumerate() {
+                    @if words {
+                        th scope="col" { (name) }
+                    } @else {
+                        th scope="col" title={(name) " " (address)} { (k + 1) }
+                    }
                 }
             }
-            out.push_str("</tr>");
         }
-        out.push_str("</tbody>");
-    });
-    out.push_str("</div>");
-}
-
-fn cell(out: &mut String, s: &StreamNow, now: i64, words: bool) {
-    let (class, sign, word) = s.shown();
-    let silent = if s.silent { " silent" } else { "" };
-    let (src, dst) = (encoded(&s.stream.src), encoded(&s.stream.dst));
-    let _ = write!(out, "<td class=\"{class}{silent}\"><a href=\"/path/{src}/{dst}\"");
-    let was = if s.silent { format!("{} {}", s.verdict.word(), age(s, now)) } else { age(s, now) };
-    let _ = match words {
-        true => write!(out, "><b>{sign} {word}</b> <span>{was}</span></a></td>"),
-        false => {
-            let (src, dst) = (escape(s.src()), escape(s.dst()));
-            write!(out, " title=\"{src} {} {dst}: {word}, {was}\">{sign}</a></td>", s.arrow())
+        tbody {
+            @for (k, (src, name)) in hosts.iter().enumerate() {
+                tr {
+                    th scope="row" { @if !words { (k + 1) " " } (name) }
+                    @for dst in hosts.keys() {
+                        @match cells.get(&(*src, *dst)) {
+                            Some(s) => { (cell(s, all.now_ns, words)) },
+                            None => { td {} },
+                        }
+                    }
+                }
+            }
         }
     };
+    html! {
+        h2 #matrix { "Who hears whom" }
+        p.help {
+            "Senders down, receivers across. "
+            @for verdict in Verdict::ALL {
+                span.(verdict.word()) { (badge(verdict.sign(), verdict.word())) }
+                " "
+            }
+            span.unknown { (badge("…", "silent")) }
+        }
+        div.matrix.small[!words] { (scrolling("Matrix of hosts", &rows)) }
+    }
+}
+
+fn cell(s: &StreamNow, now: i64, words: bool) -> Markup {
+    let (class, sign, word) = s.shown();
+    let address = format!("/path/{}/{}", encoded(&s.stream.src), encoded(&s.stream.dst));
+    let was = if s.silent { format!("{} {}", s.verdict.word(), age(s, now)) } else { age(s, now) };
+    let title = format!("{} {} {}: {word}, {was}", s.src(), s.arrow(), s.dst());
+    html! {
+        td.(class).silent[s.silent] {
+            @if words {
+                a href=(address) { b { (sign) " " (word) } " " span { (was) } }
+            } @else {
+                a href=(address) title=(title) { (sign) }
+            }
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! What all pages have: the links between them, the files they use, and their beginning and end.
 
 use axum::response::Html;
-use jitlat_report::html::{self, Frame};
+use jitlat_report::html::{Frame, STYLE, document};
+use maud::{Markup, html};
 use std::fmt::Write;
 
 /// This program and its version.
@@ -9,7 +10,7 @@ pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
 /// The style sheet: that of the reports, and what only these pages have.
 pub fn style() -> String {
-    [html::STYLE, include_str!("web.css")].concat()
+    [STYLE, include_str!("web.css")].concat()
 }
 
 /// The script that loads what is new.
@@ -42,31 +43,34 @@ const TABS: [(Tab, &str, &str); 5] = [
 ];
 
 /// The links between pages; the first skips them.
-pub fn navigation(current: Tab) -> String {
-    let mut out = "<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<nav class=\"site\" aria-label=\"Pages\"><b>jitlat</b>".to_owned();
-    for (tab, address, name) in TABS {
-        let here = if tab == current { " aria-current=\"page\"" } else { "" };
-        let _ = write!(out, " <a href=\"{address}\"{here}>{name}</a>");
+pub fn navigation(current: Tab) -> Markup {
+    html! {
+        a.skip href="#main" { "Skip to the content" }
+        nav.site aria-label="Pages" {
+            b { "jitlat" }
+            @for (tab, address, name) in TABS {
+                " "
+                a href=(address) aria-current=[(tab == current).then_some("page")] { (name) }
+            }
+            " "
+            span #live role="status" {}
+        }
     }
-    out.push_str(" <span id=\"live\" role=\"status\"></span></nav>\n");
-    out
 }
 
-/// A page. `content` begins within its header, after the title, and ends within its main part.
-pub fn page(title: &str, current: Tab, content: impl FnOnce(&mut String)) -> Html<String> {
-    page_after(&navigation(current), title, content)
+/// A page: `header` follows the title, `main` is its main part.
+pub fn page(title: &str, current: Tab, header: &Markup, main: &Markup) -> Html<String> {
+    page_in(&navigation(current), title, header, &html! { main #main { (main) } })
 }
 
-/// A page that begins with `before`.
-pub fn page_after(before: &str, title: &str, content: impl FnOnce(&mut String)) -> Html<String> {
-    let mut out = String::with_capacity(1 << 16);
+/// A page that begins with `before`, and whose main element is `main`.
+pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> Html<String> {
     let frame = Frame { style: "/style.css", scripts: &["/live.js"], before };
-    html::open(&mut out, title, PROGRAM, Some(&frame));
-    content(&mut out);
-    out.push_str("</main>\n");
-    let _ = writeln!(out, "<footer><p>{PROGRAM}. All times are UTC.</p></footer>");
-    html::close(&mut out, Some(&frame));
-    Html(out)
+    let body = html! {
+        (main)
+        footer { p { (PROGRAM) ". All times are UTC." } }
+    };
+    Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
 }
 
 /// Text as a part of an address.

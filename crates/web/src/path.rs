@@ -12,8 +12,8 @@ use jitlat_core::WallTime;
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use jitlat_core::distribution::percentile::{Method, Percent};
 use jitlat_core::pool::Pool;
-use jitlat_report::escape;
 use jitlat_report::html::scrolling;
+use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -365,65 +365,53 @@ impl View {
 fn write(view: &View) -> String {
     let PathCourse { stream, .. } = &view.course;
     let arrow = if stream.direction == "both" { "⇄" } else { "→" };
-    let page = page::page(&format!("{} {arrow} {}", stream.src, stream.dst), Tab::None, |out| {
-        let _ = write!(
-            out,
-            "<p class=\"what\">{}</p></header>\n<main id=\"main\">\n",
-            escape(&described(stream))
-        );
-        others(out, view);
-        out.push_str("<div data-live=\"path\">");
-        state(out, view);
-        steps(out, view);
-        drawing(out, view);
-        summary(out, view);
-        changes(out, view);
-        table(out, view);
-        out.push_str("</div>");
-    });
-    page.0
+    let title = format!("{} {arrow} {}", stream.src, stream.dst);
+    let main = html! {
+        (others(view))
+        div data-live="path" {
+            (state(view))
+            (steps(view))
+            (drawing(view))
+            (summary(view))
+            (changes(view))
+            (table(view))
+        }
+    };
+    page::page(&title, Tab::None, &html! { p.what { (described(stream)) } }, &main).0
+}
+
+/// A link in a list; `current`: it leads to what is shown.
+fn link(address: &str, current: bool, text: &str) -> Markup {
+    html! { li { a href=(address) aria-current=[current.then_some("true")] { (text) } } }
 }
 
 /// Links to the other direction, and to other packets of the same.
-fn others(out: &mut String, view: &View) {
+fn others(view: &View) -> Markup {
     let Stream { src, dst, .. } = &view.course.stream;
-    out.push_str("<ul class=\"steps\" aria-label=\"Other views of this path\">");
-    if view.back {
-        let _ = write!(
-            out,
-            "<li><a href=\"/path/{}/{}\">The other direction</a></li>",
-            encoded(dst),
-            encoded(src)
-        );
-    }
-    for (id, stream) in view.streams.iter().filter(|_| view.streams.len() > 1) {
-        let current = if *id == view.course.id { " aria-current=\"true\"" } else { "" };
-        let address = escape(&view.with(*id, view.shown, None));
-        let _ = write!(out, "<li><a href=\"{address}\"{current}>{}</a></li>", escape(&described(stream)));
-    }
-    for (name, shown) in Shown::NAMES {
-        let current = if shown == view.shown { " aria-current=\"true\"" } else { "" };
-        let address = escape(&view.with(view.course.id, shown, view.here()));
-        let _ = write!(out, "<li><a href=\"{address}\"{current}>{name}</a></li>");
-    }
+    let several = view.streams.iter().filter(|_| view.streams.len() > 1);
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let before = times::address(from.saturating_sub(to.saturating_sub(from)));
     let (from, to) = (times::address(from), times::address_after(to));
-    let address = format!(
-        "/compare?src={}&dst={}&from={before}&to={from}&from2={from}&to2={to}",
-        encoded(src),
-        encoded(dst)
-    );
-    let _ = write!(out, "<li><a href=\"{}\">Compare with the time before</a></li>", escape(&address));
-    if view.can_run {
-        let _ = write!(out, "<li><a href=\"/run?host={}\">Test it now</a></li>", encoded(dst));
+    let (src, dst) = (encoded(src), encoded(dst));
+    let compare = format!("/compare?src={src}&dst={dst}&from={before}&to={from}&from2={from}&to2={to}");
+    html! {
+        ul.steps aria-label="Other views of this path" {
+            @if view.back { (link(&format!("/path/{dst}/{src}"), false, "The other direction")) }
+            @for (id, stream) in several {
+                (link(&view.with(*id, view.shown, None), *id == view.course.id, &described(stream)))
+            }
+            @for (name, shown) in Shown::NAMES {
+                (link(&view.with(view.course.id, shown, view.here()), shown == view.shown, name))
+            }
+            (link(&compare, false, "Compare with the time before"))
+            @if view.can_run { (link(&format!("/run?host={dst}"), false, "Test it now")) }
+        }
     }
-    out.push_str("</ul>");
 }
 
-/// What it is like now.
-fn state(out: &mut String, view: &View) {
-    let Some((verdict, at, test)) = view.last else { return };
+/// The newest verdict, and since when it is bad.
+fn state(view: &View) -> Markup {
+    let Some((verdict, at, test)) = view.last else { return Markup::default() };
     let class = if verdict.is_bad() {
         verdict.word()
     } else if verdict == Verdict::Good {
@@ -432,13 +420,13 @@ fn state(out: &mut String, view: &View) {
         "note"
     };
     let since = view.bad_since.map_or(String::new(), |at| format!(" since {}", utc(at)));
-    let _ = write!(
-        out,
-        "<p class=\"headline {class}\">{} {}{since}. The last test began at <a href=\"/test/{test}\">{}</a>.</p>",
-        verdict.sign(),
-        sentence(verdict.word()),
-        utc(at)
-    );
+    html! {
+        p.headline.(class) {
+            (verdict.sign()) " " (sentence(verdict.word())) (since) ". The last test began at "
+            a href=(format!("/test/{test}")) { (utc(at)) }
+            "."
+        }
+    }
 }
 
 fn sentence(text: &str) -> String {
@@ -447,7 +435,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Links to longer and shorter times, before and after.
-fn steps(out: &mut String, view: &View) {
+fn steps(view: &View) -> Markup {
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let (first, after_all) = view.extent;
     let length = to.saturating_sub(from);
@@ -461,20 +449,22 @@ fn steps(out: &mut String, view: &View) {
     }
     links.push(("last day".to_owned(), after_all.saturating_sub(DAY), after_all));
     links.push(("last week".to_owned(), after_all.saturating_sub(7 * DAY), after_all));
-    out.push_str("<nav aria-label=\"Time\"><ul class=\"steps\">");
-    for (text, start, end) in links {
-        let address = view.address(start, end);
-        let current = if address == view.address(from, to) { " aria-current=\"true\"" } else { "" };
-        let _ = write!(out, "<li><a href=\"{}\"{current}>{text}</a></li>", escape(&address));
+    html! {
+        nav aria-label="Time" {
+            ul.steps {
+                @for (text, start, end) in links {
+                    @let address = view.address(start, end);
+                    (link(&address, address == view.address(from, to), &text))
+                }
+            }
+        }
     }
-    out.push_str("</ul></nav>");
 }
 
-fn drawing(out: &mut String, view: &View) {
+fn drawing(view: &View) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {
-        out.push_str("<p class=\"headline note\">There is no test in this time.</p>");
-        return;
+        return html! { p.headline.note { "There is no test in this time." } };
     }
     let column = |(period, pool): (&PeriodFigures, &Course)| {
         let delays = view.shown.of(&pool.pool);
@@ -503,22 +493,26 @@ fn drawing(out: &mut String, view: &View) {
     let span = (course.from_ns, course.to_ns);
     let drawn = Chart { span, quantity, columns: &columns, gaps: &gaps, changes: &changes };
     let (svg, is_logarithmic) = chart::svg(&drawn);
-    let _ = write!(
-        out,
-        "<figure><div class=\"drawn\" tabindex=\"0\" role=\"group\" aria-label=\"Delay, loss and verdicts over time\">{}</div>\
-         <figcaption><ul class=\"key\"><li>solid line: median</li><li>dashed line: 99th percentile</li>\
-         <li>shades: how many packets had which delay, of each {}</li><li>orange: lost</li>\
-         <li>height of the verdict: low is good, high is bad</li></ul>{}{}</figcaption></figure>",
-        svg,
-        course.by,
-        if is_logarithmic { "The scale of delays is logarithmic. " } else { "" },
-        if two_way || view.shown == Shown::Jitter {
-            "Choose a part to see it closer; the table below has the same links."
-        } else {
-            "Delays from one host to another contain the difference of their clocks: their changes are sure, their height may \
-             not be. Choose a part to see it closer; the table below has the same links."
+    html! {
+        figure {
+            div.drawn tabindex="0" role="group" aria-label="Delay, loss and verdicts over time" { (PreEscaped(svg)) }
+            figcaption {
+                ul.key {
+                    li { "solid line: median" }
+                    li { "dashed line: 99th percentile" }
+                    li { "shades: how many packets had which delay, of each " (course.by) }
+                    li { "orange: lost" }
+                    li { "height of the verdict: low is good, high is bad" }
+                }
+                @if is_logarithmic { "The scale of delays is logarithmic. " }
+                @if !two_way && view.shown == Shown::Delay {
+                    "Delays from one host to another contain the difference of their clocks: their changes are sure, their \
+                     height may not be. "
+                }
+                "Choose a part to see it closer; the table below has the same links."
+            }
         }
-    );
+    }
 }
 
 fn about(view: &View, period: &PeriodFigures) -> String {
@@ -538,7 +532,7 @@ fn about(view: &View, period: &PeriodFigures) -> String {
 }
 
 /// Figures of everything shown together.
-fn summary(out: &mut String, view: &View) {
+fn summary(view: &View) -> Markup {
     let all = &view.course.all;
     let rows = [
         ("tests", all.tests.to_string()),
@@ -548,85 +542,73 @@ fn summary(out: &mut String, view: &View) {
         ("99 % of delays up to", time(all.delay_p99_ns)),
         ("99 % of jitter up to", time(all.jitter_p99_ns)),
     ];
-    let _ = write!(
-        out,
-        "<section class=\"view\"><h2>{} to {}</h2><dl class=\"counts\">",
-        utc(view.course.from_ns),
-        utc(view.course.to_ns)
-    );
-    for (name, value) in rows {
-        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    html! {
+        section.view {
+            h2 { (utc(view.course.from_ns)) " to " (utc(view.course.to_ns)) }
+            dl.counts { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } }
+        }
     }
-    out.push_str("</dl></section>");
 }
 
 /// When it became bad or ceased to be, and when there were no tests.
-fn changes(out: &mut String, view: &View) {
+fn changes(view: &View) -> Markup {
     let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
-        out.push_str("<p>These are too many tests to look at each verdict: choose a shorter time to see what changed when.</p>");
-        return;
+        return html! {
+            p { "These are too many tests to look at each verdict: choose a shorter time to see what changed when." }
+        };
     };
-    if changes.is_empty() && gaps.is_empty() {
-        return;
-    }
-    out.push_str("<h2>What changed</h2><ul>");
-    let said = changes.iter().map(|c| {
+    let changed = changes.iter().map(|c| {
         let what = if c.bad { "turned poor or bad" } else { "was good or fair again" };
-        let text = format!("{}: <a href=\"/test/{}\">{what}</a>", utc(c.at_ns), c.test);
-        (c.at_ns, text)
+        (c.at_ns, html! { (utc(c.at_ns)) ": " a href={"/test/" (c.test)} { (what) } })
     });
     let silent = gaps.iter().map(|gap| {
         let length = times::length(gap.to_ns.saturating_sub(gap.from_ns));
-        (gap.from_ns, format!("{}: no test for {length}", utc(gap.from_ns)))
+        (gap.from_ns, html! { (utc(gap.from_ns)) ": no test for " (length) })
     });
-    let mut all: Vec<(i64, String)> = said.chain(silent).collect();
+    let mut all: Vec<(i64, Markup)> = changed.chain(silent).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    for (_, text) in all.iter().take(MOST_SAID) {
-        let _ = write!(out, "<li>{text}</li>");
-    }
-    out.push_str("</ul>");
-    if all.len() > MOST_SAID {
-        let _ = write!(out, "<p>{} more before them.</p>", all.len() - MOST_SAID);
+    html! {
+        @if !all.is_empty() {
+            h2 { "What changed" }
+            ul { @for (_, text) in all.iter().take(MOST_SAID) { li { (text) } } }
+        }
+        @if all.len() > MOST_SAID { p { (all.len() - MOST_SAID) " more before them." } }
     }
 }
 
 /// Every period with its figures and its link, newest first.
-fn table(out: &mut String, view: &View) {
+fn table(view: &View) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {
-        return;
+        return Markup::default();
     }
-    let open = if course.periods.len() <= 31 { " open" } else { "" };
-    let _ = write!(out, "<details class=\"fold\"{open}><summary><h2>By {}</h2></summary>", course.by);
-    scrolling(out, &format!("Figures by {}", course.by), |out| {
-        let _ = write!(
-            out,
-            "<thead><tr><th scope=\"col\">{}</th><th scope=\"col\">tests</th><th scope=\"col\">sent</th><th scope=\"col\">lost</th>\
-             <th scope=\"col\">median delay</th><th scope=\"col\">p99 delay</th><th scope=\"col\">p99 jitter</th>\
-             <th scope=\"col\">worst</th></tr></thead><tbody>",
-            course.by
-        );
-        for period in course.periods.iter().rev() {
-            let worst = period.worst.map_or_else(
-                || "<td>–</td>".to_owned(),
-                |v| format!("<td class=\"{}\">{}</td>", v.word(), badge(v.sign(), v.word())),
-            );
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\"><a href=\"{}\">{}</a></th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{worst}</tr>",
-                escape(&view.into(period)),
-                view.name(period),
-                period.tests,
-                period.sent,
-                share(period.loss),
-                time(period.delay_median_ns),
-                time(period.delay_p99_ns),
-                time(period.jitter_p99_ns),
-            );
+    let columns = [course.by, "tests", "sent", "lost", "median delay", "p99 delay", "p99 jitter", "worst"];
+    let rows = html! {
+        thead { tr { @for column in columns { th scope="col" { (column) } } } }
+        tbody {
+            @for period in course.periods.iter().rev() {
+                tr {
+                    th scope="row" { a href=(view.into(period)) { (view.name(period)) } }
+                    td { (period.tests) }
+                    td { (period.sent) }
+                    td { (share(period.loss)) }
+                    td { (time(period.delay_median_ns)) }
+                    td { (time(period.delay_p99_ns)) }
+                    td { (time(period.jitter_p99_ns)) }
+                    @match period.worst {
+                        Some(v) => { td.(v.word()) { (badge(v.sign(), v.word())) } },
+                        None => { td { "–" } },
+                    }
+                }
+            }
         }
-        out.push_str("</tbody>");
-    });
-    out.push_str("</details>");
+    };
+    html! {
+        details.fold open[course.periods.len() <= 31] {
+            summary { h2 { "By " (course.by) } }
+            (scrolling(&format!("Figures by {}", course.by), &rows))
+        }
+    }
 }
 
 #[cfg(test)]

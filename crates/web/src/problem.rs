@@ -5,7 +5,7 @@ use crate::run::Refusal;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jitlat_archive::Error;
-use jitlat_report::escape;
+use maud::{Markup, html};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -96,11 +96,8 @@ impl IntoResponse for Problem {
         if let Problem::Failed(text) = &self {
             tracing::warn!("page: {text}");
         }
-        let page = page::page(title, Tab::None, |out| {
-            out.push_str("</header>\n<main id=\"main\">\n<p>");
-            out.push_str(&escape(text));
-            out.push_str("</p><p><a href=\"/\">All paths</a></p>");
-        });
+        let main = html! { p { (text) } p { a href="/" { "All paths" } } };
+        let page = page::page(title, Tab::None, &Markup::default(), &main);
         (status, page).into_response()
     }
 }

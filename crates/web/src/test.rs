@@ -5,10 +5,9 @@ use crate::problem::Problem;
 use crate::routes::Asked;
 use jitlat_archive::{Archive, Listed, TestId};
 use jitlat_core::{Analyzer, Options};
-use jitlat_report::escape;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Frame, Part, Report};
-use std::fmt::Write;
+use maud::{Markup, html as markup};
 
 /// The page.
 pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
@@ -50,13 +49,13 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Prob
         program: PROGRAM,
         written: None,
     };
-    let before = format!("{}{}", page::navigation(Tab::None), way_back(listed));
+    let before = markup! { (page::navigation(Tab::None)) (way_back(listed)) };
     let frame = Frame { style: "/style.css", scripts: &["/report.js"], before: &before };
     Ok(html::page_in(&report, &frame))
 }
 
 /// The link to the path at the time of the test.
-fn way_back(listed: &Listed) -> String {
+fn way_back(listed: &Listed) -> Markup {
     let (from, to) = crate::times::Unit::Day.around(listed.started_ns);
     let address = format!(
         "/path/{}/{}?from={}&to={}",
@@ -65,28 +64,22 @@ fn way_back(listed: &Listed) -> String {
         crate::times::address(from),
         crate::times::address(to)
     );
-    format!(
-        "<nav class=\"back\" aria-label=\"The path of this test\"><a href=\"{}\">{} → {} on that day</a></nav>\n",
-        escape(&address),
-        escape(&listed.src),
-        escape(&listed.dst)
-    )
+    markup! {
+        nav.back aria-label="The path of this test" {
+            a href=(address) { (listed.src) " → " (listed.dst) " on that day" }
+        }
+    }
 }
 
 /// A test without packets: what the catalogue has of it.
 fn without(listed: &Listed, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
-    let page = page::page(&title, Tab::None, |out| {
-        let _ = write!(
-            out,
-            "<p class=\"what\">{}, {} packets</p></header>\n<main id=\"main\">\n{}<p class=\"headline note\">{}: {}</p><p>{}</p>",
-            jitlat_archive::utc(listed.started_ns),
-            listed.packets,
-            way_back(listed),
-            escape(&listed.severity),
-            escape(&listed.headline),
-            escape(why)
-        );
-    });
-    page.0
+    let header =
+        markup! { p.what { (jitlat_archive::utc(listed.started_ns)) ", " (listed.packets) " packets" } };
+    let main = markup! {
+        (way_back(listed))
+        p.headline.note { (listed.severity) ": " (listed.headline) }
+        p { (why) }
+    };
+    page::page(&title, Tab::None, &header, &main).0
 }

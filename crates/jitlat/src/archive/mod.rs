@@ -1,9 +1,11 @@
 //! `jitlat archive VERB DIR`: years of tests in a folder.
 //!
 //! * [`show`] – lists and answers as text, CSV and JSON
+//! * [`named`] – tests that are named by a path, `DIR/ID`
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 
 pub mod dataset;
+mod named;
 mod show;
 
 use crate::console;
@@ -18,6 +20,7 @@ use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VE
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
 use jitlat_store::output as file;
+pub use named::{log_reader, log_text};
 #[cfg(test)]
 pub use show::{ListDocument, PushesDocument, QueryDocument};
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! `--along`: the figures of saved tests against a number that distinguishes them, such as a distance in their tags.
 
 use crate::console;
-use crate::output::report::first_screen;
+use crate::output::pages;
 use crate::output::{Drawings, Report, Table};
 use crate::sweep::show::{PointDocument, lines, table};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,11 +12,10 @@ use jitlat_core::sweep::{
     with_intervals_of_packets,
 };
 use jitlat_core::verdict::Answer;
-use jitlat_report::FirstScreen;
 use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, say_measured};
-use jitlat_report::html::Section;
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
+use jitlat_report::{FirstScreen, Section};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -162,7 +161,7 @@ impl Report for Along {
             figures: self.figures(),
             ..Section::default()
         };
-        first_screen(&[], Some(&section))
+        pages::first_screen(&[], Some(&section))
     }
 
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {

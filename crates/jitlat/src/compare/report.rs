@@ -1,12 +1,11 @@
 //! A comparison as an output [`Report`].
 
-use crate::output::report::PROGRAM;
-use crate::output::{Drawings, Report, Table};
+use crate::output::{Drawings, Report, Table, pages};
 use anyhow::Result;
 use jitlat_core::compare::{Cell, Comparison, Grid};
 use jitlat_core::scalars::selectors;
 use jitlat_core::verdict::comparison;
-use jitlat_report::{FirstScreen, html};
+use jitlat_report::{FirstScreen, figure};
 use serde_json::Value;
 
 /// A comparison's report.
@@ -22,18 +21,18 @@ impl Report for GridReport<'_> {
     }
 
     fn page(&self) -> Result<String> {
-        Ok(html::comparison(self.0, PROGRAM, Some(jitlat_net::clock::wall())))
+        Ok(pages::comparison(self.0))
     }
 
     fn first_screen(&self) -> Option<FirstScreen> {
-        Some(html::first_screen_of(self.0, PROGRAM, Some(jitlat_net::clock::wall())))
+        pages::first_screen_of(self.0)
     }
 
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
         let alone = self.0.rows.len() == 1;
         for (row, k) in self.0.rows.iter().zip(1..) {
             let prefix = if alone { String::new() } else { format!("{k}-") };
-            each(&prefix, &html::figures_of(row))?;
+            each(&prefix, &figure::of_row(row))?;
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ pub struct Output {
     pub requires: Option<&'static str>,
     /// An option that cannot be given together with it, or none.
     pub conflicts: Option<&'static str>,
+    /// Feature of the build that it needs and this build has not; `None`: nothing is missing.
+    pub lacks: Option<&'static str>,
     /// Whether it needs the single packets.
     pub keeps_packets: bool,
     /// Whether it is of round trips only.
@@ -50,6 +52,7 @@ impl Output {
             needs: Part::NOTHING,
             requires: None,
             conflicts: None,
+            lacks: None,
             keeps_packets: false,
             two_way: false,
             one_way_protocol: None,

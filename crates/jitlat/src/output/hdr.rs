@@ -1,12 +1,13 @@
 //! `--hdr`: HDR histograms.
 
 use super::format::{Output, Part, Place, write_each};
-use jitlat_store::hdr;
+use super::pages;
 
 pub static OUTPUT: Output = Output {
     needs: Part::STREAMS,
     conflicts: Some("streaming"),
     keeps_packets: true,
+    lacks: pages::LACKS,
     ..Output::new(
         "hdr",
         "Write HDR histograms of latency and jitter to FILE, one of each for every window of --interval, or for the \
@@ -14,7 +15,7 @@ pub static OUTPUT: Output = Output {
         Place::FileEach,
         |report, path| {
             let interval = report.interval();
-            write_each(report.streams(), path, |run, out| hdr::write(out, &run.samples, interval))
+            write_each(report.streams(), path, |run, out| pages::histograms(out, &run.samples, interval))
         },
     )
 };

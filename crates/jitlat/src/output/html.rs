@@ -1,10 +1,12 @@
 //! `--html`: a page.
 
 use super::format::{Output, Part, Place, write_file};
+use super::pages;
 
 pub static OUTPUT: Output = Output {
     needs: Part::PAGE,
     keeps_packets: true,
+    lacks: pages::LACKS,
     ..Output::new(
         "html",
         "Write a report with interactive figures to FILE: one self-contained HTML page",

@@ -4,6 +4,7 @@
 //! * [`report`] – [`Report`], the result of a command, as formats read it
 //! * [`args`] – the options made from the list
 //! * [`wanted`] – [`Wanted`](wanted::Wanted), the requested formats: checked before the measurement, written afterwards
+//! * [`pages`] – pages and pictures
 //! * [`running`] – the windows of a test while it runs
 //! * [`screen`] – the console report on one screen; [`text`] – the full one
 //!
@@ -20,6 +21,8 @@ mod irtt;
 mod json;
 mod openmetrics;
 mod owamp;
+#[cfg(feature = "plots")]
+pub mod pages;
 mod plots;
 pub mod report;
 pub mod running;
@@ -28,6 +31,8 @@ mod summary_csv;
 pub mod text;
 pub mod wanted;
 
+#[cfg(not(feature = "plots"))]
+pub use crate::without::pages;
 pub use args::Outputs;
 pub use format::{Output, Part, not_written, write_file};
 pub use report::{AnalysedStream, Drawings, Report, Table};

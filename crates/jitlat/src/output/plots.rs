@@ -1,13 +1,14 @@
 //! `--plots`: every figure as SVG and PNG.
 
 use super::format::{Output, Part, Place, not_written, write_file};
+use super::pages::{self, DrawError};
 use anyhow::Context;
-use jitlat_report::draw::{self, DrawError};
 use std::fs;
 
 pub static OUTPUT: Output = Output {
     needs: Part::FIGURES,
     keeps_packets: true,
+    lacks: pages::LACKS,
     ..Output::new(
         "plots",
         "Draw the result as one card and every figure into DIR, as SVG and PNG",
@@ -22,10 +23,11 @@ pub static OUTPUT: Output = Output {
                 let (name, content) = file.context("drawing a figure")?;
                 write_file(&folder.join(format!("{prefix}{name}")), |out| out.write_all(&content))
             };
-            report
-                .draw(&mut |prefix, figures| draw::files(figures).try_for_each(|file| write(prefix, file)))?;
+            report.draw(&mut |prefix, figures| {
+                pages::files(figures).try_for_each(|file| write(prefix, file))
+            })?;
             let card = report.first_screen().filter(|first| first.figure.is_some());
-            card.iter().flat_map(draw::card_files).try_for_each(|file| write("", file))?;
+            card.iter().flat_map(pages::card_files).try_for_each(|file| write("", file))?;
             if !drawn {
                 not_written(folder);
             }

@@ -1,5 +1,6 @@
 //! [`Report`]: the result of a command, as formats read it; and the reports of streams.
 
+use super::pages;
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
@@ -10,8 +11,8 @@ use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
 use jitlat_proto::owamp::Statistics;
 use jitlat_report::FirstScreen;
+use jitlat_report::Section;
 use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
-use jitlat_report::html::{self, Part, Section};
 use jitlat_store::json;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -53,12 +54,12 @@ pub trait Report {
 
     /// Writes its page.
     fn page(&self) -> Result<String> {
-        Ok(page(self.streams(), self.section()))
+        Ok(pages::page(self.streams(), self.section()))
     }
 
     /// What its page begins with, to be drawn as one card; `None`: nothing is known that would be an answer.
     fn first_screen(&self) -> Option<FirstScreen> {
-        first_screen(self.streams(), self.section())
+        pages::first_screen(self.streams(), self.section())
     }
 
     /// Passes its figures to `each` in groups, with the prefix of their file names.
@@ -167,45 +168,8 @@ pub fn file_ending(direction: Direction) -> String {
     if direction == Direction::Up { "up" } else { "down" }.to_owned()
 }
 
-/// A page of streams; what an instrument adds comes first.
-pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
-    reported(runs, section, html::page)
-}
-
-/// What that page begins with.
-pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
-    reported(runs, section, html::first_screen)
-}
-
-/// What `make` makes of streams and what an instrument adds to them.
-fn reported<T>(
-    runs: &[AnalysedStream],
-    section: Option<&Section>,
-    make: impl FnOnce(&html::Report<'_>) -> T,
-) -> T {
-    let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
-    make(&html::Report {
-        section,
-        parts: &parts(runs, &traces),
-        corrected: runs.iter().any(|run| run.corrected),
-        command: Some(&command_line(std::env::args())),
-        program: PROGRAM,
-        written: Some(jitlat_net::clock::wall()),
-    })
-}
-
 /// This program and its version.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
-
-fn parts<'a>(runs: &'a [AnalysedStream], traces: &'a [Trace]) -> Vec<Part<'a>> {
-    let part = |(run, trace): (&'a AnalysedStream, &'a Trace)| Part {
-        label: if runs.len() == 1 { "" } else { &run.label },
-        session: Some(&run.session),
-        summary: &run.summary,
-        trace: Some(trace),
-    };
-    runs.iter().zip(traces).map(part).collect()
-}
 
 /// The figures of streams; those of an instrument come first, then those of several runs in one plot, then those of
 /// each.
@@ -215,10 +179,13 @@ fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<
         draw_side_by_side(runs, each)?;
     }
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
-    for (part, run) in parts(runs, &traces).into_iter().zip(runs) {
-        let corrected = run.corrected;
-        let of = figure::DrawnRun { label: part.label, summary: part.summary, trace: part.trace, corrected };
-        let prefix = if runs.len() > 1 { format!("{}-", slug(part.label)) } else { String::new() };
+    for (run, trace) in runs.iter().zip(&traces) {
+        let (label, prefix) = match runs.len() {
+            1 => ("", String::new()),
+            _ => (run.label.as_str(), format!("{}-", slug(&run.label))),
+        };
+        let (summary, corrected) = (&run.summary, run.corrected);
+        let of = figure::DrawnRun { label, summary, trace: Some(trace), corrected };
         each(&prefix, &figure::of_run(&of))?;
     }
     Ok(())

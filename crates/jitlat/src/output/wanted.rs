@@ -4,6 +4,7 @@ use super::format::{Output, Part, Place, with_ending};
 use super::report::Report;
 use crate::console;
 use crate::exit::explain;
+use crate::without::missing;
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Options;
 use jitlat_store::output as file;
@@ -61,6 +62,11 @@ impl Wanted {
 
     /// Whether a format draws figures.
     pub fn draws(&self) -> bool {
+        // So that a build that cannot draw has nothing of what it would draw.
+        cfg!(feature = "plots") && self.needs_figures()
+    }
+
+    fn needs_figures(&self) -> bool {
         self.needing(Part::FIGURES).is_some() || self.needing(Part::PAGE).is_some()
     }
 
@@ -72,6 +78,9 @@ impl Wanted {
     /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the
     /// same path. `streams` is the number of streams in the report, `others` are files that are written as well.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
+        if let Some((output, feature)) = self.0.iter().find_map(|(output, _)| Some((output, output.lacks?))) {
+            return Err(missing(&format!("--{}", output.name), feature));
+        }
         if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
             bail!("standard output can take one format only: give all others a file");
         }

@@ -10,10 +10,9 @@ use anyhow::Result;
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Spread, explain_levels};
 use jitlat_report::figure::{PassiveRun, PassiveTrace};
-use jitlat_report::html::Section;
 use jitlat_report::text::screen::{Course, Screen};
 use jitlat_report::text::{PassiveExtras, Style};
-use jitlat_report::{html, text};
+use jitlat_report::{Section, passive_section, text};
 use jitlat_store::passive::{read_pings, spp_document, write_sizes};
 use serde_json::Value;
 
@@ -74,7 +73,7 @@ pub fn show(
             let run = PassiveRun::of(trace, &result, link);
             let levels = levels_of_range.as_deref().unwrap_or(run.levels);
             let run = PassiveRun { periods: &args.figures.marks, levels, ..run };
-            let section = html::passive_section(&result, ping, &notes, &run);
+            let section = passive_section(&result, ping, &notes, &run);
             Section { screen: Some(content.clone()), ..section }
         }),
     }));

@@ -12,8 +12,8 @@ use jitlat_core::sweep::{
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_core::verdict::Answer;
+use jitlat_report::Section;
 use jitlat_report::figure::{CellPackets, Sweep, of_sweep, say_measured};
-use jitlat_report::html::Section;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, Plan};

@@ -4,7 +4,7 @@ mod parts;
 
 use crate::exit::Status;
 use crate::options::report::LengthArgs;
-use crate::output::report::page;
+use crate::output::pages;
 use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,9 +17,8 @@ use jitlat_net::capture::{STDIN, in_folders};
 use jitlat_passive::tcp::{TcpResult, answer};
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
-use jitlat_report::html::Section;
 use jitlat_report::text::screen::Screen;
-use jitlat_report::{html, text};
+use jitlat_report::{Section, tcp_section, text};
 use jitlat_store::passive::{tcp_document, write_tcp_event};
 use parts::PartArgs;
 use serde_json::Value;
@@ -192,7 +191,7 @@ fn draw(
     if let Some(c) = result.first.connections.first() {
         captures.follow_connection(own, c, stop, &mut trace)?;
     }
-    Ok(html::tcp_section(result, &trace, drawn))
+    Ok(tcp_section(result, &trace, drawn))
 }
 
 /// The result as an output [`Report`].
@@ -212,7 +211,7 @@ impl Report for ConnectionsReport<'_> {
 
     fn page(&self) -> Result<String> {
         self.section().context("no connection to draw")?;
-        Ok(page(self.streams(), self.section()))
+        Ok(pages::page(self.streams(), self.section()))
     }
 
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {

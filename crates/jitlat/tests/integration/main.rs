@@ -37,6 +37,7 @@ mod ping;
 mod same_answer;
 mod seeds;
 mod slips;
+mod small;
 mod spp;
 mod sweep;
 mod tcp;

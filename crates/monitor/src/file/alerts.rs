@@ -241,7 +241,7 @@ fn channel(table: &Table<'_>, has_https: bool) -> Option<Channel> {
             } else if is_secure && !has_https {
                 table.fault(
                     "webhook",
-                    "this jitlat was built without https: build it with --features https, take a released package, or give a \
+                    "this jitlat was built without https: build it with --features tls, take a released package, or give a \
                      'command' such as curl",
                 );
             }

@@ -1,7 +1,6 @@
 //! The embedded font: widths for layout, outlines for PNG.
 
 use std::sync::LazyLock;
-use ttf_parser::{Face, OutlineBuilder};
 
 /// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (the licence is in the same folder).
 const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
@@ -10,37 +9,215 @@ const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
 // The file is part of the program and its parsing is tested; without it text would have a width but no outline.
-static FACE: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(DEJAVU, 0).ok());
+static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(DEJAVU));
 
-/// The width of `text` in font size `size`.
+/// Width of `text` in font size `size`.
 pub fn width(text: &str, size: f32) -> f32 {
     let Some(face) = FACE.as_ref() else { return text.chars().count() as f32 * size * 0.6 };
-    let units: u32 = text.chars().map(|c| u32::from(advance(face, c))).sum();
-    units as f32 * size / f32::from(face.units_per_em())
+    let units: u32 = text.chars().map(|c| u32::from(face.advance(face.glyph(c)))).sum();
+    units as f32 * size / face.units_per_em
 }
 
-fn advance(face: &Face<'_>, c: char) -> u16 {
-    let glyph = face.glyph_index(c).unwrap_or_default();
-    face.glyph_hor_advance(glyph).unwrap_or(0)
-}
-
-/// Calls `outline` for each glyph of `text` with its position along the line and the scale from font
-/// units, both for size `size`.
-pub fn glyphs<B: OutlineBuilder>(
-    text: &str,
-    size: f32,
-    mut builder: impl FnMut(f32, f32) -> B,
-    mut done: impl FnMut(B),
-) {
-    let Some(face) = FACE.as_ref() else { return };
-    let scale = size / f32::from(face.units_per_em());
+/// Outlines of the glyphs of `text` from the origin of its line on, y down, in font size `size`.
+pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
+    let Some(face) = FACE.as_ref() else { return Vec::new() };
+    let scale = size / face.units_per_em;
+    let mut contours = Vec::new();
     let mut x = 0.0;
     for c in text.chars() {
-        let mut one = builder(x, scale);
-        if face.outline_glyph(face.glyph_index(c).unwrap_or_default(), &mut one).is_some() {
-            done(one);
+        let glyph = face.glyph(c);
+        let from = contours.len();
+        face.outline(glyph, (0, 0), MAX_NESTING, &mut contours);
+        for point in contours[from..].iter_mut().flat_map(|contour: &mut Contour| &mut contour.0) {
+            (point.x, point.y) = (x + point.x * scale, -point.y * scale);
         }
-        x += f32::from(advance(face, c)) * scale;
+        x += f32::from(face.advance(glyph)) * scale;
+    }
+    contours
+}
+
+/// A closed curve: points that lie on it, and between them control points of quadratic curves. Between two control points in a row
+/// there is one on the curve, halfway.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contour(pub Vec<Point>);
+
+/// A point of a [`Contour`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub x: f32,
+    pub y: f32,
+    /// Whether the curve goes through it.
+    pub on_curve: bool,
+}
+
+/// Glyphs that are made of others are so to this depth; those of the font have one level.
+const MAX_NESTING: u8 = 3;
+
+/// The tables of a TrueType font that are needed, as far as this font uses them: characters of the Basic Multilingual Plane, short
+/// offsets, parts of glyphs that are moved but not scaled.
+struct Face {
+    units_per_em: f32,
+    /// Segments of character codes: last code, first code, difference to the glyph.
+    segments: Vec<(u16, u16, u16)>,
+    advances: Vec<u16>,
+    /// Offsets into `glyf`, one more than there are glyphs.
+    offsets: Vec<usize>,
+    glyf: &'static [u8],
+}
+
+impl Face {
+    fn parse(file: &'static [u8]) -> Option<Face> {
+        let table = |name: &[u8; 4]| {
+            let records = file.get(12..12 + 16 * usize::from(u16_at(file, 4)?))?;
+            let record = records.chunks_exact(16).find(|record| record.starts_with(name))?;
+            let (offset, length) = (u32_at(record, 8)?, u32_at(record, 12)?);
+            file.get(offset..offset.checked_add(length)?)
+        };
+        let (head, cmap) = (table(b"head")?, table(b"cmap")?);
+        let glyphs = usize::from(u16_at(table(b"maxp")?, 4)?);
+        let (hmtx, loca) = (table(b"hmtx")?, table(b"loca")?);
+        Some(Face {
+            units_per_em: f32::from(u16_at(head, 18)?),
+            segments: segments(cmap.get(u32_at(cmap, 8)?..)?)?,
+            advances: (0..glyphs).map(|k| u16_at(hmtx, 4 * k)).collect::<Option<_>>()?,
+            offsets: (0..=glyphs)
+                .map(|k| Some(2 * usize::from(u16_at(loca, 2 * k)?)))
+                .collect::<Option<_>>()?,
+            glyf: table(b"glyf")?,
+        })
+    }
+
+    /// Number of the glyph of a character; 0, an empty box, if the font has none.
+    fn glyph(&self, c: char) -> u16 {
+        let Ok(code) = u16::try_from(u32::from(c)) else { return 0 };
+        let segment = self.segments.iter().find(|(last, _, _)| code <= *last);
+        segment.filter(|(_, first, _)| *first <= code).map_or(0, |(_, _, delta)| code.wrapping_add(*delta))
+    }
+
+    fn advance(&self, glyph: u16) -> u16 {
+        self.advances.get(usize::from(glyph)).copied().unwrap_or(0)
+    }
+
+    /// Appends the outline of a glyph, in font units with y up, moved by `by`. A glyph that is not as expected has none.
+    fn outline(&self, glyph: u16, by: (i16, i16), nesting: u8, out: &mut Vec<Contour>) -> Option<()> {
+        let [from, to] = *self.offsets.get(usize::from(glyph)..)?.first_chunk()?;
+        let mut bytes = Bytes(self.glyf.get(from..to)?);
+        let contours = bytes.i16()?;
+        // The bounding box.
+        bytes.skip(8)?;
+        match usize::try_from(contours) {
+            Ok(contours) => simple(bytes, contours, by, out),
+            Err(_) => self.composite(bytes, by, nesting.checked_sub(1)?, out),
+        }
+    }
+
+    /// Appends the outline of a glyph that is made of others.
+    fn composite(&self, mut bytes: Bytes, by: (i16, i16), nesting: u8, out: &mut Vec<Contour>) -> Option<()> {
+        const WORDS: u16 = 1;
+        const OFFSETS: u16 = 2;
+        const SCALED: u16 = 0x08 | 0x40 | 0x80;
+        const MORE: u16 = 0x20;
+        loop {
+            let (flags, part) = (bytes.u16()?, bytes.u16()?);
+            let offset = match flags & WORDS {
+                0 => (i16::from(bytes.u8()? as i8), i16::from(bytes.u8()? as i8)),
+                _ => (bytes.i16()?, bytes.i16()?),
+            };
+            if flags & OFFSETS == 0 || flags & SCALED != 0 {
+                return None;
+            }
+            self.outline(part, (by.0.checked_add(offset.0)?, by.1.checked_add(offset.1)?), nesting, out)?;
+            if flags & MORE == 0 {
+                return Some(());
+            }
+        }
+    }
+}
+
+/// Segments of a character map of format 4.
+fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
+    let twice = usize::from(u16_at(table, 6)?);
+    let segment = |k: usize| {
+        let at = |array: usize| u16_at(table, array + 2 * k);
+        let (last, first, delta) = (at(14)?, at(16 + twice)?, at(16 + 2 * twice)?);
+        // Lists of glyphs, which this font has not.
+        (at(16 + 3 * twice)? == 0).then_some((last, first, delta))
+    };
+    (u16_at(table, 0)? == 4).then(|| (0..twice / 2).map(segment).collect())?
+}
+
+/// Appends the contours of a glyph that has its own.
+fn simple(mut bytes: Bytes, contours: usize, by: (i16, i16), out: &mut Vec<Contour>) -> Option<()> {
+    const ON_CURVE: u8 = 1;
+    const REPEATED: u8 = 8;
+    let ends = (0..contours).map(|_| bytes.u16().map(usize::from)).collect::<Option<Vec<_>>>()?;
+    let points = ends.last().map_or(0, |last| last + 1);
+    let instructions = bytes.u16()?;
+    bytes.skip(instructions.into())?;
+    let mut flags: Vec<u8> = Vec::with_capacity(points);
+    while flags.len() < points {
+        let flag = bytes.u8()?;
+        let times = if flag & REPEATED == 0 { 1 } else { 1 + usize::from(bytes.u8()?) };
+        flags.extend(core::iter::repeat_n(flag, times));
+    }
+    let xs = coordinates(&mut bytes, &flags, by.0, (0x02, 0x10))?;
+    let ys = coordinates(&mut bytes, &flags, by.1, (0x04, 0x20))?;
+    let point = |k: usize| Point { x: xs[k].into(), y: ys[k].into(), on_curve: flags[k] & ON_CURVE != 0 };
+    let mut from = 0;
+    for end in ends {
+        out.push(Contour((from..=end).map(point).collect()));
+        from = end + 1;
+    }
+    Some(())
+}
+
+/// One coordinate of every point, from differences of no, one or two bytes; `same` is the sign of one byte.
+fn coordinates(bytes: &mut Bytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
+    let mut at = start;
+    let each = flags.iter().map(|flag| {
+        let difference = match (flag & short != 0, flag & same != 0) {
+            (true, true) => bytes.u8()?.into(),
+            (true, false) => -i16::from(bytes.u8()?),
+            (false, true) => 0,
+            (false, false) => bytes.i16()?,
+        };
+        at = at.checked_add(difference)?;
+        Some(at)
+    });
+    each.collect()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|two| u16::from_be_bytes(*two))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes.get(at..)?.first_chunk().map(|four| u32::from_be_bytes(*four) as usize)
+}
+
+/// Bytes that are left to read.
+struct Bytes(&'static [u8]);
+
+impl Bytes {
+    fn skip(&mut self, n: usize) -> Option<()> {
+        self.0 = self.0.get(n..)?;
+        Some(())
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        let value = u16_at(self.0, 0)?;
+        self.skip(2)?;
+        Some(value)
+    }
+
+    fn i16(&mut self) -> Option<i16> {
+        self.u16().map(u16::cast_signed)
     }
 }
 
@@ -52,8 +229,45 @@ mod tests {
     fn every_character_the_figures_use_is_in_the_subset() {
         let face = FACE.as_ref().expect("the embedded font parses");
         for c in "0123456789−–µσΔθα≤≥≈·×…\u{202f}%‰→°".chars().chain('!'..='~') {
-            assert!(face.glyph_index(c).is_some(), "{c:?}");
+            assert_ne!(face.glyph(c), 0, "{c:?}");
         }
+        assert_eq!(face.glyph('\u{4e00}'), 0);
+    }
+
+    #[test]
+    fn every_glyph_has_its_outline_and_lies_in_the_box_that_the_font_states() {
+        let face = FACE.as_ref().expect("the embedded font parses");
+        for (glyph, offsets) in (0u16..).zip(face.offsets.windows(2)) {
+            let mut contours = Vec::new();
+            let found = face.outline(glyph, (0, 0), MAX_NESTING, &mut contours);
+            if offsets[0] == offsets[1] {
+                // A space.
+                assert_eq!((found, contours.len()), (None, 0), "{glyph}");
+                continue;
+            }
+            assert!(found.is_some() && !contours.is_empty(), "{glyph}");
+            let bounds = &face.glyf[offsets[0] + 2..];
+            let bound = |k: usize| f32::from(u16_at(bounds, 2 * k).unwrap().cast_signed());
+            let on = || contours.iter().flat_map(|c| &c.0);
+            let extreme =
+                |of: fn(&Point) -> f32, pick: fn(f32, f32) -> f32| on().map(of).reduce(pick).unwrap();
+            let found = [
+                extreme(|p| p.x, f32::min),
+                extreme(|p| p.y, f32::min),
+                extreme(|p| p.x, f32::max),
+                extreme(|p| p.y, f32::max),
+            ];
+            // A glyph that is made of others states its box rounded.
+            for (k, found) in found.into_iter().enumerate() {
+                assert!((found - bound(k)).abs() <= 1.0, "{glyph}: {found} instead of {}", bound(k));
+            }
+        }
+    }
+
+    #[test]
+    fn a_character_outside_the_font_is_a_box_of_some_width() {
+        assert!(width("\u{4e00}", 12.0) > 0.0);
+        assert!(!outlines("\u{1f600}", 12.0).is_empty());
     }
 
     #[test]

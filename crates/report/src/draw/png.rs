@@ -1,14 +1,13 @@
 //! Writes a drawing as PNG.
 
 use super::DrawError;
-use super::font;
+use super::font::{self, Contour, Point};
 use super::layout::{Anchor, Drawing, Rect, Shape, TextBox};
 use super::palette::{Ink, PAPER_TEXT, Paint as Tint};
 use tiny_skia::{
     Color, FillRule, FilterQuality, LineCap, LineJoin, Mask, Paint, PathBuilder, Pixmap, PixmapPaint,
     PremultipliedColorU8, Stroke, StrokeDash, Transform,
 };
-use ttf_parser::OutlineBuilder;
 
 /// Writes `drawing` with `scale` pixels per unit, dark on white.
 pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
@@ -132,12 +131,9 @@ impl Canvas {
             Anchor::End => -t.width(),
         };
         let mut path = PathBuilder::new();
-        let outline = |at: f32, scale: f32| Outline { path: PathBuilder::new(), x: at + shift, scale };
-        font::glyphs(&t.text, t.size, outline, |glyph| {
-            if let Some(glyph) = glyph.path.finish() {
-                path.push_path(&glyph);
-            }
-        });
+        for contour in font::outlines(&t.text, t.size) {
+            trace(&mut path, &contour, shift);
+        }
         let place = match t.upright {
             true => Transform::from_row(0.0, -1.0, 1.0, 0.0, t.x, t.y),
             false => Transform::from_translate(t.x, t.y),
@@ -159,41 +155,25 @@ fn tint(t: Tint) -> Paint<'static> {
     paint
 }
 
-/// One glyph's outline, from font units (y up) to drawing units (y down).
-struct Outline {
-    path: PathBuilder,
-    x: f32,
-    scale: f32,
-}
-
-impl Outline {
-    fn at(&self, x: f32, y: f32) -> (f32, f32) {
-        (self.x + x * self.scale, -y * self.scale)
+/// Adds a closed curve, moved to the right by `shift`.
+fn trace(path: &mut PathBuilder, contour: &Contour, shift: f32) {
+    let points = &contour.0;
+    let halfway = |a: &Point, b: &Point| ((a.x + b.x) / 2.0 + shift, (a.y + b.y) / 2.0);
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
+    let start = match (first.on_curve, last.on_curve) {
+        (true, _) => (first.x + shift, first.y),
+        (false, true) => (last.x + shift, last.y),
+        (false, false) => halfway(first, last),
+    };
+    path.move_to(start.0, start.1);
+    for (k, point) in points.iter().enumerate() {
+        let next = points.get(k + 1).unwrap_or(first);
+        if point.on_curve {
+            path.line_to(point.x + shift, point.y);
+            continue;
+        }
+        let end = if next.on_curve { (next.x + shift, next.y) } else { halfway(point, next) };
+        path.quad_to(point.x + shift, point.y, end.0, end.1);
     }
-}
-
-impl OutlineBuilder for Outline {
-    fn move_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.at(x, y);
-        self.path.move_to(x, y);
-    }
-
-    fn line_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.at(x, y);
-        self.path.line_to(x, y);
-    }
-
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        let ((x1, y1), (x, y)) = (self.at(x1, y1), self.at(x, y));
-        self.path.quad_to(x1, y1, x, y);
-    }
-
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        let ((x1, y1), (x2, y2), (x, y)) = (self.at(x1, y1), self.at(x2, y2), self.at(x, y));
-        self.path.cubic_to(x1, y1, x2, y2, x, y);
-    }
-
-    fn close(&mut self) {
-        self.path.close();
-    }
+    path.close();
 }

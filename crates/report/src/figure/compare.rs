@@ -1,6 +1,7 @@
 //! Several runs in one figure: their distributions in one plot, and side by side. Needs summaries only.
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
+use jitlat_core::compare::Cell;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Ipdv, Percent, Summary};
 use std::borrow::Cow;
@@ -49,6 +50,20 @@ impl<'a> ComparedRun<'a> {
             correction: None,
             raw_clocks: summary.two_way.is_none(),
         }
+    }
+
+    /// A cell of a comparison; `None` if its packets are unknown.
+    pub fn of_cell(cell: &'a Cell) -> Option<ComparedRun<'a>> {
+        Some(ComparedRun {
+            name: &cell.column,
+            latency: cell.latency.as_ref()?,
+            pdv: cell.pdv.as_ref()?,
+            samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
+            ipdv: cell.ipdv.as_ref().zip(cell.ipdv_sample.as_ref()),
+            // Already corrected, if the clocks allow it.
+            correction: None,
+            raw_clocks: false,
+        })
     }
 
     /// Corrects its latency by the clock estimate of `summary`, if that is `wanted` and there is an estimate.

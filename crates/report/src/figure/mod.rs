@@ -1,7 +1,7 @@
 //! [`Figure`]: the description of a figure, independent of how it is drawn.
 //!
 //! A figure consists of data and meaning – quantities with units, marks, the number of packets, what is outside of the
-//! plot – without pixels. [`crate::draw`] turns it into SVG and PNG, [`crate::html`] into an interactive plot. The
+//! plot – without pixels. `draw` turns it into SVG and PNG, `html` into an interactive plot. The
 //! builders are pure functions of a [`Summary`](jitlat_core::summary::Summary) and, for figures of single packets, of a
 //! [`Trace`] of constant size.
 
@@ -37,6 +37,8 @@ pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
+use jitlat_core::compare::Row;
+
 /// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
 /// trace has no figures of single packets.
 pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
@@ -68,4 +70,18 @@ pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
         .chain([ipdv_cdfs(runs)])
         .flatten()
         .collect()
+}
+
+/// The figures of a row of a comparison, its columns side by side.
+pub fn of_row(row: &Row) -> Vec<Figure> {
+    let runs: Vec<ComparedRun<'_>> = row.cells.iter().flatten().filter_map(ComparedRun::of_cell).collect();
+    let mut drawn = of_runs(&runs);
+    let cells = row.cells.iter().flatten();
+    let measured =
+        cells.flat_map(|cell| cell.measured.iter().map(|m| (cell.column.as_str(), Some(m.clone()))));
+    say_measured(&mut drawn, &measured_of_several(measured));
+    if !row.name.is_empty() {
+        drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
+    }
+    drawn
 }

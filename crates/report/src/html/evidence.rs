@@ -1,7 +1,6 @@
 //! What is needed to repeat a test and to judge it: parameters, hosts, clocks.
 
 use super::{Part, heading};
-use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
@@ -9,7 +8,7 @@ use jitlat_core::session::{Ending, HostFacts, Session};
 use jitlat_core::spec::{Direction, Schedule, Transport, UNKNOWN_SEED, ip_protocol_name};
 use jitlat_core::summary::{Coverage, Summary};
 use jitlat_core::units::full;
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// Name and value of a fact.
 type Facts = Vec<(String, String)>;
@@ -23,37 +22,34 @@ fn exact(ns: i64) -> String {
     full(ns).replace("us", "µs").replace('-', "−")
 }
 
-/// Writes the parameters, hosts and clocks of one part.
+/// The parameters, hosts and clocks of one part.
 ///
 /// `both`: it is one of the two directions of a test.
-pub fn write(out: &mut String, part: &Part<'_>, alone: bool, both: bool) {
-    let _ = write!(
-        out,
-        "<section class=\"evidence\"><h2>{}</h2>",
-        heading(part, "To repeat and to judge it", alone)
-    );
-    if let Some(command) = part.session.and_then(|session| repeat(session, both)) {
-        let _ = write!(out, "<p>The same test again: <code>{}</code></p>", escape(&command));
+pub fn section(part: &Part<'_>, alone: bool, both: bool) -> Markup {
+    html! {
+        section.evidence {
+            h2 { (heading(part, "To repeat and to judge it", alone)) }
+            @if let Some(command) = part.session.and_then(|session| repeat(session, both)) {
+                p { "The same test again: " code { (command) } }
+            }
+            (facts("Parameters", &parameters(part.summary)))
+            (facts("Clocks", &clocks(part.summary)))
+            @if let Some(session) = part.session {
+                (facts("Client host", &host(&session.client)))
+                (facts("Server host", &host(&session.server)))
+            }
+            (facts("Stamps and far end", &far_end(part.summary)))
+        }
     }
-    facts(out, "Parameters", &parameters(part.summary));
-    facts(out, "Clocks", &clocks(part.summary));
-    if let Some(session) = part.session {
-        facts(out, "Client host", &host(&session.client));
-        facts(out, "Server host", &host(&session.server));
-    }
-    facts(out, "Stamps and far end", &far_end(part.summary));
-    out.push_str("</section>\n");
 }
 
-fn facts(out: &mut String, title: &str, facts: &Facts) {
-    if facts.is_empty() {
-        return;
+fn facts(title: &str, facts: &Facts) -> Markup {
+    html! {
+        @if !facts.is_empty() {
+            h3 { (title) }
+            dl.facts { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } }
+        }
     }
-    let _ = write!(out, "<h3>{title}</h3><dl class=\"facts\">");
-    for (name, value) in facts {
-        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
-    }
-    out.push_str("</dl>");
 }
 
 /// A period as on the command line, exact: `20ms`, `1250us`.

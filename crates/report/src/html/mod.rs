@@ -8,46 +8,24 @@ mod comparison;
 mod evidence;
 mod first;
 mod parts;
-mod passive;
 mod shell;
 mod tables;
 mod two_way;
 mod windows;
 
-pub use comparison::{comparison, figures_of, first_screen_of};
+pub use comparison::{comparison, first_screen_of};
 pub use parts::{Part, scrolling};
-pub use passive::{passive_section, tcp_section};
-pub use shell::{Frame, SCRIPT, STYLE, close, open};
+pub use shell::{Frame, SCRIPT, STYLE, document};
 
-use crate::FirstScreen;
-use crate::escape::escape;
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
 use crate::text::screen::{Relation, Screen, Stream, shown_shift};
+use crate::{FirstScreen, Section};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::WallTime;
 use jitlat_core::verdict::Opinion;
+use maud::{Markup, html};
 use parts::{Group, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
-use std::fmt::Write;
-
-/// What an instrument adds to the figures of the parts: an answer, a table and figures of its own, shown first.
-#[derive(Clone, Debug, Default)]
-pub struct Section {
-    /// Its title, and that of the whole report.
-    pub title: String,
-    /// What was measured, in one line.
-    pub what: String,
-    /// What the console shows of it. `None`: it has no answer of its own, that of the parts is shown.
-    pub screen: Option<Screen>,
-    /// Remarks, one paragraph each.
-    pub remarks: Vec<String>,
-    /// Names of the columns; the first column names the rows.
-    pub columns: Vec<String>,
-    /// The rows; without any there is no table.
-    pub rows: Vec<Vec<String>>,
-    /// Its figures, shown below the table.
-    pub figures: Vec<Figure>,
-}
 
 /// The contents of a report.
 #[derive(Clone, Copy, Debug)]
@@ -86,49 +64,49 @@ fn framed(report: &Report<'_>, frame: Option<&Frame<'_>>) -> String {
     let course = if drawn { None } else { course(report.parts) };
 
     let title = title(report);
-    let mut out = String::with_capacity(1 << 18);
-    shell::open(&mut out, &title, report.program, frame);
     let what = what(report);
-    for line in &what {
-        let _ = write!(out, "<p class=\"what\">{}</p>", escape(line));
-    }
-    out.push_str("</header>\n");
-    out.push_str(if frame.is_some() { "<main id=\"main\">\n" } else { "<main>\n" });
-    if let Some(screen) = &screen {
-        first::write(&mut out, &FirstScreen::new(title, what, screen, course.clone()));
-    }
+    let header = html! { @for line in &what { p.what { (line) } } };
     // After an answer of its own an instrument's table is a detail.
-    let (detail, table): (Vec<_>, Vec<_>) =
+    let (detail, table): (Vec<&Section>, Vec<&Section>) =
         report.section.into_iter().partition(|section| section.screen.is_some());
-    table.iter().for_each(|section| write_section(&mut out, section, &section.title));
-    plots(&mut out, &groups);
-    detail.iter().for_each(|section| write_section(&mut out, section, "In numbers"));
-    if let Some(screen) = &screen {
-        folded(&mut out, "belief", "How far to believe it", |out| {
-            list(out, screen.trust());
-            report.parts.iter().for_each(|part| belief(out, part, alone));
-        });
-    }
-    if !report.parts.is_empty() {
-        folded(&mut out, "meaning", "What the figures mean", |out| {
-            report.parts.iter().for_each(|part| meaning(out, part, alone));
-        });
-        folded(&mut out, "tables", "Every figure", |out| {
-            for part in report.parts {
-                tables::write(out, part, alone);
-                two_way::write(out, part, alone);
+    let first = screen.as_ref().map(|screen| FirstScreen::new(title.clone(), what, screen, course.clone()));
+    let body = html! {
+        main id=[frame.map(|_| "main")] {
+            @if let Some(first) = &first { (first::section(first)) }
+            @for section in table { (of_instrument(section, &section.title)) }
+            (plots(&groups))
+            @for section in detail { (of_instrument(section, "In numbers")) }
+            @if let Some(screen) = &screen {
+                (folded("belief", "How far to believe it", &html! {
+                    (list(screen.trust()))
+                    @for part in report.parts { (belief(part, alone)) }
+                }))
             }
-            report.parts.iter().for_each(|part| windows::write(out, part, alone));
-        });
-        folded(&mut out, "parameters", "Parameters, hosts and clocks", |out| {
-            report.parts.iter().for_each(|part| evidence::write(out, part, alone, directions));
-        });
+            @if !report.parts.is_empty() { (details(report, alone, directions)) }
+            (shell::footer(report.command, report.program, report.written))
+        }
+        (data(course.as_ref(), &groups))
+    };
+    shell::document(&title, report.program, frame, &header, &body).into_string()
+}
+
+/// What is folded away below the figures.
+fn details(report: &Report<'_>, alone: bool, directions: bool) -> Markup {
+    html! {
+        (folded("meaning", "What the figures mean", &html! {
+            @for part in report.parts { (meaning(part, alone)) }
+        }))
+        (folded("tables", "Every figure", &html! {
+            @for part in report.parts {
+                (tables::section(part, alone))
+                (two_way::section(part, alone))
+            }
+            @for part in report.parts { (windows::section(part, alone)) }
+        }))
+        (folded("parameters", "Parameters, hosts and clocks", &html! {
+            @for part in report.parts { (evidence::section(part, alone, directions)) }
+        }))
     }
-    shell::footer(&mut out, report.command, report.program, report.written);
-    out.push_str("</main>\n");
-    data(&mut out, course.as_ref(), &groups);
-    shell::close(&mut out, frame);
-    out
 }
 
 /// What the report begins with, to be drawn as one card: with an instrument's first figure where it has figures. `None`
@@ -235,16 +213,16 @@ fn groups(report: &Report<'_>, directions: bool) -> Vec<Group> {
     groups
 }
 
-fn write_section(out: &mut String, s: &Section, title: &str) {
-    if s.rows.is_empty() && s.remarks.is_empty() {
-        return;
+fn of_instrument(s: &Section, title: &str) -> Markup {
+    html! {
+        @if !s.rows.is_empty() || !s.remarks.is_empty() {
+            section.tables {
+                h2 { (title) }
+                (table(&s.columns, &s.rows))
+                @for remark in &s.remarks { p { (micro(remark)) } }
+            }
+        }
     }
-    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", escape(title));
-    table(out, &s.columns, &s.rows);
-    for r in &s.remarks {
-        let _ = write!(out, "<p>{}</p>", escape(&micro(r)));
-    }
-    out.push_str("</section>\n");
 }
 
 fn title(report: &Report<'_>) -> String {
@@ -273,53 +251,44 @@ fn title(report: &Report<'_>) -> String {
     }
 }
 
-fn list(out: &mut String, lines: &[String]) {
-    if lines.is_empty() {
-        return;
+fn list(lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() { ul { @for line in lines { li { (micro(line)) } } } }
     }
-    out.push_str("<ul>");
-    for line in lines {
-        let _ = write!(out, "<li>{}</li>", escape(&micro(line)));
-    }
-    out.push_str("</ul>");
 }
 
 /// How far to believe one part, and every warning about it.
-fn belief(out: &mut String, part: &Part<'_>, alone: bool) {
+fn belief(part: &Part<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
     let warnings = &part.summary.warnings;
     if opinion.belief.is_empty() && warnings.is_empty() {
-        return;
+        return Markup::default();
     }
-    let _ = write!(out, "<h3>{}</h3>", heading(part, "In detail", alone));
-    list(out, &opinion.belief);
-    if !warnings.is_empty() {
-        let _ = write!(out, "<h3>{}</h3><ul class=\"warnings\">", heading(part, "Warnings", alone));
-        for w in warnings {
-            let _ = write!(out, "<li data-code=\"{}\">{}.</li>", escape(&w.code), escape(&sentence(&w.text)));
+    html! {
+        h3 { (heading(part, "In detail", alone)) }
+        (list(&opinion.belief))
+        @if !warnings.is_empty() {
+            h3 { (heading(part, "Warnings", alone)) }
+            ul.warnings { @for w in warnings { li data-code=(w.code) { (sentence(&w.text)) "." } } }
         }
-        out.push_str("</ul>");
     }
 }
 
 /// What was found in one part, and how well its quality for each use is known.
-fn meaning(out: &mut String, part: &Part<'_>, alone: bool) {
+fn meaning(part: &Part<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
-    let _ = write!(
-        out,
-        "<h3>{}</h3><p>{}</p><ul class=\"findings\">",
-        heading(part, "In words", alone),
-        escape(&micro(&opinion.headline))
-    );
-    for f in &opinion.findings {
-        first::finding(out, f.level, parts::level_word(f.level), &f.text);
+    html! {
+        h3 { (heading(part, "In words", alone)) }
+        p { (micro(&opinion.headline)) }
+        ul.findings {
+            @for f in &opinion.findings { (first::finding(f.level, parts::level_word(f.level), &f.text)) }
+        }
+        (uses(part.summary))
     }
-    out.push_str("</ul>");
-    uses(out, part.summary);
 }
 
 /// How suitable the path is for each use.
-fn uses(out: &mut String, summary: &Summary) {
+fn uses(summary: &Summary) -> Markup {
     let answer = summary.answer.iter();
     let rows = answer.flat_map(|a| &a.profiles).map(|(name, s)| {
         let mos = s.mos.map_or(String::new(), |mos| format!("MOS {mos:.2}"));
@@ -327,5 +296,5 @@ fn uses(out: &mut String, summary: &Summary) {
         vec![name.clone(), s.severity.name().to_owned(), s.because.clone(), mos, limits]
     });
     let columns = ["for", "works", "because", "speech", "known less well, because"].map(str::to_owned);
-    table(out, &columns, &rows.collect::<Vec<_>>());
+    table(&columns, &rows.collect::<Vec<_>>())
 }

@@ -1,12 +1,12 @@
 //! What all sections of a page share.
 
 use crate::draw;
-use crate::escape::{escape, script_safe};
+use crate::escape::script_safe;
 use crate::figure::{Figure, Trace, View};
 pub(super) use crate::typography::micro;
 use jitlat_core::session::Session;
 use jitlat_core::summary::{Level, Summary};
-use std::fmt::Write;
+use maud::{Markup, PreEscaped, html};
 
 /// One direction of a test, or one of several runs to compare.
 #[derive(Clone, Copy, Debug)]
@@ -21,38 +21,44 @@ pub struct Part<'a> {
     pub trace: Option<&'a Trace>,
 }
 
-/// A table whose first column names the rows; nothing if there are no rows.
-pub(super) fn table(out: &mut String, columns: &[String], rows: &[Vec<String>]) {
+/// Table whose first column names the rows; empty without rows.
+pub(super) fn table(columns: &[String], rows: &[Vec<String>]) -> Markup {
     if rows.is_empty() {
-        return;
+        return Markup::default();
     }
     let name = columns.iter().find(|c| !c.is_empty()).map_or("Table", |c| c);
-    scrolling(out, name, |out| {
-        out.push_str("<thead><tr>");
-        for c in columns {
-            let _ = match c.as_str() {
-                "" => write!(out, "<td></td>"),
-                _ => write!(out, "<th scope=\"col\">{}</th>", escape(c)),
-            };
-        }
-        out.push_str("</tr></thead><tbody>");
-        for row in rows {
-            out.push_str("<tr>");
-            for (k, cell) in row.iter().enumerate() {
-                let cell = escape(&micro(cell));
-                let _ = match k {
-                    0 => write!(out, "<th scope=\"row\">{cell}</th>"),
-                    _ => write!(out, "<td>{cell}</td>"),
-                };
+    scrolling(
+        name,
+        &html! {
+            (head(columns))
+            tbody {
+                @for row in rows {
+                    tr {
+                        @for (k, cell) in row.iter().enumerate() {
+                            @if k == 0 { th scope="row" { (micro(cell)) } } @else { td { (micro(cell)) } }
+                        }
+                    }
+                }
             }
-            out.push_str("</tr>");
+        },
+    )
+}
+
+/// Head of a table; a column without a name gets an empty cell.
+pub(super) fn head(columns: &[impl AsRef<str>]) -> Markup {
+    html! {
+        thead {
+            tr {
+                @for column in columns.iter().map(AsRef::as_ref) {
+                    @if column.is_empty() { td {} } @else { th scope="col" { (column) } }
+                }
+            }
         }
-        out.push_str("</tbody>");
-    });
+    }
 }
 
 pub(super) fn heading(part: &Part<'_>, text: &str, alone: bool) -> String {
-    if alone { escape(text) } else { escape(&format!("{text} – {}", part.label)) }
+    if alone { text.to_owned() } else { format!("{text} – {}", part.label) }
 }
 
 /// Whether the figures come from captured traffic instead of a test.
@@ -77,23 +83,21 @@ pub(super) fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// A table that scrolls sideways where it is wider than the screen, also by the keyboard.
-pub fn scrolling(out: &mut String, name: &str, rows: impl FnOnce(&mut String)) {
-    let _ = write!(
-        out,
-        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{}\"><table>",
-        escape(name)
-    );
-    rows(out);
-    out.push_str("</table></div>");
+/// Table that scrolls sideways where it is wider than the screen, also by the keyboard. `name` is for screen readers.
+pub fn scrolling(name: &str, rows: &Markup) -> Markup {
+    html! {
+        div.wide tabindex="0" role="group" aria-label=(name) { table { (rows) } }
+    }
 }
 
-/// What is folded away below its title.
-pub(super) fn folded(out: &mut String, id: &str, title: &str, content: impl FnOnce(&mut String)) {
-    let _ =
-        writeln!(out, "<details class=\"fold\" id=\"{id}\"><summary><h2>{}</h2></summary>", escape(title));
-    content(out);
-    out.push_str("</details>\n");
+/// Content that is folded away below its title.
+pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
+    html! {
+        details.fold id=(id) {
+            summary { h2 { (title) } }
+            (content)
+        }
+    }
 }
 
 /// Figures that belong together: those of a direction or run, of an instrument, or of several runs in one.
@@ -144,72 +148,72 @@ const TABS: [(View, &str, &str, &str); 4] = [
 
 /// The figures: as static drawings, which the script replaces by interactive ones behind tabs. Static ones are for
 /// print and for readers without scripts.
-pub(super) fn plots(out: &mut String, groups: &[Group]) {
+pub(super) fn plots(groups: &[Group]) -> Markup {
     if groups.iter().all(|g| g.figures.is_empty()) {
-        out.push_str("<section class=\"plots\"><h2>Figures</h2><p>No packet arrived: there is nothing to draw.</p></section>\n");
-        return;
+        return html! {
+            section.plots { h2 { "Figures" } p { "No packet arrived: there is nothing to draw." } }
+        };
     }
-    out.push_str("<section class=\"plots\"><h2>Figures</h2>\n<div class=\"pane\" hidden>");
     let has = |view: View| groups.iter().flat_map(|g| &g.figures).any(|f| f.view() == view);
     let tabs: Vec<_> = TABS.iter().filter(|tab| has(tab.0)).collect();
-    if tabs.len() > 1 {
-        out.push_str("<div class=\"tabs\" role=\"tablist\" aria-label=\"Figures\">");
-        for (_, id, name, _) in &tabs {
-            let _ = write!(
-                out,
-                "<button type=\"button\" role=\"tab\" id=\"tab-{id}\" aria-controls=\"drawn\" data-tab=\"{id}\">{name}</button>"
-            );
-        }
-        out.push_str("</div><label class=\"pick\">Figures <select>");
-        for (_, id, name, _) in &tabs {
-            let _ = write!(out, "<option value=\"{id}\">{name}</option>");
-        }
-        out.push_str("</select></label>");
-    }
-    if groups.len() > 1 {
-        out.push_str("<div class=\"ways\" role=\"group\" aria-label=\"Of which packets\">");
-        for (k, group) in groups.iter().enumerate() {
-            let _ = write!(
-                out,
-                "<button type=\"button\" data-group=\"{k}\" aria-pressed=\"false\">{}</button>",
-                escape(&group.name)
-            );
-        }
-        out.push_str("</div>");
-    }
-    out.push_str("</div>\n<div id=\"drawn\">\n");
-    for (k, group) in groups.iter().enumerate() {
-        for (view, id, _, without) in &tabs {
-            let of = group.figures.iter().filter(|f| f.view() == *view);
-            let mut drawn = 0;
-            for f in of {
-                let printed = if group.prints(f) { " class=\"printed\"" } else { "" };
-                figure(out, f, &format!("data-group=\"{k}\" data-tab=\"{id}\"{printed}"));
-                drawn += 1;
+    html! {
+        section.plots {
+            h2 { "Figures" }
+            div.pane hidden {
+                @if tabs.len() > 1 {
+                    div.tabs role="tablist" aria-label="Figures" {
+                        @for (_, id, name, _) in &tabs {
+                            button type="button" role="tab" id={"tab-" (id)} aria-controls="drawn" data-tab=(id) { (name) }
+                        }
+                    }
+                    label.pick {
+                        "Figures "
+                        select { @for (_, id, name, _) in &tabs { option value=(id) { (name) } } }
+                    }
+                }
+                @if groups.len() > 1 {
+                    div.ways role="group" aria-label="Of which packets" {
+                        @for (k, group) in groups.iter().enumerate() {
+                            button type="button" data-group=(k) aria-pressed="false" { (group.name) }
+                        }
+                    }
+                }
             }
-            if drawn == 0 {
-                let _ = writeln!(
-                    out,
-                    "<p class=\"none\" data-group=\"{k}\" data-tab=\"{id}\" hidden>{without}</p>"
-                );
+            div #drawn {
+                @for (k, group) in groups.iter().enumerate() {
+                    @for tab in &tabs { (view(k, group, tab)) }
+                }
+            }
+            p.help hidden {
+                "Drag across a figure to zoom, double-click to see all. A name in a legend hides what it stands for. With the \
+                 keyboard: plus and minus zoom, arrows move, zero resets."
             }
         }
     }
-    out.push_str(
-        "</div>\n<p class=\"help\" hidden>Drag across a figure to zoom, double-click to see all. A name in a legend hides \
-         what it stands for. With the keyboard: plus and minus zoom, arrows move, zero resets.</p></section>\n",
-    );
 }
 
-/// A figure with a name to link to, as a static drawing.
-pub(super) fn figure(out: &mut String, f: &Figure, attributes: &str) {
-    let _ = writeln!(
-        out,
-        "<figure id=\"figure-{}\" {attributes}><div class=\"static\">{}</div><figcaption>{}</figcaption></figure>",
-        anchor(&f.id),
-        draw::inline_svg(f),
-        escape(&f.about)
-    );
+/// Figures of one view of a group, or the sentence that there is none.
+fn view(k: usize, group: &Group, (view, id, _, without): &(View, &str, &str, &str)) -> Markup {
+    let figures: Vec<&Figure> = group.figures.iter().filter(|f| f.view() == *view).collect();
+    html! {
+        @for f in &figures {
+            @let printed = group.prints(f).then_some("printed");
+            figure id={"figure-" (anchor(&f.id))} data-group=(k) data-tab=(id) class=[printed] { (content(f)) }
+        }
+        @if figures.is_empty() { p.none data-group=(k) data-tab=(id) hidden { (without) } }
+    }
+}
+
+/// The figure of the first screen, as a static drawing with a name to link to.
+pub(super) fn lead(f: &Figure) -> Markup {
+    html! { figure id={"figure-" (anchor(&f.id))} class="lead" { (content(f)) } }
+}
+
+fn content(f: &Figure) -> Markup {
+    html! {
+        div.static { (PreEscaped(draw::inline_svg(f))) }
+        figcaption { (f.about) }
+    }
 }
 
 /// A figure's name as part of an address.
@@ -217,10 +221,10 @@ fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// Writes the figures for the script, by their names.
-pub(super) fn data(out: &mut String, first: Option<&Figure>, groups: &[Group]) {
+/// The figures for the script, by their names.
+pub(super) fn data(first: Option<&Figure>, groups: &[Group]) -> Markup {
     let list: Vec<&Figure> = first.into_iter().chain(groups.iter().flat_map(|g| &g.figures)).collect();
     // Figures contain only finite numbers and strings, which can always be serialised.
     let json = serde_json::to_string(&list).unwrap_or_else(|_| "[]".into());
-    let _ = writeln!(out, "<script type=\"application/json\" id=\"figures\">{}</script>", script_safe(&json));
+    html! { script #figures type="application/json" { (PreEscaped(script_safe(&json))) } }
 }

@@ -1,14 +1,14 @@
 //! The tables of figures.
 
+use super::parts::{head, scrolling};
 use super::{Part, heading};
-use crate::escape::escape;
 use crate::figure::{Unit, group_thousands, value_label};
 use crate::mean;
 use jitlat_core::scalars::{Number, SCALARS, Scalar, Unit as InUnit, selectors};
 use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// What was sent, in one line.
 pub fn what(s: &Summary) -> String {
@@ -49,17 +49,22 @@ fn integer(value: Option<i64>) -> String {
     cell(value.map(|v| v as f64))
 }
 
-/// Writes the counts and the table of distributions.
-pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
+/// The counts and the tables of distributions, rates and figures.
+pub fn section(part: &Part<'_>, alone: bool) -> Markup {
     let s = part.summary;
-    let _ = write!(out, "<section class=\"tables\"><h2>{}</h2>", heading(part, "The figures", alone));
-    counts(out, s);
-    distributions(out, s);
-    rates(out, s);
-    out.push_str("</section>\n");
+    html! {
+        section.tables {
+            h2 { (heading(part, "The figures", alone)) }
+            (counts(s))
+            (distributions(s))
+            (rates(s))
+            (more(s))
+            (all_figures(s))
+        }
+    }
 }
 
-fn counts(out: &mut String, s: &Summary) {
+fn counts(s: &Summary) -> Markup {
     let c = &s.counts;
     let of = |part: u64, whole: u64| match whole {
         0 => count(part),
@@ -78,21 +83,15 @@ fn counts(out: &mut String, s: &Summary) {
         ("invalid", of(c.invalid, c.received)),
         ("out of sequence", if observable { of(c.out_of_sequence, c.unique_valid) } else { hidden() }),
     ];
-    out.push_str("<dl class=\"counts\">");
-    for (name, value) in rows {
-        let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
+    html! {
+        dl.counts { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } }
     }
-    out.push_str("</dl>");
 }
 
-/// The head of a table of distributions.
-pub(super) fn head(out: &mut String) {
-    out.push_str(
-        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">min</th>\
-         <th scope=\"col\">mean</th><th scope=\"col\">median</th><th scope=\"col\">90 %</th>\
-         <th scope=\"col\">99 %</th><th scope=\"col\">99.9 %</th><th scope=\"col\">max</th>\
-         <th scope=\"col\">std dev</th></tr></thead><tbody>",
-    );
+/// Table of distributions.
+pub(super) fn distributions_table(rows: &Markup) -> Markup {
+    let columns = ["quantity", "min", "mean", "median", "90 %", "99 %", "99.9 %", "max", "std dev"];
+    scrolling("Table", &html! { (head(&columns)) tbody { (rows) } })
 }
 
 /// The cells of a distribution, of times minus `by`.
@@ -104,17 +103,17 @@ pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
     [low, less_f64(d.mean), less_f64(d.median), p(90_000), p(99_000), p(99_900), high, cell(d.stddev)]
 }
 
-fn distributions(out: &mut String, s: &Summary) {
-    head(out);
+fn distributions(s: &Summary) -> Markup {
+    let mut rows: Vec<(&str, [String; 8])> = Vec::new();
     let dash = || "–".to_owned();
     let latency = if s.two_way.is_some() { "round trip" } else { "latency, as measured" };
-    row(out, latency, &whole(&s.latency, 0));
+    rows.push((latency, whole(&s.latency, 0)));
     if let Some(by) = s.clock.correction_ns.filter(|_| s.latency_corrected.is_some()) {
-        row(out, "latency, clocks corrected", &whole(&s.latency, by));
+        rows.push(("latency, clocks corrected", whole(&s.latency, by)));
     }
-    row(out, "jitter (PDV)", &whole(&s.pdv, 0));
+    rows.push(("jitter (PDV)", whole(&s.pdv, 0)));
     if let Some(d) = &s.pdv_deskewed {
-        row(out, "jitter, skew removed", &whole(d, 0));
+        rows.push(("jitter, skew removed", whole(d, 0)));
     }
     let i = &s.ipdv;
     if i.n > 0 {
@@ -128,7 +127,7 @@ fn distributions(out: &mut String, s: &Summary) {
             integer(i.max),
             cell(i.stddev),
         ];
-        row(out, "between neighbours (IPDV)", &cells);
+        rows.push(("between neighbours (IPDV)", cells));
     }
     if let Some(q) = &s.local_queue {
         let cells = [
@@ -141,8 +140,11 @@ fn distributions(out: &mut String, s: &Summary) {
             integer(Some(q.max)),
             dash(),
         ];
-        let bound = if q.bounded > 0 { ", at most" } else { "" };
-        row(out, &format!("in the sender's own queue, before the path{bound}"), &cells);
+        let name = match q.bounded {
+            0 => "in the sender's own queue, before the path",
+            _ => "in the sender's own queue, before the path, at most",
+        };
+        rows.push((name, cells));
     }
     if let Some(e) = &s.schedule_error {
         let cells = [
@@ -155,29 +157,26 @@ fn distributions(out: &mut String, s: &Summary) {
             integer(Some(e.max)),
             dash(),
         ];
-        row(out, "send error", &cells);
+        rows.push(("send error", cells));
     }
-    out.push_str("</tbody></table></div>");
-    for line in mean::intervals(s) {
-        let _ = write!(out, "<p class=\"what\">{}</p>", escape(&line));
+    html! {
+        (distributions_table(&html! { @for (name, cells) in &rows { (row(name, cells)) } }))
+        @for line in mean::intervals(s) { p.what { (line) } }
     }
 }
 
-pub(super) fn row(out: &mut String, name: &str, cells: &[String]) {
-    let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(name));
-    for c in cells {
-        let _ = write!(out, "<td>{}</td>", escape(c));
+pub(super) fn row(name: &str, cells: &[String]) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (name) }
+            @for cell in cells { td { (cell) } }
+        }
     }
-    out.push_str("</tr>");
 }
 
-fn rates(out: &mut String, s: &Summary) {
-    out.push_str(
-        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">rate</th><th scope=\"col\">period</th>\
-         <th scope=\"col\">packets a second</th><th scope=\"col\">user throughput</th></tr></thead><tbody>",
-    );
+fn rates(s: &Summary) -> Markup {
     let rates = [("target", s.periods.target), ("sent", s.periods.tx), ("received", s.periods.rx)];
-    for (name, rate) in rates {
+    let rows = rates.map(|(name, rate)| {
         let cells = rate.map_or_else(
             || ["–".into(), "–".into(), "–".into()],
             |r| {
@@ -188,47 +187,48 @@ fn rates(out: &mut String, s: &Summary) {
                 ]
             },
         );
-        row(out, name, &cells);
-    }
-    out.push_str("</tbody></table></div>");
-    more(out, s);
-    all_figures(out, s);
+        (name, cells)
+    });
+    let columns = ["rate", "period", "packets a second", "user throughput"];
+    let rows = html! { tbody { @for (name, cells) in &rows { (row(name, cells)) } } };
+    scrolling("Table", &html! { (head(&columns)) (rows) })
 }
 
 /// Headline figures that no table above contains, and results of metrics without a table of their own.
-fn more(out: &mut String, s: &Summary) {
+fn more(s: &Summary) -> Markup {
     let above = |f: &Scalar| {
         f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))
     };
-    out.push_str("<dl class=\"more\">");
-    for figure in SCALARS.iter().filter(|f| f.is_computed() || f.headline && !above(f)) {
-        if let Some(value) = figure.of(s) {
-            let (name, value) = (escape(figure.label), escape(&shown(figure, value)));
-            let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    html! {
+        dl.more {
+            @for figure in SCALARS.iter().filter(|f| f.is_computed() || f.headline && !above(f)) {
+                @if let Some(value) = figure.of(s) {
+                    div { dt { (figure.label) } dd { (shown(figure, value)) } }
+                }
+            }
         }
     }
-    out.push_str("</dl>");
 }
 
 /// Every defined figure of the list, with its meaning.
-fn all_figures(out: &mut String, s: &Summary) {
-    out.push_str(
-        "<details><summary>All figures</summary><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\"><table><thead><tr><th scope=\"col\">figure</th>\
-         <th scope=\"col\">value</th><th scope=\"col\">meaning</th></tr></thead><tbody>",
-    );
-    for selector in selectors() {
-        if let Some(value) = selector.of(s) {
-            let figure = selector.scalar;
-            let _ = write!(
-                out,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"words\">{}</td></tr>",
-                escape(&selector.to_string()),
-                escape(&shown(figure, value)),
-                escape(figure.about)
-            );
+fn all_figures(s: &Summary) -> Markup {
+    let rows = html! {
+        @for selector in selectors() {
+            @if let Some(value) = selector.of(s) {
+                tr {
+                    th scope="row" { (selector.to_string()) }
+                    td { (shown(selector.scalar, value)) }
+                    td.words { (selector.scalar.about) }
+                }
+            }
+        }
+    };
+    html! {
+        details {
+            summary { "All figures" }
+            (scrolling("Table", &html! { (head(&["figure", "value", "meaning"])) tbody { (rows) } }))
         }
     }
-    out.push_str("</tbody></table></div></details>");
 }
 
 /// A value of `figure` in the typography of pages.

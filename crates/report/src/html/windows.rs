@@ -3,21 +3,23 @@
 use super::{Part, heading, table};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// Most rows of either on a page; the JSON has all of them.
 const ROWS: usize = 1000;
 
-pub fn write(out: &mut String, part: &Part<'_>, alone: bool) {
+/// Both tables; empty if the test has neither windows nor several segments.
+pub fn section(part: &Part<'_>, alone: bool) -> Markup {
     let s = part.summary;
-    if s.intervals.is_empty() && s.segments.len() < 2 {
-        return;
+    html! {
+        @if !s.intervals.is_empty() || s.segments.len() > 1 {
+            section.tables {
+                h2 { (heading(part, "Part by part", alone)) }
+                (stretches(s))
+                (windows(s))
+            }
+        }
     }
-    let title = heading(part, "Part by part", alone);
-    let _ = write!(out, "<section class=\"tables\"><h2>{title}</h2>");
-    stretches(out, s);
-    windows(out, s);
-    out.push_str("</section>\n");
 }
 
 fn names(columns: &[&str]) -> Vec<String> {
@@ -30,11 +32,10 @@ fn or_dash(number: Option<String>) -> String {
 }
 
 /// Each segment measures jitter from its own smallest latency.
-fn stretches(out: &mut String, s: &Summary) {
+fn stretches(s: &Summary) -> Markup {
     if s.segments.len() < 2 {
-        return;
+        return Markup::default();
     }
-    out.push_str("<h3>Between changes of the path or of a clock</h3>");
     let rows: Vec<Vec<String>> = s
         .segments
         .iter()
@@ -53,15 +54,14 @@ fn stretches(out: &mut String, s: &Summary) {
         .collect();
     let columns =
         ["packets", "step", "min latency", "mean latency", "jitter 99 %", "jitter 99.9 %", "jitter 100 %"];
-    table(out, &names(&columns), &rows);
+    html! {
+        h3 { "Between changes of the path or of a clock" }
+        (table(&names(&columns), &rows))
+    }
 }
 
-fn windows(out: &mut String, s: &Summary) {
-    let Some(first) = s.intervals.first() else { return };
-    let _ = write!(out, "<h3>Windows of {}</h3>", eng4(first.length_ns));
-    if s.intervals.len() > ROWS {
-        let _ = write!(out, "<p>The first {ROWS} of {}; the JSON has all.</p>", s.intervals.len());
-    }
+fn windows(s: &Summary) -> Markup {
+    let Some(first) = s.intervals.first() else { return Markup::default() };
     let rows: Vec<Vec<String>> = s.intervals.iter().take(ROWS).map(window).collect();
     let columns = [
         "from",
@@ -78,7 +78,13 @@ fn windows(out: &mut String, s: &Summary) {
         "burst ratio",
         "MOS",
     ];
-    table(out, &names(&columns), &rows);
+    html! {
+        h3 { "Windows of " (eng4(first.length_ns)) }
+        @if s.intervals.len() > ROWS {
+            p { "The first " (ROWS) " of " (s.intervals.len()) "; the JSON has all." }
+        }
+        (table(&names(&columns), &rows))
+    }
 }
 
 fn window(w: &Interval) -> Vec<String> {

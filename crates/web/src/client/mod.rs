@@ -1,8 +1,8 @@
 //! [`post`]: one HTTP request, to tell another program something.
 //!
-//! `https://` needs the feature `https`, which takes rustls: a tenth of the time that all of jitlat takes to compile.
+//! `https://` needs the feature `tls`, which takes rustls: a tenth of the time that all of jitlat takes to compile.
 
-#[cfg(feature = "https")]
+#[cfg(feature = "tls")]
 mod tls;
 
 use axum::body::Body;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 /// Whether this program can ask `https://` addresses.
-pub const HAS_HTTPS: bool = cfg!(feature = "https");
+pub const HAS_HTTPS: bool = cfg!(feature = "tls");
 
 /// What a request goes over.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -33,7 +33,7 @@ pub enum PostError {
     Address(String),
     /// This program was built without the feature.
     #[error(
-        "this jitlat was built without https: build it with `--features https`, or take a released package"
+        "this jitlat was built without https: build it with `--features tls`, or take a released package"
     )]
     NoHttps,
     /// Certificates that are to be believed cannot be read.
@@ -103,14 +103,14 @@ async fn ask(stream: impl Stream, request: Request<Body>) -> Result<StatusCode, 
     Ok(sender.send_request(request).await.map_err(failed)?.status())
 }
 
-#[cfg(feature = "https")]
+#[cfg(feature = "tls")]
 use tls::Trusted;
 
 /// Nobody, without the feature.
-#[cfg(not(feature = "https"))]
+#[cfg(not(feature = "tls"))]
 enum Trusted {}
 
-#[cfg(not(feature = "https"))]
+#[cfg(not(feature = "tls"))]
 impl Trusted {
     fn new(_: Option<&Path>) -> Result<Trusted, PostError> {
         Err(PostError::NoHttps)
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(feature = "https"))]
-    fn without_the_feature_https_is_refused_in_words() {
+    #[cfg(not(feature = "tls"))]
+    fn without_the_feature_tls_is_refused_in_words() {
         let went = post("https://127.0.0.1/", String::new(), None, PATIENCE).unwrap_err().to_string();
         assert!(went.contains("built without https") && !HAS_HTTPS, "{went}");
     }

@@ -3,200 +3,174 @@
 
 use super::families::{Family, Kind, Value};
 use super::histogram::Histogram;
+use prost::Message;
 
 /// All of `families`.
 pub fn written(families: &[Family]) -> Vec<u8> {
-    let mut out = Message(Vec::with_capacity(1 << 16));
-    for family in families {
-        let message = of_family(family);
-        out.varint(message.0.len() as u64);
-        out.0.extend_from_slice(&message.0);
-    }
-    out.0
+    families.iter().flat_map(|family| of_family(family).encode_length_delimited_to_vec()).collect()
 }
 
-/// Numbers of fields, by message.
-mod field {
-    pub mod family {
-        pub const NAME: u32 = 1;
-        pub const HELP: u32 = 2;
-        pub const KIND: u32 = 3;
-        pub const METRIC: u32 = 4;
+/// The messages of metrics.proto, as far as they are used; names are those there.
+mod model {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct MetricFamily {
+        #[prost(string, optional, tag = "1")]
+        pub name: Option<String>,
+        #[prost(string, optional, tag = "2")]
+        pub help: Option<String>,
+        #[prost(enumeration = "MetricType", optional, tag = "3")]
+        pub r#type: Option<i32>,
+        #[prost(message, repeated, tag = "4")]
+        pub metric: Vec<Metric>,
     }
-    pub mod metric {
-        pub const LABEL: u32 = 1;
-        pub const GAUGE: u32 = 2;
-        pub const COUNTER: u32 = 3;
-        pub const HISTOGRAM: u32 = 7;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+    #[repr(i32)]
+    pub enum MetricType {
+        Counter = 0,
+        Gauge = 1,
+        Histogram = 4,
     }
-    pub mod label {
-        pub const NAME: u32 = 1;
-        pub const VALUE: u32 = 2;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Metric {
+        #[prost(message, repeated, tag = "1")]
+        pub label: Vec<LabelPair>,
+        #[prost(message, optional, tag = "2")]
+        pub gauge: Option<Number>,
+        #[prost(message, optional, tag = "3")]
+        pub counter: Option<Number>,
+        #[prost(message, optional, tag = "7")]
+        pub histogram: Option<Histogram>,
     }
-    /// Of gauges and of counters.
-    pub const VALUE: u32 = 1;
-    pub mod histogram {
-        pub const COUNT: u32 = 1;
-        pub const SUM: u32 = 2;
-        pub const BUCKET: u32 = 3;
-        pub const SCHEMA: u32 = 5;
-        pub const ZERO_THRESHOLD: u32 = 6;
-        pub const ZERO_COUNT: u32 = 7;
-        pub const NEGATIVE_SPAN: u32 = 9;
-        pub const NEGATIVE_DELTA: u32 = 10;
-        pub const POSITIVE_SPAN: u32 = 12;
-        pub const POSITIVE_DELTA: u32 = 13;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct LabelPair {
+        #[prost(string, optional, tag = "1")]
+        pub name: Option<String>,
+        #[prost(string, optional, tag = "2")]
+        pub value: Option<String>,
     }
-    pub mod bucket {
-        pub const CUMULATIVE_COUNT: u32 = 1;
-        pub const UPPER_BOUND: u32 = 2;
+
+    /// A counter or a gauge.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Number {
+        #[prost(double, optional, tag = "1")]
+        pub value: Option<f64>,
     }
-    pub mod span {
-        pub const OFFSET: u32 = 1;
-        pub const LENGTH: u32 = 2;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Histogram {
+        #[prost(uint64, optional, tag = "1")]
+        pub sample_count: Option<u64>,
+        #[prost(double, optional, tag = "2")]
+        pub sample_sum: Option<f64>,
+        #[prost(message, repeated, tag = "3")]
+        pub bucket: Vec<Bucket>,
+        #[prost(sint32, optional, tag = "5")]
+        pub schema: Option<i32>,
+        #[prost(double, optional, tag = "6")]
+        pub zero_threshold: Option<f64>,
+        #[prost(uint64, optional, tag = "7")]
+        pub zero_count: Option<u64>,
+        #[prost(message, repeated, tag = "9")]
+        pub negative_span: Vec<BucketSpan>,
+        #[prost(sint64, repeated, tag = "10")]
+        pub negative_delta: Vec<i64>,
+        #[prost(message, repeated, tag = "12")]
+        pub positive_span: Vec<BucketSpan>,
+        #[prost(sint64, repeated, tag = "13")]
+        pub positive_delta: Vec<i64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Bucket {
+        #[prost(uint64, optional, tag = "1")]
+        pub cumulative_count: Option<u64>,
+        #[prost(double, optional, tag = "2")]
+        pub upper_bound: Option<f64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct BucketSpan {
+        #[prost(sint32, optional, tag = "1")]
+        pub offset: Option<i32>,
+        #[prost(uint32, optional, tag = "2")]
+        pub length: Option<u32>,
     }
 }
 
-fn of_family(family: &Family) -> Message {
-    let mut out = Message::default();
+fn of_family(family: &Family) -> model::MetricFamily {
     let (ending, kind) = match family.kind {
-        Kind::Counter => ("_total", 0),
-        Kind::Gauge => ("", 1),
-        Kind::Histogram => ("", 4),
+        Kind::Counter => ("_total", model::MetricType::Counter),
+        Kind::Gauge => ("", model::MetricType::Gauge),
+        Kind::Histogram => ("", model::MetricType::Histogram),
     };
-    out.text(field::family::NAME, &[family.name, ending].concat());
-    out.text(field::family::HELP, family.help);
-    out.number(field::family::KIND, kind);
-    for (labels, value) in &family.samples {
-        let mut metric = Message::default();
-        for (name, value) in labels.iter() {
-            let mut label = Message::default();
-            label.text(field::label::NAME, name);
-            label.text(field::label::VALUE, value);
-            metric.message(field::metric::LABEL, &label);
-        }
+    let metric = family.samples.iter().map(|(labels, value)| {
+        let label = labels.iter().map(|(name, value)| model::LabelPair {
+            name: Some(name.to_string()),
+            value: Some(value.to_string()),
+        });
+        let mut metric = model::Metric { label: label.collect(), ..model::Metric::default() };
         match value {
+            Value::Histogram(of) => metric.histogram = Some(histogram(of)),
             Value::Number(value) => {
-                let mut number = Message::default();
-                number.double(field::VALUE, *value);
-                let is_counter = family.kind == Kind::Counter;
-                let field = if is_counter { field::metric::COUNTER } else { field::metric::GAUGE };
-                metric.message(field, &number);
+                let number = Some(model::Number { value: Some(*value) });
+                if family.kind == Kind::Counter { metric.counter = number } else { metric.gauge = number }
             }
-            Value::Histogram(of) => metric.message(field::metric::HISTOGRAM, &histogram(of)),
         }
-        out.message(field::family::METRIC, &metric);
+        metric
+    });
+    model::MetricFamily {
+        name: Some([family.name, ending].concat()),
+        help: Some(family.help.to_string()),
+        r#type: Some(kind.into()),
+        metric: metric.collect(),
     }
-    out
 }
 
-fn histogram(of: &Histogram) -> Message {
-    use field::histogram as own;
-    let mut out = Message::default();
-    out.number(own::COUNT, of.count);
-    // A sum cannot be left out here: one that could become smaller is no number.
-    out.double(own::SUM, of.sum.unwrap_or(f64::NAN));
-    for (end, below) in of.classic.iter().copied().chain([(f64::INFINITY, of.count)]) {
-        let mut bucket = Message::default();
-        bucket.number(field::bucket::CUMULATIVE_COUNT, below);
-        bucket.double(field::bucket::UPPER_BOUND, end);
-        out.message(own::BUCKET, &bucket);
-    }
-    out.number(own::SCHEMA, zigzag(of.schema.into()));
-    out.double(own::ZERO_THRESHOLD, of.zero_threshold);
-    out.number(own::ZERO_COUNT, of.zero_count);
-    buckets(&mut out, own::NEGATIVE_SPAN, own::NEGATIVE_DELTA, &of.negative);
-    buckets(&mut out, own::POSITIVE_SPAN, own::POSITIVE_DELTA, &of.positive);
+fn histogram(of: &Histogram) -> model::Histogram {
+    let classic = of.classic.iter().copied().chain([(f64::INFINITY, of.count)]);
+    let mut positive_span = spans(&of.positive);
     if of.positive.is_empty() && of.negative.is_empty() {
-        // Without a span that says so it would be no native histogram.
-        span(&mut out, own::POSITIVE_SPAN, 0, 0);
+        // Without a span that says so it would not be a native histogram.
+        positive_span.push(model::BucketSpan { offset: Some(0), length: Some(0) });
     }
-    out
-}
-
-/// Buckets in a row are a span, which begins so many after the end of the one before; counts are differences to the bucket before.
-fn buckets(out: &mut Message, span_field: u32, delta_field: u32, all: &[(i32, u64)]) {
-    let mut spans: Vec<(i32, u32)> = Vec::new();
-    let mut next: Option<i32> = None;
-    for (k, _) in all {
-        match spans.last_mut().filter(|_| next == Some(*k)) {
-            Some((_, length)) => *length += 1,
-            None => spans.push((k - next.unwrap_or(0), 1)),
-        }
-        next = Some(k + 1);
-    }
-    for (offset, length) in spans {
-        span(out, span_field, offset, length);
-    }
-    let mut before = 0i64;
-    let mut deltas = Message::default();
-    for (_, count) in all {
-        let count = i64::try_from(*count).unwrap_or(i64::MAX);
-        deltas.varint(zigzag(count - before));
-        before = count;
-    }
-    if !all.is_empty() {
-        out.message(delta_field, &deltas);
+    model::Histogram {
+        sample_count: Some(of.count),
+        // A sum cannot be left out here: one that could become smaller is not a number.
+        sample_sum: Some(of.sum.unwrap_or(f64::NAN)),
+        bucket: classic
+            .map(|(end, below)| model::Bucket { cumulative_count: Some(below), upper_bound: Some(end) })
+            .collect(),
+        schema: Some(of.schema),
+        zero_threshold: Some(of.zero_threshold),
+        zero_count: Some(of.zero_count),
+        negative_span: spans(&of.negative),
+        negative_delta: deltas(&of.negative),
+        positive_span,
+        positive_delta: deltas(&of.positive),
     }
 }
 
-fn span(out: &mut Message, field: u32, offset: i32, length: u32) {
-    let mut span = Message::default();
-    span.number(field::span::OFFSET, zigzag(offset.into()));
-    span.number(field::span::LENGTH, length.into());
-    out.message(field, &span);
+/// Runs of adjacent buckets; each begins so many buckets after the end of the one before.
+fn spans(buckets: &[(i32, u64)]) -> Vec<model::BucketSpan> {
+    let runs = buckets.chunk_by(|(k, _), (next, _)| *next == k + 1);
+    let mut end = 0;
+    let span = |run: &[(i32, u64)]| {
+        let (first, length) = (run.first().map_or(end, |(k, _)| *k), run.len());
+        let offset = first - end;
+        end = first + i32::try_from(length).unwrap_or(i32::MAX);
+        model::BucketSpan { offset: Some(offset), length: u32::try_from(length).ok() }
+    };
+    runs.map(span).collect()
 }
 
-/// A signed number as one that is small where it is near zero.
-fn zigzag(x: i64) -> u64 {
-    ((x << 1) ^ (x >> 63)) as u64
-}
-
-/// The bytes of a message.
-#[derive(Debug, Default)]
-struct Message(Vec<u8>);
-
-/// How a field is written.
-const VARINT: u32 = 0;
-const EIGHT_BYTES: u32 = 1;
-const LENGTH: u32 = 2;
-
-impl Message {
-    fn varint(&mut self, mut x: u64) {
-        while x >= 0x80 {
-            self.0.push(x as u8 | 0x80);
-            x >>= 7;
-        }
-        self.0.push(x as u8);
-    }
-
-    fn tag(&mut self, field: u32, kind: u32) {
-        self.varint(u64::from(field << 3 | kind));
-    }
-
-    fn number(&mut self, field: u32, x: u64) {
-        self.tag(field, VARINT);
-        self.varint(x);
-    }
-
-    fn double(&mut self, field: u32, x: f64) {
-        self.tag(field, EIGHT_BYTES);
-        self.0.extend_from_slice(&x.to_le_bytes());
-    }
-
-    fn text(&mut self, field: u32, text: &str) {
-        self.bytes(field, text.as_bytes());
-    }
-
-    fn message(&mut self, field: u32, message: &Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.tag(field, LENGTH);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
+/// Counts as differences to the bucket before.
+fn deltas(buckets: &[(i32, u64)]) -> Vec<i64> {
+    let counts = buckets.iter().map(|(_, count)| i64::try_from(*count).unwrap_or(i64::MAX));
+    let before = core::iter::once(0).chain(counts.clone());
+    counts.zip(before).map(|(count, before)| count - before).collect()
 }
 
 #[cfg(test)]
@@ -218,13 +192,12 @@ mod tests {
         };
         let text = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
         assert_eq!(
-            text(&histogram(&of).0),
+            text(&histogram(&of).encode_to_vec()),
             "08 07 11 00 00 00 00 00 00 f8 3f 1a 0b 08 06 11 00 00 00 00 00 00 f0 3f 1a 0b 08 07 11 00 00 00 00 00 00 f0 7f \
              28 06 31 00 00 00 00 00 00 d0 3f 38 01 62 04 08 03 10 02 62 04 08 04 10 01 6a 03 06 03 02"
         );
         // One without values is native, too.
-        let empty = histogram(&Histogram { schema: 5, ..Histogram::default() });
-        assert!(text(&empty.0).ends_with("62 04 08 00 10 00"), "{}", text(&empty.0));
-        assert_eq!([0, -1, 1, i64::MIN].map(zigzag), [0, 1, 2, u64::MAX]);
+        let empty = histogram(&Histogram { schema: 5, ..Histogram::default() }).encode_to_vec();
+        assert!(text(&empty).ends_with("62 04 08 00 10 00"), "{}", text(&empty));
     }
 }

@@ -17,9 +17,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use jitlat_archive::Archive;
-use jitlat_report::escape;
 use jitlat_report::figure::group_thousands;
-use std::fmt::Write;
+use maud::{Markup, html};
 use std::sync::Arc;
 
 /// The name of the field with the form's secret.
@@ -135,145 +134,142 @@ pub async fn with_secret(
     }
 }
 
-/// That running tests is off, and how to turn it on.
+/// The page that says that running tests is off, and how to turn it on.
 fn off() -> Html<String> {
-    page::page("Run a test", Tab::Run, |out| {
-        out.push_str(
-            "<p class=\"what\">Running tests from this page is off</p></header>\n<main id=\"main\">\n\
-             <p>Who started the page can allow it: <code>jitlat web ARCHIVE --run</code>, or <code>run = true</code> in \
-             <code>[web]</code> of a monitor’s file. Until then nothing can be changed through it.</p>",
-        );
-    })
+    let main = html! {
+        p {
+            "Who started the page can allow it: " code { "jitlat web ARCHIVE --run" } ", or " code { "run = true" } " in "
+            code { "[web]" } " of a monitor’s file. Until then nothing can be changed through it."
+        }
+    };
+    page::page("Run a test", Tab::Run, &html! { p.what { "Running tests from this page is off" } }, &main)
 }
 
 fn write(all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) -> String {
-    let page = page::page("Run a test", Tab::Run, |out| {
-        let from = escape(&all.offer.from);
-        let _ = write!(
-            out,
-            "<p class=\"what\">From {from} to another host, watched while it runs</p></header>\n<main id=\"main\">\n"
-        );
-        if let Some(refusal) = refusal {
-            let said = escape(refusal.why());
-            let _ = write!(
-                out,
-                "<p class=\"headline bad\" role=\"alert\" id=\"refused\">The test is not made: {said}.</p>"
-            );
+    let header = html! { p.what { "From " (all.offer.from) " to another host, watched while it runs" } };
+    let main = html! {
+        @if let Some(refusal) = refusal {
+            p.headline.bad role="alert" #refused { "The test is not made: " (refusal.why()) "." }
         }
-        if !all.may_run {
-            out.push_str(
-                "<p>Everybody who reads this may watch tests. Starting one takes the token for it.</p>",
-            );
-            token_form(out, "Go on", "/run");
-        } else if all.offer.hosts.is_empty() {
-            out.push_str(
-                "<p class=\"headline note\">There is no host to test with.</p><p>Hosts are those that the archive knows from \
-                 earlier tests, or those that <code>--run=HOST,…</code> names.</p>",
-            );
-        } else {
-            form(out, all, secret, wish, refusal);
+        @if !all.may_run {
+            p { "Everybody who reads this may watch tests. Starting one takes the token for it." }
+            (token_form("Go on", "/run"))
+        } @else if all.offer.hosts.is_empty() {
+            p.headline.note { "There is no host to test with." }
+            p {
+                "Hosts are those that the archive knows from earlier tests, or those that " code { "--run=HOST,…" } " names."
+            }
+        } @else {
+            (form(all, secret, wish, refusal))
         }
-        recent(out, &all.runs);
-    });
-    page.0
+        (recent(&all.runs))
+    };
+    page::page("Run a test", Tab::Run, &header, &main).0
 }
 
 /// The form.
-fn form(out: &mut String, all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) {
+fn form(all: &RunsNow, secret: &str, wish: &Wish, refusal: Option<&Refusal>) -> Markup {
     let wrong = match refusal {
         Some(Refusal::Wish(field, _)) => field.as_str(),
         _ => "",
     };
-    let marked = |name: &str| match name == wrong {
-        true => " aria-invalid=\"true\" aria-describedby=\"refused\"",
-        false => "",
-    };
     let Offer { hosts, tests, profiles, .. } = &all.offer;
-    let _ = write!(
-        out,
-        "<form class=\"asking\" method=\"post\" action=\"/run\"><input type=\"hidden\" name=\"{SECRET}\" value=\"{secret}\">\
-         <fieldset><legend>What</legend>"
-    );
-    let choice = |out: &mut String, name: &str, label: &str, value: &str, options: &[(&str, String)]| {
-        let _ = write!(
-            out,
-            "<label for=\"{name}\">{label}</label> <select id=\"{name}\" name=\"{name}\"{}>",
-            marked(name)
-        );
-        for (option, text) in options {
-            let chosen = if *option == value { " selected" } else { "" };
-            let _ = write!(out, "<option value=\"{}\"{chosen}>{}</option>", escape(option), escape(text));
-        }
-        out.push_str("</select> ");
-    };
     let shown = |host: &super::HostOffer| match (host.name == host.address, host.only_answers) {
         (true, false) => host.name.clone(),
         (true, true) => format!("{} (round trips)", host.name),
         (false, false) => format!("{} ({})", host.name, host.address),
         (false, true) => format!("{} ({}, round trips)", host.name, host.address),
     };
-    let list: Vec<(&str, String)> = hosts.iter().map(|host| (host.name.as_str(), shown(host))).collect();
+    let far: Vec<(&str, String)> = hosts.iter().map(|host| (host.name.as_str(), shown(host))).collect();
     let meant = hosts.iter().find(|host| host.address == wish.host).map_or(&wish.host, |host| &host.name);
-    choice(out, "host", "to", meant, &list);
-    let list: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
-    choice(out, "test", "measure", &wish.test, &list);
-    let ways = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")];
-    choice(out, "direction", "direction", &wish.direction, &ways.map(|(id, name)| (id, name.to_owned())));
-    out.push_str("</fieldset><fieldset><legend>Packets</legend>");
-    let mut list = vec![("", "as written below".to_owned())];
-    list.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
-    choice(out, "profile", "as those of", &wish.profile, &list);
+    let kinds: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
+    let directions = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")]
+        .map(|(id, name)| (id, name.to_owned()));
+    let mut uses = vec![("", "as written below".to_owned())];
+    uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
     let fields = [
         ("duration", "for", &wish.duration, "10s"),
         ("packets", "or packets", &wish.packets, "500"),
         ("period", "one every", &wish.period, "20ms"),
         ("size", "payload, bytes", &wish.size, "80"),
     ];
-    for (name, label, value, example) in fields {
-        let _ = write!(
-            out,
-            "<label for=\"{name}\">{label}</label> <input id=\"{name}\" name=\"{name}\" value=\"{}\" placeholder=\"{example}\" \
-             maxlength=\"32\"{}> ",
-            escape(value),
-            marked(name)
-        );
-    }
     let limits = &all.limits;
-    let _ = write!(
-        out,
-        "</fieldset><p><button>Start the test</button></p></form><p class=\"help\">A direction is for one-way tests; round trips \
-         have both. What is left empty is as an application sends it that is named, otherwise 1000 packets of 80 bytes, one in \
-         20 ms. At most {} at a time, {} an hour, {} long, {} in each direction, {} packets.</p>",
-        limits.at_once,
-        limits.per_hour,
-        table::seconds((limits.longest_s * 1e9) as i64),
-        table::bits(limits.bits_per_second as f64),
-        group_thousands(&limits.packets.to_string()),
-    );
+    html! {
+        form.asking method="post" action="/run" {
+            input type="hidden" name=(SECRET) value=(secret);
+            fieldset {
+                legend { "What" }
+                (choice("host", "to", meant, &far, wrong))
+                (choice("test", "measure", &wish.test, &kinds, wrong))
+                (choice("direction", "direction", &wish.direction, &directions, wrong))
+            }
+            fieldset {
+                legend { "Packets" }
+                (choice("profile", "as those of", &wish.profile, &uses, wrong))
+                @for (name, label, value, example) in fields {
+                    @let (invalid, by) = marked(name, wrong);
+                    label for=(name) { (label) }
+                    " "
+                    input id=(name) name=(name) value=(value) placeholder=(example) maxlength="32"
+                        aria-invalid=[invalid] aria-describedby=[by];
+                    " "
+                }
+            }
+            p { button { "Start the test" } }
+        }
+        p.help {
+            "A direction is for one-way tests; round trips have both. What is left empty is as an application sends it that is \
+             named, otherwise 1000 packets of 80 bytes, one in 20 ms. At most " (limits.at_once) " at a time, "
+            (limits.per_hour) " an hour, " (table::seconds((limits.longest_s * 1e9) as i64)) " long, "
+            (table::bits(limits.bits_per_second as f64)) " in each direction, "
+            (group_thousands(&limits.packets.to_string())) " packets."
+        }
+    }
+}
+
+/// A list of which one is chosen.
+fn choice(name: &str, label: &str, value: &str, options: &[(&str, String)], wrong: &str) -> Markup {
+    let (invalid, by) = marked(name, wrong);
+    html! {
+        label for=(name) { (label) }
+        " "
+        select id=(name) name=(name) aria-invalid=[invalid] aria-describedby=[by] {
+            @for (option, text) in options { option value=(option) selected[*option == value] { (text) } }
+        }
+        " "
+    }
+}
+
+/// The attributes `aria-invalid` and `aria-describedby` of a field, present if it is the one that was refused.
+fn marked(name: &str, wrong: &str) -> (Option<&'static str>, Option<&'static str>) {
+    match name == wrong {
+        true => (Some("true"), Some("refused")),
+        false => (None, None),
+    }
 }
 
 /// Tests that were asked for.
-fn recent(out: &mut String, runs: &[RunNow]) {
-    if runs.is_empty() {
-        return;
+fn recent(runs: &[RunNow]) -> Markup {
+    let state = |run: &RunNow| match run.state {
+        RunState::Waiting => "waits",
+        RunState::Preparing | RunState::Running | RunState::Collecting => "under way",
+        RunState::Ended => "ended",
+        RunState::Failed => "no result",
+    };
+    let ago = |run: &RunNow| times::length(times::now().saturating_sub(run.created_ns));
+    html! {
+        @if !runs.is_empty() {
+            section data-live="runs" {
+                h2 { "Since this page was started" }
+                ul {
+                    @for run in runs {
+                        li {
+                            a href={"/run/" (run.id)} { (run.host) " – " (run.about) }
+                            ", asked for at " (jitlat_archive::utc(run.created_ns)) " (" (ago(run)) " ago): " (state(run))
+                        }
+                    }
+                }
+            }
+        }
     }
-    out.push_str("<section data-live=\"runs\"><h2>Since this page was started</h2><ul>");
-    for run in runs {
-        let state = match run.state {
-            RunState::Waiting => "waits",
-            RunState::Preparing | RunState::Running | RunState::Collecting => "under way",
-            RunState::Ended => "ended",
-            RunState::Failed => "no result",
-        };
-        let at = jitlat_archive::utc(run.created_ns);
-        let ago = times::length(times::now().saturating_sub(run.created_ns));
-        let _ = write!(
-            out,
-            "<li><a href=\"/run/{}\">{} – {}</a>, asked for at {at} ({ago} ago): {state}</li>",
-            run.id,
-            escape(&run.host),
-            escape(&run.about)
-        );
-    }
-    out.push_str("</ul></section>");
 }

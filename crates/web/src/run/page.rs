@@ -15,9 +15,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
+use jitlat_report::draw;
 use jitlat_report::figure::{Figure, LIVE_PLOTS, LivePlot, group_thousands};
 use jitlat_report::html::scrolling;
-use jitlat_report::{draw, escape};
+use maud::{Markup, PreEscaped, html};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -57,42 +58,47 @@ fn write(
     secret: Option<&str>,
 ) -> String {
     let over = matches!(now.state, RunState::Ended | RunState::Failed);
-    let mut before = String::new();
-    if !over {
-        // Without scripts the page is loaded again by itself.
-        before.push_str("<noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>");
-    }
-    before.push_str(&page::navigation(Tab::Run));
-    let page = page::page_after(&before, &format!("A test with {}", now.host), |out| {
-        let _ = write!(
-            out,
-            "<p class=\"what\">{}</p></header>\n<main id=\"main\" data-events=\"/api/v1/runs/{}/events\">\n<div data-live=\"run\">",
-            escape(&now.about),
-            now.id
-        );
-        state(out, now);
-        reports(out, archive, now);
-        out.push_str("</div><div data-live=\"stop\">");
-        if let Some(secret) = secret.filter(|_| !over) {
-            let _ = write!(
-                out,
-                "<form method=\"post\" action=\"/run/{}/stop\"><p><input type=\"hidden\" name=\"{SECRET}\" value=\"{secret}\">\
-                 <button id=\"stop\">Stop the test</button> What it has measured until then is kept.</p></form>",
-                now.id
-            );
+    let before = html! {
+        @if !over {
+            // Without scripts the page is loaded again by itself.
+            noscript { meta http-equiv="refresh" content="2"; }
         }
-        out.push_str("</div>");
-        selector(out, now, plot);
-        pane(out, plot, figures);
-        out.push_str("</section><div data-live=\"streams\">");
-        streams(out, now);
-        out.push_str("</div>");
-    });
-    page.0
+        (page::navigation(Tab::Run))
+    };
+    let main = html! {
+        main #main data-events={"/api/v1/runs/" (now.id) "/events"} {
+            div data-live="run" {
+                (state(now))
+                (reports(archive, now))
+            }
+            div data-live="stop" {
+                @if let Some(secret) = secret.filter(|_| !over) { (stop(now, secret)) }
+            }
+            section.pane {
+                (selector(now, plot))
+                (pane(plot, figures))
+            }
+            div data-live="streams" { (streams(now)) }
+        }
+    };
+    let header = html! { p.what { (now.about) } };
+    page::page_in(&before, &format!("A test with {}", now.host), &header, &main).0
 }
 
-/// How far it is.
-fn state(out: &mut String, now: &RunNow) {
+fn stop(now: &RunNow, secret: &str) -> Markup {
+    html! {
+        form method="post" action={"/run/" (now.id) "/stop"} {
+            p {
+                input type="hidden" name=(SECRET) value=(secret);
+                button #stop { "Stop the test" }
+                " What it has measured until then is kept."
+            }
+        }
+    }
+}
+
+/// Progress, and the answer so far.
+fn state(now: &RunNow) -> Markup {
     let class = match now.state {
         RunState::Failed => "bad",
         RunState::Ended => "good",
@@ -103,149 +109,156 @@ fn state(out: &mut String, now: &RunNow) {
         let left = at.saturating_sub(crate::times::now()).max(0) / 1_000_000_000;
         let _ = write!(said, " That is at {} UTC, in {left} s.", &jitlat_archive::utc(at)[11..]);
     }
-    let end = if said.ends_with('.') { "" } else { "." };
-    let _ = write!(out, "<p class=\"headline {class}\">{}{end}</p>", escape(&said));
-    if let Some(done) = now.done.filter(|_| now.state != RunState::Failed) {
-        let _ = write!(
-            out,
-            "<p><label for=\"done\">{:.0} % of the packets</label> <progress id=\"done\" max=\"100\" value=\"{:.0}\"></progress></p>",
-            done * 100.0,
-            done * 100.0
-        );
-    }
-    for stream in &now.streams {
-        let of = if now.streams.len() == 1 { String::new() } else { format!(", {}", stream.name) };
-        // Once it has ended, the reports have the answer.
-        let answer = stream.answer.as_deref().zip(stream.severity).filter(|_| now.tests.is_empty());
-        if let Some((answer, severity)) = answer {
-            let verdict = Verdict::named(severity);
-            let begins =
-                |text: &str| text.get(..severity.len()).is_some_and(|t| t.eq_ignore_ascii_case(severity));
-            // The sign says it already.
-            let answer =
-                if begins(answer) { answer[severity.len()..].trim_start_matches([':', ' ']) } else { answer };
-            let _ = write!(
-                out,
-                "<p class=\"{}\"><b class=\"level\">{} {}</b> so far{of}: {}</p>",
-                verdict.word(),
-                verdict.sign(),
-                verdict.word(),
-                escape(answer)
-            );
+    html! {
+        p.headline.(class) { (said) @if !said.ends_with('.') { "." } }
+        @if let Some(done) = now.done.filter(|_| now.state != RunState::Failed) {
+            @let percent = format!("{:.0}", done * 100.0);
+            p {
+                label for="done" { (percent) " % of the packets" }
+                " "
+                progress #done max="100" value=(percent) {}
+            }
         }
-        if let Some(silence) = stream.silence_s {
-            let _ = write!(
-                out,
-                "<p class=\"bad\"><b class=\"level\">Nothing has arrived for {silence:.0} s{of}.</b></p>"
-            );
+        @for stream in &now.streams { (so_far(now, stream)) }
+    }
+}
+
+/// The answer of a stream so far, and that nothing arrives.
+fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
+    let of = if now.streams.len() == 1 { String::new() } else { format!(", {}", stream.name) };
+    // Once it has ended, the reports have the answer.
+    let answer = stream.answer.as_deref().zip(stream.severity).filter(|_| now.tests.is_empty());
+    html! {
+        @if let Some((answer, severity)) = answer {
+            @let verdict = Verdict::named(severity);
+            p.(verdict.word()) {
+                b.level { (verdict.sign()) " " (verdict.word()) }
+                " so far" (of) ": " (without_word(answer, severity))
+            }
+        }
+        @if let Some(silence) = stream.silence_s {
+            p.bad { b.level { "Nothing has arrived for " (format!("{silence:.0}")) " s" (of) "." } }
         }
     }
 }
 
-/// Where the results are, once they are in the archive.
-fn reports(out: &mut String, archive: &Archive, now: &RunNow) {
-    if now.tests.is_empty() {
-        return;
+/// An answer without the word for its severity, which the sign before it has already.
+fn without_word<'a>(answer: &'a str, severity: &str) -> &'a str {
+    match answer.get(..severity.len()) {
+        Some(word) if word.eq_ignore_ascii_case(severity) => {
+            answer[severity.len()..].trim_start_matches([':', ' '])
+        }
+        _ => answer,
     }
-    out.push_str("<ul class=\"reports\">");
-    for test in &now.tests {
+}
+
+/// Links to the results, once they are in the archive.
+fn reports(archive: &Archive, now: &RunNow) -> Markup {
+    let report = |test: &String| {
         let listed = archive.find(test).and_then(|id| archive.listed(id));
-        let (way, said) = match &listed {
+        let (path, headline) = match &listed {
             Ok(listed) => (format!("{} to {}", listed.src, listed.dst), listed.headline.clone()),
             Err(_) => (test.clone(), String::new()),
         };
-        let said = if said.is_empty() { said } else { format!(": {said}") };
-        let _ = write!(
-            out,
-            "<li><a href=\"/test/{}\"><b>Report of {}</b></a>{}</li>",
-            encoded(test),
-            escape(&way),
-            escape(&said)
-        );
+        html! {
+            li {
+                a href={"/test/" (encoded(test))} { b { "Report of " (path) } }
+                @if !headline.is_empty() { ": " (headline) }
+            }
+        }
+    };
+    html! {
+        @if !now.tests.is_empty() {
+            ul.reports { @for test in &now.tests { (report(test)) } }
+        }
     }
-    out.push_str("</ul>");
 }
 
 /// The list of figures, above the pane with the one that is chosen.
-fn selector(out: &mut String, now: &RunNow, plot: &LivePlot) {
-    let _ = write!(
-        out,
-        "<section class=\"pane\"><h2>While it runs</h2><form class=\"choosing\" data-choose action=\"/run/{}\"><p><label for=\"plot\">Show\
-         </label> <select id=\"plot\" name=\"plot\">",
-        now.id
-    );
-    for known in &LIVE_PLOTS {
-        let chosen = if known.id == plot.id { " selected" } else { "" };
-        let _ = write!(out, "<option value=\"{}\"{chosen}>{}</option>", known.id, escape(known.name));
+fn selector(now: &RunNow, plot: &LivePlot) -> Markup {
+    html! {
+        h2 { "While it runs" }
+        form.choosing data-choose action={"/run/" (now.id)} {
+            p {
+                label for="plot" { "Show" }
+                " "
+                select #plot name="plot" {
+                    @for known in &LIVE_PLOTS {
+                        option value=(known.id) selected[known.id == plot.id] { (known.name) }
+                    }
+                }
+                " "
+                noscript { button { "Show" } }
+            }
+        }
     }
-    out.push_str("</select> <noscript><button>Show</button></noscript></p></form>");
 }
 
 /// The figures.
-fn pane(out: &mut String, plot: &LivePlot, figures: &[Figure]) {
-    out.push_str("<div data-live=\"plot\">");
-    if figures.is_empty() {
-        let _ = write!(out, "<p class=\"headline note\">{}</p>", escape(plot.needs));
-    }
-    for figure in figures {
-        let _ = write!(
-            out,
-            "<figure><div class=\"drawn\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">{}</div>",
-            escape(&figure.title),
-            draw::inline_svg(figure)
-        );
-        if !figure.about.is_empty() {
-            let _ = write!(out, "<p class=\"help\">{}</p>", escape(&figure.about));
+fn pane(plot: &LivePlot, figures: &[Figure]) -> Markup {
+    html! {
+        div data-live="plot" {
+            @if figures.is_empty() { p.headline.note { (plot.needs) } }
+            @for figure in figures {
+                figure {
+                    div.drawn tabindex="0" role="group" aria-label=(figure.title) {
+                        (PreEscaped(draw::inline_svg(figure)))
+                    }
+                    @if !figure.about.is_empty() { p.help { (figure.about) } }
+                }
+            }
         }
-        out.push_str("</figure>");
     }
-    out.push_str("</div>");
 }
 
 /// The figures so far in numbers.
-fn streams(out: &mut String, now: &RunNow) {
+fn streams(now: &RunNow) -> Markup {
     if now.streams.is_empty() {
-        return;
+        return Markup::default();
     }
-    out.push_str("<h2>In numbers</h2>");
-    scrolling(out, "In numbers", |out| {
-        out.push_str("<thead><tr><th scope=\"col\"><span class=\"skip\">stream</span></th>");
-        for head in
-            ["sent", "arrived", "missing", "loss", "smallest delay", "median", "99 %", "jitter (RFC 3550)"]
-        {
-            let _ = write!(out, "<th scope=\"col\">{head}</th>");
-        }
-        out.push_str("</tr></thead><tbody>");
-        for s in &now.streams {
-            let RunStream { sent, received, missing, packets, .. } = s;
-            let count = |n: Option<u64>| n.map_or("–".to_owned(), |n| group_thousands(&n.to_string()));
-            let sent = sent.map_or(format!("of {packets}"), |n| format!("{n} of {packets}"));
-            let cells = [
-                sent,
-                count(*received),
-                count(*missing),
-                share(s.loss),
-                time(s.delay_min_ns),
-                time(s.delay_median_ns),
-                time(s.delay_p99_ns),
-                time(s.jitter_ns),
-            ];
-            let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(s.name));
-            for cell in cells {
-                let _ = write!(out, "<td>{}</td>", escape(&cell));
+    let columns =
+        ["sent", "arrived", "missing", "loss", "smallest delay", "median", "99 %", "jitter (RFC 3550)"];
+    let rows = html! {
+        thead {
+            tr {
+                th scope="col" { span.skip { "stream" } }
+                @for column in columns { th scope="col" { (column) } }
             }
-            out.push_str("</tr>");
         }
-        out.push_str("</tbody>");
-    });
+        tbody {
+            @for s in &now.streams {
+                tr {
+                    th scope="row" { (s.name) }
+                    @for cell in cells(s) { td { (cell) } }
+                }
+            }
+        }
+    };
     let reported = now.streams.iter().any(|s| s.reported && s.received.is_some());
     let raw = now.streams.iter().any(|s| s.raw);
-    for (said, text) in [
-        (reported, "What arrives at the far host is as it says, once a second; the report has every packet."),
-        (raw, "One-way delays contain the difference of the clocks, which is not known well enough here."),
-    ] {
-        if said {
-            let _ = write!(out, "<p class=\"help\">{text}</p>");
+    html! {
+        h2 { "In numbers" }
+        (scrolling("In numbers", &rows))
+        @if reported {
+            p.help { "What arrives at the far host is as it says, once a second; the report has every packet." }
+        }
+        @if raw {
+            p.help { "One-way delays contain the difference of the clocks, which is not known well enough here." }
         }
     }
+}
+
+fn cells(s: &RunStream) -> [String; 8] {
+    let RunStream { sent, received, missing, packets, .. } = s;
+    let count = |n: Option<u64>| n.map_or("–".to_owned(), |n| group_thousands(&n.to_string()));
+    [
+        sent.map_or(format!("of {packets}"), |n| format!("{n} of {packets}")),
+        count(*received),
+        count(*missing),
+        share(s.loss),
+        time(s.delay_min_ns),
+        time(s.delay_median_ns),
+        time(s.delay_p99_ns),
+        time(s.jitter_ns),
+    ]
 }

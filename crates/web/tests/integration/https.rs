@@ -1,5 +1,5 @@
 //! Webhooks over TLS: who proves to be the one that was asked is told, and nobody else. Needs the program `openssl`, which makes certificates.
-#![cfg(feature = "https")]
+#![cfg(feature = "tls")]
 
 use jitlat_web::{PostError, post};
 use std::io::{Read, Write};

@@ -1,0 +1,27 @@
+//! Tests that are named by the path of their archive: `DIR/ID`.
+
+use anyhow::Result;
+use jitlat_archive::{Archive, is_archive};
+use jitlat_store::log::LogReader;
+use std::io::Read;
+use std::path::Path;
+
+/// The archive and the test that `path` names; `None` if it names a file, or nothing.
+fn archived(path: &Path) -> Option<(&Path, &str)> {
+    let (folder, id) = (path.parent()?, path.file_name()?.to_str()?);
+    (!path.exists() && is_archive(folder)).then_some((folder, id))
+}
+
+/// Reader of a test of an archive; `None` if `path` does not name one.
+pub fn log_reader(path: &Path) -> Result<Option<LogReader>> {
+    let Some((folder, id)) = archived(path) else { return Ok(None) };
+    let archive = Archive::open(folder)?;
+    Ok(Some(archive.reader(archive.find(id)?, &path.display().to_string())?))
+}
+
+/// Text of a test of an archive; `None` if `path` does not name one.
+pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>> {
+    let Some((folder, id)) = archived(path) else { return Ok(None) };
+    let archive = Archive::open(folder)?;
+    Ok(Some(archive.log(archive.find(id)?)?))
+}

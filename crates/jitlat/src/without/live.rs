@@ -1,0 +1,47 @@
+//! In place of `live`.
+
+use super::missing;
+use anyhow::Result;
+use jitlat_core::observer::{Event, Observer};
+use jitlat_instruments::Stop;
+use std::path::PathBuf;
+
+/// A view, of which there is none.
+#[derive(Clone, Copy, Debug)]
+pub enum View {}
+
+impl View {
+    pub fn follow(&self, _: usize) -> View {
+        *self
+    }
+
+    pub fn failed(&self, _: usize, _: String) {
+        match *self {}
+    }
+}
+
+impl Observer for View {
+    fn event(&mut self, _: &Event<'_>) {
+        match *self {}
+    }
+}
+
+pub struct Board;
+
+impl Board {
+    pub fn of_hosts<'a>(_: impl IntoIterator<Item = &'a str>) -> Board {
+        Board
+    }
+}
+
+pub fn is_possible() -> Result<bool> {
+    Err(missing("--live", "live"))
+}
+
+pub fn start(_: Board, _: &Stop) -> Result<View> {
+    Err(missing("--live", "live"))
+}
+
+pub fn show_if_possible(_: &[PathBuf]) -> Result<()> {
+    Err(missing("--live", "live"))
+}

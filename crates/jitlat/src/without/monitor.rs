@@ -1,0 +1,18 @@
+//! In place of `monitor`.
+
+use super::{AnyArgs, missing};
+use crate::exit::Status;
+use anyhow::Result;
+
+pub type MonitorArgs = AnyArgs;
+
+impl AnyArgs {
+    /// Whether it runs until it is stopped.
+    pub fn runs_long(&self) -> bool {
+        false
+    }
+}
+
+pub fn run(_: &MonitorArgs) -> Result<Status> {
+    Err(missing("jitlat monitor", "monitor"))
+}
