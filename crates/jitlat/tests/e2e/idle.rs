@@ -24,17 +24,15 @@ fn waits(process: u32) -> u64 {
 
 /// Checks that a process that has just started becomes idle, and ends when it is asked to.
 fn becomes_idle(what: &str, running: Running) {
-    let begun = Instant::now();
-    loop {
+    let mut rates = Vec::new();
+    let is_idle = jitlat_waiting::within(PATIENCE, || {
         let (before, counted) = (waits(running.id()), Instant::now());
-        // Counting takes this time; nothing is waited for.
-        std::thread::sleep(COUNTED);
+        jitlat_waiting::while_true("counting", COUNTED, || true);
         let rate = waits(running.id()).saturating_sub(before) as f64 / counted.elapsed().as_secs_f64();
-        if rate <= ALLOWED {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{what}: {rate:.1} wake-ups a second with nothing to do");
-    }
+        rates.push(rate);
+        rate <= ALLOWED
+    });
+    assert!(is_idle, "{what}: {rates:.1?} wake-ups a second with nothing to do");
     running.signal(Signal::SIGTERM);
     let ended = running.finish(PATIENCE);
     assert_eq!(ended.code(), 0, "{what}: {}", ended.stderr);
@@ -47,12 +45,8 @@ fn write(path: &Path, text: &str) {
 
 /// Waits until something listens at a TCP port of a namespace.
 fn wait_for_port(place: &Namespace, port: u16) {
-    let begun = Instant::now();
     let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-    while !place.within(listens).unwrap() {
-        assert!(begun.elapsed() < PATIENCE, "nothing listens at TCP {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    jitlat_waiting::until(&format!("a listener at TCP {port}"), PATIENCE, || place.within(listens).unwrap());
 }
 
 #[test]
