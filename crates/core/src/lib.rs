@@ -35,6 +35,9 @@
 //!   judgements
 //! * [`units`] – numbers as text
 //!
+//! Neighbours: `jitlat-proto` has the protocols, `jitlat-net` sockets and clocks, `jitlat-impair` and `jitlat-passive` models of paths and captured
+//! traffic, `jitlat-store` files, `jitlat-instruments` puts them together. Public items carry the promise of compatibility that the README states.
+//!
 //! Three packets, and every figure of them:
 //!
 //! ```

@@ -20,6 +20,8 @@
 //! from packet threads to the conversing thread, `netlink` asks for the kernel's tables, `launch` gives packets the times at
 //! which the interface's queue, or the adapter, lets them go, and `sys` holds all `unsafe`.
 //!
+//! Neighbours: `jitlat-proto` has the machines, `jitlat-instruments` the tests that run them.
+//!
 //! A round-trip test of a reflector on this host, with the kernel's stamps:
 //!
 //! ```

@@ -13,6 +13,8 @@
 //!
 //! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 //!
+//! Neighbours: `jitlat-core` has records and time, `jitlat-net` carries the bytes. Public items carry the promise of compatibility that the README states.
+//!
 //! A STAMP test without a network:
 //!
 //! ```

@@ -12,6 +12,8 @@
 //! * [`threads`] – how many processors the reading of a log may use
 //! * [`output`] – files that are replaced completely or not at all
 //!
+//! Neighbours: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` keeps many tests; `jitlat-report` writes for people.
+//!
 //! A log, written and read:
 //!
 //! ```
