@@ -19,6 +19,7 @@ mod undisturbed;
 
 mod archive;
 mod captures;
+mod checks;
 mod compare;
 mod docs;
 mod doctor;

@@ -1,0 +1,35 @@
+//! Every part of the full and the nightly checks has its job in the workflows and its row in the documentation.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Names of the parts of a script: its functions with a description.
+fn parts(script: &str) -> BTreeSet<String> {
+    let name = |line: &str| Some(line.split_once("() { # ")?.0.to_owned());
+    script.lines().filter_map(name).collect()
+}
+
+/// Names in `part: [a, b]` of a workflow.
+fn jobs(workflow: &str) -> BTreeSet<String> {
+    let list = workflow.lines().find_map(|line| line.trim().strip_prefix("part: [")?.strip_suffix(']'));
+    list.expect("a matrix of parts").split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_part_has_its_job_and_its_row() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let page = read("docs/testing.md");
+    for name in ["full", "nightly"] {
+        let parts = parts(&read(&format!(".ci/{name}")));
+        assert!(parts.len() > 5, "{name}: {parts:?}");
+        assert_eq!(jobs(&read(&format!(".github/workflows/{name}.yml"))), parts, "{name}");
+        let rows: Vec<&str> =
+            page.lines().filter(|line| line.starts_with('|') && line.contains(name)).collect();
+        for part in parts {
+            let row = rows.iter().any(|row| row.contains(&format!("`{part}`")));
+            assert!(row, "docs/testing.md has no row with {name} `{part}`");
+        }
+    }
+}
