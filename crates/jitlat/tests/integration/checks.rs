@@ -33,3 +33,29 @@ fn every_part_has_its_job_and_its_row() {
         }
     }
 }
+
+/// Files below a folder.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn no_test_sleeps_and_no_snapshot_is_too_long_to_be_read() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let call = ["sleep", "("].concat();
+    let (mut tests, mut snapshots) = (0, 0);
+    for file in files(&crates) {
+        let path = file.to_string_lossy().into_owned();
+        if path.ends_with(".rs") && path.contains("/tests/") && !path.contains("/src/") {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(!text.contains(&call), "{path} sleeps: wait with jitlat_waiting for what it needs");
+            tests += 1;
+        } else if path.ends_with(".snap") {
+            let lines = fs::read_to_string(&file).unwrap().lines().count();
+            assert!(lines <= 200, "{path} has {lines} lines: assert what matters instead");
+            snapshots += 1;
+        }
+    }
+    assert!(tests > 50 && snapshots > 10, "{tests} files of tests, {snapshots} snapshots");
+}
