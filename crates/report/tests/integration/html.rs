@@ -250,7 +250,7 @@ const SAID: [Said; 4] = [
         &[],
         &[
             "192.168.2.1 to 192.168.2.4 1000 UDP packets of 80 bytes, one every 20.00 ms · Tue Dec 8 15:16:40 UTC 2009",
-            "one way good 1.61 s 1.62 s 1.62 s 321 µs none (<0.30 %) 496 µs",
+            "one way bad 1.61 s 1.62 s 1.62 s 321 µs none (<0.30 %) 496 µs",
             "latency, clocks corrected 1.615 s 1.615 s 1.615 s 1.615 s 1.615 s 1.616 s 1.616 s 82.87 µs",
             "the clocks differed by 31.34 s (server − client), known to ±1.616 s",
         ],
