@@ -28,7 +28,7 @@ pub(crate) struct Stream<'a> {
 /// What there is of the packets.
 enum Packets<'a> {
     All(&'a AllPackets<'a>),
-    Sketched(Sketch<'a>),
+    Sketched(Box<Sketch<'a>>),
 }
 
 impl<'a> Stream<'a> {
@@ -39,7 +39,7 @@ impl<'a> Stream<'a> {
 
     /// In bounded memory.
     pub fn sketched(known: &'a Known<'a>, sketch: Sketch<'a>) -> Stream<'a> {
-        Stream { known, packets: Packets::Sketched(sketch) }
+        Stream { known, packets: Packets::Sketched(Box::new(sketch)) }
     }
 
     /// All packets, if they are at hand.
