@@ -1,9 +1,11 @@
 //! Ctrl-C: the first ends the test early and keeps everything; one that comes before the previous request was noticed
 //! ends the process.
 
+// Files are read again by the monitor alone.
+#![cfg_attr(not(feature = "monitor"), allow(dead_code))]
+
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
-use jitlat_monitor::runtime::Requests;
 use jitlat_net::wake;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -68,21 +70,22 @@ impl Signals {
     pub fn wait_for_stop(&self) {
         while !self.stop.is_requested() {
             wake::wait(&[self.as_fd()], None);
-            self.clear();
+            self.read_all();
         }
     }
-}
 
-impl Requests for Signals {
-    fn is_stop_requested(&self) -> bool {
-        self.stop.is_requested()
+    /// The stop that the signals request.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
     }
 
-    fn take_reload(&self) -> bool {
+    /// Whether the file is to be read again; asked once, it is no longer.
+    pub fn reload(&self) -> bool {
         self.reload.swap(false, Ordering::SeqCst)
     }
 
-    fn clear(&self) {
+    /// Reads what the signals wrote, so that the next one ends a wait.
+    pub fn read_all(&self) {
         let mut bytes = [0; 64];
         while (&self.received).read(&mut bytes).is_ok_and(|n| n > 0) {}
     }

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use instruments::Known;
 use jitlat_core::{Span, quantity};
-use jitlat_monitor::runtime::{self, MonitorSettings};
+use jitlat_monitor::runtime::{self, MonitorSettings, Requests};
 use jitlat_monitor::{Plan, Timetable, text};
 use jitlat_net::clock;
 use std::io;
@@ -56,6 +56,20 @@ impl MonitorArgs {
     /// Whether it measures.
     pub fn runs_long(&self) -> bool {
         !self.check && !self.plan
+    }
+}
+
+impl Requests for Signals {
+    fn is_stop_requested(&self) -> bool {
+        self.stop().is_requested()
+    }
+
+    fn take_reload(&self) -> bool {
+        self.reload()
+    }
+
+    fn clear(&self) {
+        self.read_all();
     }
 }
 
