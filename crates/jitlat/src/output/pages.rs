@@ -1,7 +1,7 @@
 //! What is drawn of reports: pages, pictures, and histograms for tools that draw.
 
 use super::report::{AnalysedStream, PROGRAM, command_line};
-use jitlat_core::compare::Grid;
+use jitlat_verdict::compare::Grid;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Part};
 use jitlat_report::{FirstScreen, Section};

@@ -3,7 +3,7 @@
 use crate::output::AnalysedStream;
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
-use jitlat_core::compare::Grid;
+use jitlat_verdict::compare::Grid;
 use jitlat_report::figure::Figure;
 use jitlat_report::{FirstScreen, Section};
 use std::io::{self, Write};
