@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut reader = LogReader::from_reader("bench", Box::new(std::io::Cursor::new(log)))?;
     let session = reader.session().clone();
-    let mut analyzer = Analyzer::new(&session, &Options::default());
+    let mut analyzer = Analyzer::new(&session, &jitlat_verdict::options());
     reader.each_chunk(|records| analyzer.push_all(records))?;
     let (summary, samples) = analyzer.finish_with_samples(&session);
     steps.done("read and analyse");

@@ -52,7 +52,7 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     pub fn new(session: &Session) -> Analysis {
-        Analysis { analyzer: Analyzer::new(session, &Options::default()), first: None }
+        Analysis { analyzer: Analyzer::new(session, &jitlat_verdict::options()), first: None }
     }
 
     pub fn push_all(&mut self, records: &[PacketRecord]) {

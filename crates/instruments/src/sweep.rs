@@ -78,7 +78,7 @@ pub fn sweep(
 impl CellTest {
     fn measure(&self, run: SweepRun, stop: &Stop) -> Result<(Outcome, Samples), Error> {
         let at = clock::wall();
-        let measure = || self.instrument.analyse(&Options::default(), stop, &mut Unobserved);
+        let measure = || self.instrument.analyse(&jitlat_verdict::options(), stop, &mut Unobserved);
         let analysed = match &self.load {
             Some(load) => load.beside(self.instrument.duration()?, stop, measure)?.0,
             None => measure()?,

@@ -27,7 +27,7 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
 fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Problem> {
     let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     let mut failure = None;
     reader
         .records(&mut failure)

@@ -214,7 +214,7 @@ pub fn two_way(plan: Plan, pacing: &Pacing, stamps: Stamps, stop: &AtomicBool) -
 
 impl Baseline {
     fn new(session: &Session, records: impl Iterator<Item = jitlat_core::PacketRecord>) -> Baseline {
-        let mut analyzer = Analyzer::new(session, &analysis::Options::default());
+        let mut analyzer = Analyzer::new(session, &jitlat_verdict::options());
         records.for_each(|r| analyzer.push(&r));
         Baseline::of(&analyzer.finish(session))
     }

@@ -198,7 +198,7 @@ fn send(load: &LoadSpec, test: &OneWay, end: &Stop, flowing: &AtomicUsize) -> Re
             flowing.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let analysed = test.analyse(&Options::default(), end, &mut notice).map_err(|e| {
+    let analysed = test.analyse(&jitlat_verdict::options(), end, &mut notice).map_err(|e| {
         e.while_doing(format!(
             "the load {load} could not be sent (it needs a `jitlat serve`; see --load-host)"
         ))

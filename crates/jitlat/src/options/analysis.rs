@@ -113,7 +113,7 @@ impl AnalysisArgs {
             DelayModel::Full => emodel::DelayModel::Full,
             DelayModel::Cole => emodel::DelayModel::Cole,
         };
-        let defaults = Options::default();
+        let defaults = jitlat_verdict::options();
         Options {
             method,
             percents: self.percentile.clone(),
@@ -132,7 +132,7 @@ impl AnalysisArgs {
             memory: self.memory,
             streaming: self.streaming,
             spurt: defaults.spurt,
-            profiles: self.profile.judged(),
+            judge: Some(self.profile.judge()),
         }
     }
 }

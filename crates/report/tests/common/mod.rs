@@ -19,7 +19,7 @@ pub struct Measured {
 
 impl Measured {
     pub fn new(session: Session, records: impl IntoIterator<Item = PacketRecord>) -> Measured {
-        let mut analyzer = Analyzer::new(&session, &Options::default());
+        let mut analyzer = Analyzer::new(&session, &jitlat_verdict::options());
         for record in records {
             analyzer.push(&record);
         }

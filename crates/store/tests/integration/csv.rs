@@ -12,7 +12,7 @@ fn golden(name: &str) -> (Session, Vec<PacketRecord>, Summary) {
     let mut log = LogReader::open(&path).unwrap();
     let records: Vec<PacketRecord> = log.by_ref().map(Result::unwrap).collect();
     let session = log.session().clone();
-    let summary = analyze(&session, records.iter().copied(), &Options::default());
+    let summary = analyze(&session, records.iter().copied(), &jitlat_verdict::options());
     (session, records, summary)
 }
 
