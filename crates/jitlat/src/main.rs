@@ -10,7 +10,7 @@
 //! * [`mod@web`] – the page of an archive
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – options of the full-screen view
-//! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
+//! * [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,7 +26,6 @@ mod doctor;
 mod exit;
 mod input;
 mod interrupt;
-mod journal;
 mod label;
 mod late_server;
 mod live;

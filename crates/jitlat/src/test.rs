@@ -4,7 +4,6 @@ use crate::analyze::Together;
 use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::Status;
-use crate::journal::{Closed, Journals};
 use crate::live::{self, Board};
 use crate::options::live::LiveArgs;
 use crate::options::one_way::{LogArgs, OneWayArgs};
@@ -20,7 +19,7 @@ use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
 use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, Stop};
 use jitlat_report::text::{direction, logged};
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::log::{Closed, Journals, LogFile, Naming, Version};
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 

@@ -7,7 +7,6 @@ mod several;
 
 use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::{Status, explain};
-use crate::journal::Journals;
 use crate::live::{self, Board};
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
@@ -20,7 +19,7 @@ use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, RecordCollector};
 use jitlat_report::text::{asking, logged};
-use jitlat_store::log::{LogFile, Naming};
+use jitlat_store::log::{Journals, LogFile, Naming};
 use late::Late;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
