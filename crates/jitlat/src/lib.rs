@@ -12,7 +12,7 @@
 //! * [`output`] – all output formats, in one list
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – what stands in the place of modules that a build leaves out
-//! * [`logs`] – the files of logs; [`journal`] – logs that grow while a test runs; [`console`] – text for people
+//! * [`logs`] – the files of logs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -31,7 +31,6 @@ mod export;
 mod help;
 mod input;
 mod interrupt;
-mod journal;
 mod label;
 mod late_server;
 #[cfg(feature = "live")]

@@ -1,7 +1,6 @@
 //! `--load`: the same test idle and loaded, compared.
 
 use crate::exit::Status;
-use crate::journal::Journals;
 use crate::logs::TestLogs;
 use crate::options::log::LogArgs;
 use crate::options::one_way::OneWayArgs;
@@ -22,6 +21,7 @@ use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
+use jitlat_store::log::Journals;
 use jitlat_store::log::{Rows, Version};
 use jitlat_verdict as verdict;
 use jitlat_verdict::compare::{Basis, Comparison};

@@ -7,6 +7,7 @@
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
 //! * [`CanonicalLog`] is the one form of the log of a measurement that is known as a whole.
 //! * [`RowText`] turns single rows into records and back, byte for byte: for archives.
+//! * [`Journals`] observes a test and writes its logs while it runs.
 //! * [`Naming`] selects a name that is not in use. No log is ever overwritten.
 
 mod canonical;
@@ -16,6 +17,7 @@ mod escape;
 mod exact;
 mod file;
 mod header;
+mod journal;
 mod parts;
 mod read;
 mod row;
@@ -28,5 +30,6 @@ pub use compat::Version;
 pub use date::parse_date;
 pub use exact::{Row, RowText};
 pub use file::{CreateError, LogFile, Naming, Rows, STDOUT};
+pub use journal::{Closed, Journals};
 pub use read::{LogReader, ReadError, Reading};
 pub use write::{LogOutput, LogWriter, WriteError, Written};

@@ -7,7 +7,6 @@ mod several;
 
 use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::{Status, explain};
-use crate::journal::Journals;
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
@@ -21,7 +20,7 @@ use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
 use jitlat_report::text::{asking, logged};
-use jitlat_store::log::Rows;
+use jitlat_store::log::{Journals, Rows};
 use late::Late;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};

@@ -1,11 +1,12 @@
 //! [`Journals`]: the logs of a test. If packets arrive at this host a log grows with them, so that a crash loses
 //! nothing; if more is known of them at the end (the sender's stamps), a final log replaces it.
 
+use super::file::{LogFile, STDOUT};
+use super::write::WriteError;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogFile, STDOUT, WriteError};
 use std::path::PathBuf;
 use tracing::warn;
 
@@ -241,9 +242,9 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{LogReader, Naming, Version};
     use jitlat_core::analysis::analyze;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
-    use jitlat_store::log::{LogReader, Naming, Version};
 
     /// The program ends without notice after its disk was too slow for some packets.
     #[test]
