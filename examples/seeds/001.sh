@@ -5,7 +5,7 @@
 #
 # draws into DIR (default: figures), and prints what the document prints, what is measured here, and why they differ.
 # JITLAT names the binary (default: jitlat). Where the logs are from: examples/seeds/README.md. To measure such a table on a path of your own:
-#   jitlat sweep HOST --protos tcp -l 1460 -n 300 --load tcp --load tcp,streams=2 --load tcp,streams=20 --classes EF,BE,CS1 \
+#   jitlat sweep HOST --proto tcp -l 1460 -n 300 --load tcp --load tcp,streams=2 --load tcp,streams=20 --classes EF,BE,CS1 \
 #       --plots figures --html table.html
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

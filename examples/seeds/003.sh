@@ -64,13 +64,13 @@ case $figure in
     tag:payload tag:link 95 ;;
 4) sweep "bars of some ms; higher for lower categories and under a load of a higher one; 95 % intervals over 15 tests" \
     'a wired path has no access categories: bars differ where a queueing discipline uses the priority' \
-    --protos lamp --acs BK,BE,VI,VO -l 1448 -p 100ms --repetitions "${REPETITIONS:-15}" \
+    --proto lamp --acs BK,BE,VI,VO -l 1448 -p 100ms --repetitions "${REPETITIONS:-15}" \
     --load udp:7.2Mbit,payload=1470,ac=BK --load udp:7.2Mbit,payload=1470,ac=BE --load udp:7.2Mbit,payload=1470,ac=VI \
     --load udp:7.2Mbit,payload=1470,ac=VO --load-settle "${SETTLE:-1s}" ;;
 5) along "$printed: grows with the distance up to 190 m, with the retransmissions; 90 % intervals over 10 tests" \
     "$simulated; how the share of retransmissions grows with the distance is made up, and their number is not drawn" tag:distance tag:rate 90 ;;
 6) sweep "$printed: ping below LaTe; with kernel stamps (KRT) less than user to user; TWAMP as LaTe with KRT; 95 % over 20 tests" \
     'a wired path, faster than 802.11p at 3 Mbit/s' \
-    --protos icmp,lamp:user,lamp:krt,twamp -l 1000 -p 100ms --repetitions "${REPETITIONS:-20}" ;;
+    --proto icmp,lamp:user,lamp:krt,twamp -l 1000 -p 100ms --repetitions "${REPETITIONS:-20}" ;;
 *) echo "no figure $figure: give 1 to 6" >&2; exit 2 ;;
 esac

@@ -123,7 +123,7 @@ pub fn measure(
     };
     let specs = directions.iter().map(spec).collect::<Result<Vec<_>, jitlat_core::spec::SpecError>>();
     let mut test = OneWay::new(host, specs.map_err(|e| invalid(e.to_string()))?);
-    test.control_port = port.unwrap_or(test.control_port);
+    test.settings.control_port = port.unwrap_or(test.settings.control_port);
     test.annotations = annotations(name, tags);
     let wanted = Wanted { bulk, ..Wanted::default() };
     Ok(results(run(py, test, &wanted, progress.as_ref())?, host))

@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub fn measure(host: &str, control_port: u16) -> Result<Summary, Box<dyn Error>> {
     let period = Span::millis(2);
     let stream = TestSpec::new(Direction::Up, Transport::Udp, 100, 80, period, Schedule::Periodic)?;
-    let test = OneWay { control_port, ..OneWay::new(host, vec![stream]) };
+    let mut test = OneWay::new(host, vec![stream]);
+    test.settings.control_port = control_port;
     let mut progress = |event: &Event<'_>| {
         if let Event::Progress(streams) = event {
             eprintln!("{} of {} sent", streams[0].sent, streams[0].packets);

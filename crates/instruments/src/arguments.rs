@@ -15,7 +15,7 @@ pub struct Argument {
     pub name: &'static str,
     /// The kind of value.
     pub kind: ArgumentKind,
-    /// Help: one sentence without a full stop.
+    /// Help: one line without a full stop, then details after a blank line if there are any.
     pub help: &'static str,
     /// Its value if the argument is not given; `None`: it then has none.
     pub default: Option<fn() -> String>,

@@ -58,9 +58,9 @@ impl TestBed {
     /// Changes `test` so that it runs against the server through the path.
     pub fn direct(&self, test: &mut OneWay) {
         let [control, up, down, here] = self.ports;
-        test.host = CLIENT_SIDE.to_string();
-        test.control_port = control;
-        for spec in &mut test.streams {
+        test.settings.host = CLIENT_SIDE.to_string();
+        test.settings.control_port = control;
+        for spec in &mut test.settings.specs {
             // The relay needs to know the server's ports in advance.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),

@@ -7,7 +7,7 @@ use jitlat_core::observer::Observer;
 use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{NoiseFloor, Options, Session, Span};
-use jitlat_proto::owamp::Statistics;
+use jitlat_net::client::Measured;
 
 /// A test that sends packets. It can be run any number of times.
 pub trait Instrument {
@@ -60,8 +60,24 @@ pub struct Outcome {
     pub ending: Ending,
     /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
-    /// What the receivers of OWAMP's sessions recorded; empty of any other protocol.
-    pub owamp: Vec<Statistics>,
+    /// Results as tools of the protocol print them; empty of most protocols.
+    pub texts: Vec<ProtocolText>,
+}
+
+/// The results of a test as a tool of its protocol prints them.
+#[derive(Clone, Debug)]
+pub struct ProtocolText {
+    /// Name of the format: `owstats`.
+    pub format: &'static str,
+    /// What the tool prints of every stream.
+    pub text: String,
+}
+
+impl From<Measured> for Outcome {
+    fn from(measured: Measured) -> Outcome {
+        let Measured { sessions, ending, reason } = measured;
+        Outcome { sessions, ending, reason, texts: Vec::new() }
+    }
 }
 
 /// What the caller wants to keep with a test.

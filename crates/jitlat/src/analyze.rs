@@ -6,7 +6,7 @@ use crate::label;
 use crate::options::report::ReportArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, Part, text};
+use crate::output::{AnalysedStream, Output, Part, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
@@ -41,15 +41,26 @@ struct Taken {
 
 /// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Status> {
+    let runs = analyse(logs, together, args)?;
+    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval, texts: &[] };
+    let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
+    if !written || runs.iter().all(AnalysedStream::is_unknown) {
+        return Ok(Status::NotMeasured);
+    }
+    Ok(text::status(&runs, &args.fail_if))
+}
+
+/// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.
+pub fn analyse(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
     args.outputs.check_protocol(None)?;
-    args.outputs.check(if together.merge { 1 } else { logs.len() }, &others)?;
-    let rows = args.outputs.needing(Part::ROWS).map(|(output, _)| output.name);
-    if let Some(name) = rows
+    args.check(if together.merge { 1 } else { logs.len() }, &others)?;
+    let rows = args.outputs.needing(Part::ROWS).map(|(output, _)| output.spelling());
+    if let Some(name) = &rows
         && logs.iter().any(|log| log.as_os_str() == "-")
     {
-        bail!("--{name} reads the log twice, which standard input cannot: give a file");
+        bail!("{name} reads the log twice, which standard input cannot: give a file");
     }
     if let Some(path) = &together.state {
         file::check(path).context("--state")?;
@@ -66,13 +77,13 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     if let Some(name) = rows
         && taken.iter().any(|t| t.log.is_none())
     {
-        bail!("--{name} takes its lines from a log: a saved state, or several logs together, have none");
+        bail!("{name} takes its lines from a log: a saved state, or several logs together, have none");
     }
-    let within = args.analysis.within.map(|_| "within");
-    if let Some(option) = args.outputs.conflicting("streaming").map(|output| output.name).or(within)
+    let within = args.analysis.within.map(|_| "--within".to_owned());
+    if let Some(option) = args.outputs.needing_packets().map(Output::spelling).or(within)
         && let Some(taken) = taken.iter().find(|t| !t.state.keeps_packets())
     {
-        bail!("--{option} needs all packets, and {} was analysed in constant memory", taken.label);
+        bail!("{option} needs all packets, and {} was analysed in constant memory", taken.label);
     }
     let state = match (&together.state, &taken[..]) {
         (Some(path), [one]) => Some((path, one.state.save()?)),
@@ -88,14 +99,8 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
         .collect();
     let labels = label::unique_labels(&known);
     runs.iter_mut().zip(labels).for_each(|(run, label)| run.label = label);
-    let saved = state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)));
-    let report = Streams { runs: &runs, extra: None, interval: args.analysis.interval, owamp: &[] };
-    let written = args.outputs.write(&report, || args.page(&runs, Origin::Logs, ""));
-    saved?;
-    if !written || runs.iter().all(AnalysedStream::is_unknown) {
-        return Ok(Status::NotMeasured);
-    }
-    Ok(text::status(&runs, &args.fail_if))
+    state.map_or(Ok(()), |(path, bytes)| file::write(path, |out| out.write_all(&bytes)))?;
+    Ok(runs)
 }
 
 /// Reads one log, or a saved state, in one pass.
@@ -195,6 +200,7 @@ impl Taken {
             corrected: args.plot_corrected,
             shown_windows: Vec::new(),
             file_ending: file_ending(session.spec.direction()),
+            late: None,
             session,
         }
     }

@@ -10,10 +10,12 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Confinement")]
 pub struct ConfinementArgs {
-    /// User that a server started as root becomes (default: the owner of the folder of --late-packets, otherwise nobody)
+    /// User that a server started as root becomes
+    ///
+    /// Default: the owner of the folder of --late-packets, otherwise nobody.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Stay as started: keep user, capabilities, system calls and files
+    /// Stay as started: same user, capabilities, system calls and files
     #[arg(long, conflicts_with = "user")]
     pub no_sandbox: bool,
 }

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 /// The options are those of `jitlat HOST`: -n 500, -R, -b, -t, --json - …
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// The path between client and server: a scenario file (default: an access line with jitter, losses in
-    /// bursts, duplicates, reordering)
+    /// Scenario file that describes the path
+    ///
+    /// Default: an access line with jitter, losses in bursts, duplicates and reordering.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -33,7 +34,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     let scenario = scenario(args)?;
     let mut test = args.one_way.settings("demo")?;
     ensure!(
-        test.dialect == Dialect::V3,
+        test.settings.dialect == Dialect::V3,
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;

@@ -1,12 +1,16 @@
 //! `--load`: the same test idle and loaded, compared.
 
 use crate::exit::Status;
+use crate::journal::Journals;
+use crate::logs::TestLogs;
+use crate::options::log::LogArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
+use crate::output::report::shell_word;
 use crate::output::{AnalysedStream, Report, screen, text};
-use crate::{console, interrupt};
-use anyhow::{Result, bail};
+use crate::{archive, console, interrupt, ping};
+use anyhow::Result;
 use jitlat_core::Span;
 use jitlat_core::compare::{Basis, Comparison};
 use jitlat_core::metrics::objectives::responsiveness;
@@ -19,52 +23,72 @@ use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
+use jitlat_store::log::{Rows, Version};
 use serde::Serialize;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use tracing::error;
 
 /// `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
-    if args.log.output.is_some()
-        || args.log.archive.is_some()
-        || args.stream.both
-        || args.host_args.doctor
-        || args.host_args.path
-    {
-        bail!("{TWO_PHASES}: leave out -o, --archive, -b, --doctor and --path");
-    }
+    args.report.outputs.check_one_way(args.protocol.name())?;
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
-    run(test, Basis::Pdv, &args.load.settings(&test.host, own)?, &args.report)
+    let load = args.load.settings(&test.settings.host, own)?;
+    let rows = Rows::OneWay(Version::of(args.log.log_version).unwrap_or_default());
+    run(test, Basis::Pdv, &load, (&args.log, rows), &args.report)
 }
 
 /// `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<Status> {
-    if args.output.is_some() || args.archive.is_some() || args.doctor || args.path {
-        bail!("{TWO_PHASES}: leave out -o, --archive, --doctor and --path");
-    }
     args.protocol.check()?;
+    args.report.outputs.check_protocol(None)?;
+    let test = args.settings()?;
+    let load = args.load.settings(&args.host, None)?;
+    let logs = (&args.log, ping::rows(&test));
     // Round trips are measured by one clock and can be compared directly.
-    run(&args.settings()?, Basis::Delay, &args.load.settings(&args.host, None)?, &args.report)
+    run(&test, Basis::Delay, &load, logs, &args.report)
 }
 
-const TWO_PHASES: &str = "--load measures two phases of one stream, and logs neither";
-
-fn run(instrument: &dyn Instrument, basis: Basis, load: &Load, args: &ReportArgs) -> Result<Status> {
-    args.outputs.check_protocol(None)?;
-    args.outputs.check(2, &[])?;
+fn run(
+    instrument: &dyn Instrument,
+    basis: Basis,
+    load: &Load,
+    (log, rows): (&LogArgs, Rows),
+    args: &ReportArgs,
+) -> Result<Status> {
+    let others: Vec<&Path> = log.output.iter().map(PathBuf::as_path).collect();
+    args.check(2, &others)?;
+    archive::check(log.archive.as_deref(), args.beside_log)?;
+    let TestLogs { files, scratch } = TestLogs::phases(log, rows)?;
+    let mut logs = files.into_iter().map(|file| Journals::new([file]));
+    let (mut idle, mut loaded) = (logs.next(), logs.next());
     let stop = interrupt::stop()?;
-    let phases = Phases::measure(instrument, load, basis, &args.options(), &stop)?;
-    let report = PhasesReport::new(phases, instrument.quantity(), args);
+    let phases = Phases::measure(instrument, load, basis, &args.options(), &stop, [&mut idle, &mut loaded])?;
+    let close = |log: Option<Journals>| log.and_then(|log| log.close().pop()).unwrap_or_default();
+    let closed = [idle, loaded].map(close);
+    let logs = closed.iter().filter_map(|closed| closed.log.as_deref());
+    let archived = archive::add_logs(log.archive.as_deref(), logs);
+    let mut report = PhasesReport::new(phases, instrument.quantity(), args);
+    for (run, closed) in report.runs.iter_mut().zip(&closed) {
+        run.log = closed.log.clone().filter(|_| scratch.is_none());
+    }
     let options = TextOptions { style: console::style(), ..TextOptions::default() };
     let whole = args.outputs.write(&report, || match args.quiet {
         true => text::line(&report.runs),
         false if args.is_full() => page(&report.phases, &report.runs, instrument.quantity(), &options),
         false => screen_of(&report.phases, &report.runs)
+            .logged_to(
+                &report.runs.iter().filter_map(|r| r.log.as_deref()).map(shell_word).collect::<Vec<_>>(),
+            )
             .followed_by(&screen::again(), screen::EVERYTHING)
             .show(&screen::options()),
     });
+    for trouble in closed.iter().flat_map(|log| &log.troubles) {
+        error!("{trouble}");
+    }
+    let saved = archived && closed.iter().all(|log| log.troubles.is_empty());
     let [idle, loaded] = &report.runs;
-    if !whole || idle.summary.counts.received + loaded.summary.counts.received == 0 {
+    if !whole || !saved || idle.summary.counts.received + loaded.summary.counts.received == 0 {
         return Ok(Status::NotMeasured);
     }
     let violations: Vec<String> = args.fail_if.iter().filter_map(|c| c.violated(&loaded.summary)).collect();
@@ -97,6 +121,7 @@ impl PhasesReport {
                 corrected,
                 shown_windows: Vec::new(),
                 file_ending: name.to_owned(),
+                late: None,
             }
         });
         let section = Section {

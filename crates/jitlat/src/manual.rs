@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `jitlat completions`.
 #[derive(Clone, Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell that is to complete
+    /// Shell to print completions for
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }
@@ -21,7 +21,7 @@ pub struct CompletionsArgs {
 /// Arguments of `jitlat man`.
 #[derive(Clone, Debug, Args)]
 pub struct ManArgs {
-    /// The folder, which is made where it is missing: one page for each command
+    /// Folder for the pages, one per command; created if missing
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 }

@@ -23,36 +23,36 @@ use tracing::warn;
                         at one hop is no loss on the path where later hops answer."
 )]
 pub struct PathArgs {
-    /// The far host: a name or an address
+    /// Far host: a name or an address
     pub host: String,
-    /// Probe by TCP (tries to connect) instead of UDP
+    /// Send TCP probes (connection attempts) instead of UDP
     #[arg(short = 't')]
     pub tcp: bool,
-    /// Probes to each hop
+    /// Number of probes per hop
     #[arg(short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub probes: u32,
     /// Time between two probes to the same hop
     #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "1s")]
     pub period: Span,
-    /// Code point of the probes: 0…63 or a name (EF, AF41…)
+    /// DSCP of the probes: 0 to 63, or a name (EF, AF41)
     #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
-    /// Destination port of the probes (UDP 33434, TCP 80)
+    /// Destination port of the probes (default: UDP 33434, TCP 80)
     #[arg(short = 'd', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// IPv4 only
+    /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
     pub ipv4: bool,
-    /// IPv6 only
+    /// Use IPv6 only
     #[arg(short = '6')]
     pub ipv6: bool,
     /// Local address of the probes
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
-    /// The farthest hop to look for
+    /// Farthest hop to look for
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: u8,
-    /// How long an answer may take
+    /// Time that an answer may take
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
     #[command(flatten)]

@@ -19,22 +19,30 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Access")]
 pub struct AccessArgs {
-    /// File with the key that clients must prove to know; refuses all others, and classic clients
+    /// File with the key that clients must prove to know
+    ///
+    /// All others are refused, and classic clients.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Services served without a key although another has one (a service without a key is withheld otherwise)
+    /// Services served without a key although another has one
+    ///
+    /// Otherwise a service without a key is withheld.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = PossibleValuesParser::new(services()))]
     pub open: Vec<String>,
-    /// Serve these hosts and networks only (192.0.2.0/24, 2001:db8::/32), by every service; may be repeated
+    /// Serve only these hosts and networks; may be repeated
+    ///
+    /// 192.0.2.0/24, 2001:db8::/32. For every service.
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
     /// Do not serve these hosts and networks, even if allowed; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub deny: Vec<Prefix>,
-    /// Rules of all services: networks, keys and limits, in TOML (docs/security.md). Options given beside it win
+    /// TOML file with rules for all services: networks, keys and limits
+    ///
+    /// See docs/security.md. Options take precedence.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Show the policy that results from all options, in the form of --policy, and end
+    /// Print the policy that results from all options, and exit
     #[arg(long)]
     pub show_policy: bool,
 }

@@ -1,19 +1,23 @@
-//! The root of the command line: all commands. Only `main` imports it.
+//! The root of the command line: all commands. Only the root of the crate imports it.
 
 use crate::console::log::{Format, Level};
 use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
-use crate::{archive, compare, demo, doctor, manual, monitor, path, serve, spp, sweep, tcp, test, web};
+use crate::{
+    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, serve, spp, sweep, tcp, test,
+    web,
+};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a network path does to real-time traffic: delay, jitter, and how losses cluster, per direction,
-/// with the clock error and the tool's own noise stated beside every figure.
+/// Measures what a network path does to real-time traffic: delay, jitter and loss per direction
+///
+/// It shows how losses cluster, and states the clock error and the noise of the measuring hosts next to every figure.
 #[derive(Debug, Parser)]
 #[command(
     name = "jitlat",
@@ -21,27 +25,43 @@ use std::path::PathBuf;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
-    after_help = "On one host: jitlat serve.  On the other: jitlat HOST.  Try it alone: jitlat demo.\n\
-                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 could not measure,\n\
-                  not to the end, or not write a file that was asked for."
+    after_help = "On one host: jitlat serve.  On the other: jitlat HOST (options: jitlat test -h).  Alone: jitlat demo.\n\
+                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 the measurement\n\
+                  failed, was cut short, or an output could not be written."
 )]
 pub struct Cli {
-    /// What is logged to standard error: off, error, warn, info (the default), debug, trace; with this, each line is dated
-    #[arg(long, global = true, value_name = "LEVEL")]
-    pub log_level: Option<Level>,
-    /// How it is written: text, or json, one object a line with time, level, message, peer, service and decision
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_default_value = true)]
-    pub log_format: Format,
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
     pub test: test::TestArgs,
+    /// Level of the log on standard error: off, error, warn, info, debug, trace
+    ///
+    /// Default: info. With this option each line has a date.
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Logging")]
+    pub log_level: Option<Level>,
+    /// Format of that log: text, or json
+    ///
+    /// json is one object per line with time, level, message, peer, service and decision.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        help_heading = "Logging",
+        default_value = "text",
+        hide_default_value = true
+    )]
+    pub log_format: Format,
+}
+
+/// The definition of the command line, as help shows it.
+pub fn command() -> clap::Command {
+    help::arranged(Cli::command())
 }
 
 /// The command line of this process; ends it with a message if there is no such command or option.
 pub fn parse() -> Cli {
     if let Some(message) = not_text(std::env::args_os()) {
-        Cli::command().error(ErrorKind::InvalidUtf8, message).exit();
+        command().error(ErrorKind::InvalidUtf8, message).exit();
     }
     if let Some(word) = std::env::args().nth(1)
         && let Some(meant) = meant_command(&word)
@@ -49,12 +69,12 @@ pub fn parse() -> Cli {
         let message = format!(
             "there is no command '{word}': did you mean `jitlat {meant}`? A host of this name: `jitlat test {word}`\n"
         );
-        Cli::command().error(ErrorKind::InvalidSubcommand, message).exit();
+        command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
-        let wrong =
-            |e: anyhow::Error| Cli::command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
+        let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
+        check_modes(&command(), &matches).map_err(wrong)?;
         shape(&mut cli, &matches).map_err(wrong)?;
         Ok(cli)
     });
@@ -67,6 +87,16 @@ fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     Some(format!(
         "argument {k}, {argument:?}, is not UTF-8: if it is the name of a file, rename the file, or make a link to it\n"
     ))
+}
+
+/// Refuses options that the chosen mode of the command does not read.
+pub fn check_modes(root: &clap::Command, given: &ArgMatches) -> anyhow::Result<()> {
+    match given.subcommand() {
+        None => modes::check(root.get_name(), root, given),
+        Some((name, given)) => {
+            root.find_subcommand(name).map_or(Ok(()), |command| modes::check(name, command, given))
+        }
+    }
 }
 
 /// Completes options with others: has tests send as the profiles asked for do.
@@ -86,7 +116,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         Some(Command::Demo(args)) => &mut args.one_way,
         Some(Command::Ping(ping)) => {
             ping.report.quiet = ping.quiet.quiet;
-            ping.report.set_log(ping.output.as_deref());
+            ping.report.set_log(ping.log.output.as_deref());
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
             shape_ping(&profile, ping, given);
@@ -97,6 +127,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             return args.report.analysis.profile.resolve();
         }
         Some(Command::Archive(args)) => return args.complete(),
+        Some(Command::Export(args)) => return args.analysis.profile.resolve(),
         Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
         _ => return Ok(()),
     };
@@ -111,7 +142,7 @@ fn meant_command(word: &str) -> Option<String> {
     if word.len() < 3 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return None;
     }
-    let names: Vec<String> = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let names: Vec<String> = command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let distance = |name: &String| strsim::osa_distance(word, name);
     let nearest = names.into_iter().min_by_key(distance)?;
     // No slip in a word as short as many hosts' names, one in a longer one, two in a long one.
@@ -130,6 +161,7 @@ pub enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)
     Analyze(Box<AnalyzeArgs>),
+    Export(Box<export::ExportArgs>),
     Archive(Box<archive::ArchiveArgs>),
     Monitor(monitor::MonitorArgs),
     /// Set saved tests side by side, with an honest verdict
@@ -172,14 +204,19 @@ fn two_way_tests() -> String {
 
 #[derive(Clone, Debug, Args)]
 pub struct AnalyzeArgs {
-    /// Logs to analyse, states saved with --state, or tests of an archive (DIR/ID); - is a log on standard input
+    /// Logs, states saved with --state, or tests of an archive (DIR/ID)
+    ///
+    /// - is a log on standard input.
     #[arg(required_unless_present = "dataset", value_name = "LOG")]
     pub logs: Vec<PathBuf>,
-    /// Take all logs together: parts of one test as the whole, several tests of the same traffic as one after another
+    /// Analyse all logs as one
+    ///
+    /// Parts of one test are joined; several tests of the same traffic follow one another.
     #[arg(long)]
     pub merge: bool,
-    /// Save what was analysed into FILE, to be analysed again and merged later without the log; it may be one of those
-    /// that were read
+    /// Save the state of the analysis to FILE, for later merging
+    ///
+    /// It can be analysed again and merged without the log; FILE may be one of those that were read.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     #[command(flatten)]
@@ -198,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

@@ -41,10 +41,12 @@ pub struct ServeArgs {
     /// Port of control connections
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     pub control_port: u16,
-    /// Port where test streams are awaited unless a client asks for another
+    /// Port of test streams for which the client names none
     #[arg(long, value_name = "PORT", default_value_t = TEST_PORT)]
     pub test_port: u16,
-    /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
+    /// SCHED_FIFO priority of the measuring threads, with memory locked
+    ///
+    /// Reduced with a note where that is not permitted.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
     #[command(flatten)]
@@ -65,16 +67,18 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Packet digests")]
 pub struct DigestArgs {
-    /// Interfaces whose packets are reported to `jitlat spp`: times, lengths and hashes, no payload. Needs --key-file
+    /// Interfaces whose packets are reported to `jitlat spp`
+    ///
+    /// Times, lengths and hashes, no payload. Needs --key-file.
     #[arg(long, value_name = "IFACE", value_delimiter = ',')]
     pub capture: Vec<String>,
-    /// TCP port where they are asked for
+    /// TCP port of the packet digests
     #[arg(long, value_name = "PORT", default_value_t = digest::PORT, requires = "capture")]
     pub capture_port: u16,
     /// Send them to any host that asks, without a key
     #[arg(long, requires = "capture", conflicts_with = "key_file")]
     pub capture_without_key: bool,
-    /// Packets a second reported to one host (200k)
+    /// Packets per second reported to one host (200k)
     #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture", value_parser = quantity::packet_rate)]
     pub max_digest_rate: u32,
 }
@@ -105,14 +109,15 @@ impl DigestArgs {
 pub struct ReflectArgs {
     #[command(flatten)]
     pub protocols: AnsweredArgs,
-    /// Keep the packets of each unidirectional LaMP test, which no client has, in DIR: a file in LaTe's format and a log
-    /// for `jitlat analyze`. At most 10 000 tests
+    /// Store the packets of one-way LaMP tests in DIR
+    ///
+    /// No client has them. Each test is a file in LaTe's format and a log for `jitlat analyze`; at most 10 000 tests.
     #[arg(long, value_name = "DIR")]
     pub late_packets: Option<PathBuf>,
-    /// Packets a second answered of one address [default: 200k]
+    /// Packets per second answered per address [default: 200k]
     #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
     pub max_reflect_rate: Option<u32>,
-    /// Bits a second answered of one address [default: 1G]
+    /// Bits per second answered per address [default: 1G]
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
     pub max_reflect_bandwidth: Option<u64>,
 }
@@ -165,14 +170,15 @@ impl Args for AnsweredArgs {
     fn augment_args(command: Command) -> Command {
         let names = std::iter::once(ONE_WAY).chain(answered().map(|p| p.name));
         let titles: Vec<&str> = answered().map(|p| p.title).collect();
-        let help = format!("Answer only these: {ONE_WAY} (one-way tests), {}", titles.join(", "));
+        let list = format!("Answer only these: {ONE_WAY} (one-way tests), {}", titles.join(", "));
         let only = Arg::new("only")
             .long("only")
             .value_name("LIST")
             .value_delimiter(',')
             .num_args(1..)
             .value_parser(PossibleValuesParser::new(names))
-            .help(help);
+            .help("Answer only these protocols, separated by commas")
+            .long_help(list);
         let entries = answered().map(|p| (p.title, p.server.arguments));
         add_options(command.arg(only), entries)
     }
@@ -204,46 +210,54 @@ pub struct LimitArgs {
     /// Refuse classic workorders
     #[arg(long)]
     pub no_classic: bool,
-    /// Packets of a test
+    /// Maximum packets of a test
     #[arg(long, value_name = "N", default_value_t = Limits::default().packets)]
     pub max_packets: u32,
-    /// Payload of a packet
+    /// Maximum payload of a packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = MAX_PAYLOAD)]
     pub max_payload: u16,
-    /// Ports that clients may name for test streams; any they may not leave to the system
+    /// Ports that clients may name for test streams
+    ///
+    /// They may always leave the port to the system.
     #[arg(long, value_name = "FIRST-LAST", value_parser = quantity::ports, default_value = "1024-65535")]
     pub test_ports: RangeInclusive<u16>,
-    /// Packets per second of a client's streams in each direction, in every 100 ms (1000, 200k/s) [default: 1M]
+    /// Maximum packets per second of a client, each direction [default: 1M]
+    ///
+    /// Counted in every 100 ms (1000, 200k/s).
     #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
     pub max_rate: Option<u32>,
-    /// Payload bits per second, likewise (64kbit, 1.5Mbit; a bare number is bits) [default: 10G]
+    /// Maximum payload bits per second, likewise [default: 10G]
+    ///
+    /// 64kbit, 1.5Mbit; a bare number is bits.
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
     pub max_bandwidth: Option<u64>,
-    /// Duration of a test [default: 24h]
+    /// Maximum duration of a test [default: 24h]
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub max_duration: Option<Span>,
-    /// Control connections, of all clients [default: 256]
+    /// Maximum control connections of all clients [default: 256]
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
-    /// Control connections of one client [default: 40]
+    /// Maximum control connections of one client [default: 40]
     #[arg(long, value_name = "N")]
     pub max_connections_per_client: Option<usize>,
-    /// Sessions running or kept, of all clients [default: 128]
+    /// Maximum sessions running or stored, of all clients [default: 128]
     #[arg(long, value_name = "N")]
     pub max_sessions: Option<usize>,
-    /// Sessions of one client [default: 32]
+    /// Maximum sessions of one client [default: 32]
     #[arg(long, value_name = "N")]
     pub max_sessions_per_client: Option<usize>,
-    /// Memory for the sessions of all clients, of every service (k, M, G) [default: 3G]
+    /// Memory for the sessions of all clients and services [default: 3G]
+    ///
+    /// In bytes, or with k, M, G.
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub max_memory: Option<u64>,
     /// Memory for the sessions of one client [default: 1536M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub max_memory_per_client: Option<u64>,
-    /// How long a client may be silent between messages
+    /// Time that a client may be silent between messages
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "30s")]
     pub idle: Span,
-    /// How long results that were not collected are kept
+    /// Time for which uncollected results are stored
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "10m")]
     pub keep: Span,
 }

@@ -6,8 +6,9 @@ use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::Status;
 use crate::journal::{Closed, Journals};
 use crate::live::{self, Board};
+use crate::logs::TestLogs;
 use crate::options::live::LiveArgs;
-use crate::options::one_way::{LogArgs, OneWayArgs};
+use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
 use crate::output::report::{Streams, file_ending};
 use crate::output::running::RunningWindows;
@@ -18,22 +19,23 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
-use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, Stop};
+use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, RecordCollector, Stop};
 use jitlat_report::text::{direction, logged};
-use jitlat_store::log::{LogFile, Naming, Version};
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use tracing::{error, warn};
 
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The host that runs `jitlat serve`, or a server of --proto: a name or an address
+    /// Host that runs `jitlat serve`, or a server of --proto: name or address
     #[arg(required_unless_present = "file")]
     pub host: Option<String>,
     /// Analyse a saved log instead of measuring; - is standard input
     #[arg(short = 'f', value_name = "LOG", conflicts_with_all = ["host", "capture"])]
     pub file: Option<PathBuf>,
-    /// Collect what the server keeps of an earlier test whose program ended first: the log it left here (of a test
-    /// with -b, both: repeat the option). The result is a new log
+    /// Fetch what the server still has of an earlier test that was cut short
+    ///
+    /// Give the log that the test left here; of a test with -b, both: repeat the option. The result is a new log.
     #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic", "capture"])]
     pub collect: Vec<PathBuf>,
     #[command(flatten)]
@@ -54,9 +56,6 @@ pub fn run(args: &TestArgs) -> Result<Status> {
     }
     let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;
-    if args.live.live && (!args.one_way.load.load.is_empty() || !args.collect.is_empty()) {
-        bail!("--live shows one test while it runs: leave --load and --collect out");
-    }
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }
@@ -78,25 +77,25 @@ pub fn measure(
     origin: Origin<'_>,
     watched: LiveArgs,
 ) -> Result<Status> {
-    check(args, test.streams.len())?;
+    check(args, test.settings.specs.len())?;
     let drawn = watched.live && live::is_possible()?;
     let mut followed = Followed::new(&test, args)?;
     if watched.live {
         followed.progress =
             Progress::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
     }
-    test.feedback = drawn || followed.progress.is_shown();
+    test.settings.feedback = drawn || followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
     if args.host_args.path {
-        let tags = path::tags(args.path(&test.host), stop);
+        let tags = path::tags(args.path(&test.settings.host), stop);
         test.annotations.tags.extend(tags);
     }
-    let capture = TestCapture::start(&test.request(), args)?;
+    let capture = TestCapture::start(&test.settings, args)?;
     let mut view = None;
     if drawn {
-        view = Some(live::start(Board::of_hosts([test.host.as_str()]), stop)?);
+        view = Some(live::start(Board::of_hosts([test.settings.host.as_str()]), stop)?);
         followed.windows.keep_quiet();
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));
@@ -112,10 +111,6 @@ pub fn measure(
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
-    let rows = args.report.outputs.needing(Part::ROWS).filter(|_| args.log.no_log || args.report.beside_log);
-    if let Some((output, _)) = rows {
-        bail!("--{} takes its rows from the log: name one with -o LOG", output.name);
-    }
     args.report.check(streams, &others)?;
     archive::check(args.log.archive.as_deref(), args.report.beside_log)
 }
@@ -123,7 +118,11 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 /// The observers of a test.
 pub struct Followed {
     logs: Journals,
+    /// Folder of the logs if only the archive takes them.
+    scratch: Option<TempDir>,
     analyses: Analyses,
+    /// The packets, where an output needs them and no log can be read again.
+    records: Option<RecordCollector>,
     windows: RunningWindows,
     progress: Progress,
 }
@@ -132,18 +131,23 @@ impl Followed {
     /// Creates the logs, so that a name in use is an error before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
         let silent = args.report.is_silent();
+        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.specs.len())?;
+        let unreadable = args.log.no_log || args.report.beside_log;
+        let collects = unreadable && args.report.outputs.needing(Part::ROWS).is_some();
         Ok(Followed {
-            logs: Journals::new(create_logs(&args.log, test.streams.len())?),
+            logs: Journals::new(files),
+            scratch,
             analyses: Analyses::new(args.report.options()),
+            records: collects.then(RecordCollector::default),
             windows: args.report.running_windows(),
-            progress: if silent { Progress::new() } else { Progress::with_server(&test.host) },
+            progress: if silent { Progress::new() } else { Progress::with_server(&test.settings.host) },
         })
     }
 
     /// Runs `test` with the observers.
     pub fn by<T>(&mut self, test: impl FnOnce(&mut dyn Observer) -> Result<T, Error>) -> Result<T, Error> {
-        let mut observers: [&mut dyn Observer; 4] =
-            [&mut self.logs, &mut self.analyses, &mut self.windows, &mut self.progress];
+        let mut observers: [&mut dyn Observer; 5] =
+            [&mut self.logs, &mut self.analyses, &mut self.records, &mut self.windows, &mut self.progress];
         let outcome = test(&mut observers);
         self.progress.clear();
         outcome
@@ -158,7 +162,7 @@ impl Followed {
         origin: Origin<'_>,
     ) -> Result<Status> {
         let mut closed = self.logs.close();
-        if args.log.no_log {
+        if closed.is_empty() {
             closed.resize_with(self.analyses.sessions_mut().count(), Closed::default);
         }
         for (session, log) in self.analyses.sessions_mut().zip(&closed) {
@@ -170,11 +174,14 @@ impl Followed {
         let both = closed.len() == 2;
         let mut runs = Vec::new();
         let mut shown_windows = self.windows.written().into_iter();
+        let RecordCollector { records, tcp } = self.records.unwrap_or_default();
+        let (mut records, mut tcp) = (records.into_iter(), tcp.into_iter());
         for (analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
             let analysed_direction = analysed.session.spec.direction();
             let direction = direction(analysed_direction);
             let mut heading = if both { format!("== {direction}\n") } else { String::new() };
-            if let Some(log) = &log.log {
+            let log = log.log.clone().filter(|_| self.scratch.is_none());
+            if let Some(log) = &log {
                 heading += &format!("{}\n\n", logged(log));
             }
             runs.push(AnalysedStream {
@@ -184,11 +191,12 @@ impl Followed {
                 summary: analysed.summary,
                 session: analysed.session,
                 samples: if keep { analysed.samples } else { Default::default() },
-                log: log.log.clone(),
-                records: Vec::new(),
-                tcp: Vec::new(),
+                log,
+                records: records.next().unwrap_or_default(),
+                tcp: tcp.next().unwrap_or_default(),
                 shown_windows: shown_windows.next().unwrap_or_default(),
                 file_ending: file_ending(analysed_direction),
+                late: None,
             });
         }
         let explained = captured.map(|c| c.describe(&runs)).transpose()?;
@@ -196,7 +204,7 @@ impl Followed {
             runs: &runs,
             extra: explained.as_ref(),
             interval: args.report.analysis.interval,
-            owamp: &outcome.owamp,
+            texts: &outcome.texts,
         };
         let explanation = explained.as_ref().map_or("", |e| &e.text);
         let whole = args.report.write(&report, || args.report.page(&runs, origin, explanation));
@@ -223,20 +231,4 @@ impl Followed {
 /// A stream that was sent and completely lost is a measurement, too.
 fn sent_something(run: &AnalysedStream) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
-}
-
-fn create_logs(args: &LogArgs, streams: usize) -> Result<Vec<LogFile>> {
-    if args.no_log {
-        return Ok(Vec::new());
-    }
-    let naming = match &args.output {
-        Some(path) => Naming::Given(path.clone()),
-        None => Naming::Random(PathBuf::from(".")),
-    };
-    let version = Version::of(args.log_version).unwrap_or_default();
-    let logs = match streams {
-        2 => LogFile::create_pair(&naming, version).map(Vec::from),
-        _ => LogFile::create(&naming, version).map(|log| vec![log]),
-    };
-    logs.context("no log can be made; -o LOG puts it elsewhere, --no-log does without")
 }

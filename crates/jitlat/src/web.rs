@@ -24,19 +24,24 @@ use std::sync::Arc;
                   people start tests from it."
 )]
 pub struct WebArgs {
-    /// The archive's folder, which tests fill with --archive DIR
+    /// Folder of the archive, which tests fill with --archive DIR
     #[arg(value_name = "ARCHIVE", default_value = ".", hide_default_value = true)]
     archive: PathBuf,
-    /// Where to listen: an address, a port, or both (127.0.0.1:2680); port 0: the system chooses
+    /// Address, port, or both (127.0.0.1:2680); port 0: the system chooses
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// Only show pages to who knows the token in the first line of FILE: browsers ask for it, programs send it in the
-    /// header Authorization: Bearer TOKEN
+    /// Show pages only to those who know the token in FILE
+    ///
+    /// It is the first line. Browsers ask for it, programs send it in the header Authorization: Bearer TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A proxy before it decides who may read, and which names the page has
+    /// A proxy in front decides who may read, and which names the page has
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
+    /// Let people start tests from this host, and watch them
+    ///
+    /// With HOSTS, separated by commas, or without any with the hosts that the archive knows. Results go into the
+    /// archive.
     #[command(flatten)]
     run: RunArgs,
 }
@@ -49,23 +54,25 @@ struct RunArgs {
     /// the archive knows. Results go into the archive
     #[arg(long, value_name = "HOSTS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',')]
     run: Option<Vec<String>>,
-    /// Who knows the token in the first line of FILE may start and stop tests; without it the users of this host may, and where
-    /// others can read the page (--token-file, --behind-proxy) nobody without it
+    /// Only those who know the token in FILE may start and stop tests
+    ///
+    /// It is the first line. Without it the users of this host may; and where others can read the page (--token-file,
+    /// --behind-proxy) nobody.
     #[arg(long, value_name = "FILE", requires = "run")]
     run_token_file: Option<PathBuf>,
-    /// The key of the servers that tests are made with
+    /// File with the key of the servers that tests are made with
     #[arg(long, value_name = "FILE", requires = "run")]
     run_key_file: Option<PathBuf>,
-    /// How long such a test may send [default: 60s]
+    /// Maximum duration of such a test [default: 60s]
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "run")]
     run_longest: Option<Span>,
-    /// Bits a second that it may send in a direction, on the wire [default: 10M]
+    /// Maximum bits per second per direction, on the wire [default: 10M]
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate, requires = "run")]
     run_rate: Option<u64>,
-    /// Such tests at the same time [default: 1]
+    /// Maximum number of such tests at the same time [default: 1]
     #[arg(long, value_name = "N", requires = "run")]
     run_at_once: Option<NonZeroUsize>,
-    /// Such tests that are begun within an hour [default: 60]
+    /// Maximum number of such tests per hour [default: 60]
     #[arg(long, value_name = "N", requires = "run")]
     run_per_hour: Option<NonZeroUsize>,
 }

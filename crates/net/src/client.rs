@@ -11,20 +11,20 @@ use crate::random;
 use crate::sockets;
 use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::{Session, Source, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, Failure, FlowReport, Key, Progress,
     Recording, SessionId,
 };
-use jitlat_proto::owamp::Statistics;
 use jitlat_proto::policy::{Gate, Policy};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A test to run.
+/// Settings of a one-way test, from the caller to the driver.
 #[derive(Clone, Debug)]
 pub struct TestRequest {
     /// The server: a name or an address.
@@ -55,6 +55,26 @@ pub struct TestRequest {
     pub feedback: bool,
 }
 
+impl TestRequest {
+    /// A test of `specs` (one, or one in each direction) against `jitlat serve` at `host`, with kernel stamps.
+    pub fn new(host: impl Into<String>, specs: Vec<TestSpec>) -> TestRequest {
+        TestRequest {
+            host: host.into(),
+            control_port: CONTROL_PORT,
+            family: None,
+            bind: None,
+            specs,
+            dialect: Dialect::V3,
+            key: None,
+            pacing: Pacing::default(),
+            priority: None,
+            stamps: Source::Kernel,
+            segmented: false,
+            feedback: false,
+        }
+    }
+}
+
 /// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -80,8 +100,6 @@ pub struct Measured {
     pub ending: Ending,
     /// Why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
-    /// What the receivers of OWAMP's sessions recorded, as far as it is known; empty of any other protocol.
-    pub owamp: Vec<Statistics>,
 }
 
 /// Why nothing was measured.
@@ -412,7 +430,7 @@ impl<'a> Test<'a> {
                 ClientEvent::Done { ending, reason } => {
                     let sessions = self.driver.machine.sessions();
                     observer.event(&Event::Finished(&sessions));
-                    return Some(Ok(Measured { sessions, ending, reason, owamp: Vec::new() }));
+                    return Some(Ok(Measured { sessions, ending, reason }));
                 }
                 ClientEvent::Failed(failure) => return Some(Err(failure)),
             }

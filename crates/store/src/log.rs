@@ -27,6 +27,6 @@ pub use canonical::CanonicalLog;
 pub use compat::Version;
 pub use date::parse_date;
 pub use exact::{Row, RowText};
-pub use file::{CreateError, LogFile, Naming, STDOUT};
+pub use file::{CreateError, LogFile, Naming, Rows, STDOUT};
 pub use read::{LogReader, ReadError, Reading};
 pub use write::{LogOutput, LogWriter, WriteError, Written};

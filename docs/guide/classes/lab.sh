@@ -105,7 +105,7 @@ row() {
 }
 
 instruments() {
-    near "$jitlat" sweep $far --protos icmp,lamp:user,lamp:krt,twamp -l 64,1400 -n 200 -p 5ms --repetitions 20 --pause 50ms \
+    near "$jitlat" sweep $far --proto icmp,lamp:user,lamp:krt,twamp -l 64,1400 -n 200 -p 5ms --repetitions 20 --pause 50ms \
         --seed 3 -o instruments.sweep --plots figures | tee instruments.txt
 }
 

@@ -148,15 +148,15 @@ impl Load {
 
 impl LoadServer {
     fn test(&self, load: &LoadSpec, spec: TestSpec) -> OneWay {
-        OneWay {
-            control_port: self.port,
-            key: self.key.clone(),
-            priority: load.priority(),
-            // Kernel stamps would cost time, and nothing uses those of the load.
-            stamps: Source::User,
-            segmented: true,
-            ..OneWay::new(&self.host, vec![spec])
-        }
+        let mut test = OneWay::new(&self.host, vec![spec]);
+        let settings = &mut test.settings;
+        settings.control_port = self.port;
+        settings.key = self.key.clone();
+        settings.priority = load.priority();
+        // Kernel stamps would cost time, and nothing uses those of the load.
+        settings.stamps = Source::User;
+        settings.segmented = true;
+        test
     }
 }
 

@@ -34,7 +34,8 @@ pub struct Phase {
 
 impl Phases {
     /// Runs `instrument` twice, idle and during `load`. `basis` is what is compared: for one-way delays it should be
-    /// their variation, because the offset of the two clocks may change between the phases.
+    /// their variation, because the offset of the two clocks may change between the phases. `observers` receive the
+    /// events of the idle and of the loaded phase.
     ///
     /// # Errors
     /// [`Error`] if either phase could not be measured.
@@ -44,10 +45,12 @@ impl Phases {
         basis: Basis,
         options: &Options,
         stop: &Stop,
+        [of_idle, of_loaded]: [&mut dyn Observer; 2],
     ) -> Result<Phases, Error> {
         let duration = instrument.duration()?;
-        let idle = Phase::measure(instrument, options, stop)?;
-        let (loaded, streams) = load.beside(duration, stop, || Phase::measure(instrument, options, stop))?;
+        let idle = Phase::measure(instrument, options, stop, of_idle)?;
+        let measure = || Phase::measure(instrument, options, stop, of_loaded);
+        let (loaded, streams) = load.beside(duration, stop, measure)?;
         let side = |label, phase: &Phase| {
             let Analysed { summary, samples, .. } = &phase.analysed;
             let side = Side::new(label, summary, samples, basis, Statistic::Median);
@@ -61,9 +64,14 @@ impl Phases {
 }
 
 impl Phase {
-    fn measure(instrument: &dyn Instrument, options: &Options, stop: &Stop) -> Result<Phase, Error> {
+    fn measure(
+        instrument: &dyn Instrument,
+        options: &Options,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<Phase, Error> {
         let (mut analyses, mut records) = (Analyses::new(options.clone()), RecordCollector::default());
-        let mut observers: [&mut dyn Observer; 2] = [&mut analyses, &mut records];
+        let mut observers: [&mut dyn Observer; 3] = [&mut analyses, &mut records, observer];
         instrument.run(stop, &mut observers)?;
         let analysed = analyses.finish().into_iter().next();
         let analysed = analysed.ok_or_else(|| Error::Load("the test has no stream".to_owned()))?;

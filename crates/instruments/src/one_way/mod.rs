@@ -15,49 +15,23 @@ use crate::instrument::{Annotations, Instrument, Outcome, ip_header};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::{Ending, HostFacts};
-use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, PacketRecord, Session, Source, Span, TestSpec, Transport};
-use jitlat_net::client::{self, EarlierTest, Family, TestRequest};
+use jitlat_core::{Direction, PacketRecord, Session, Span, TestSpec, Transport};
+use jitlat_net::client::{self, EarlierTest, TestRequest};
 use jitlat_net::clock;
-use jitlat_net::pace::Pacing;
-use jitlat_proto::jitlat::{Dialect, Key, Limits, Recording, SessionId};
+use jitlat_proto::jitlat::{Dialect, Limits, Recording, SessionId};
 use protocols::jitlat::JitlatClient;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Settings of a one-way test.
 #[derive(Clone, Debug)]
 pub struct OneWay {
-    /// The server: a name or an address.
-    pub host: String,
-    /// The client of the protocol to use.
+    /// Server, streams, and how this host sends and stamps; the driver reads them as they are. Control port, dialect,
+    /// key, segmentation and feedback are for jitlat's own protocol only.
+    pub settings: TestRequest,
+    /// Client of the protocol to use.
     pub client: Arc<dyn OneWayClient>,
-    /// Its control port; of jitlat's own protocol only, as are the dialect, the key and the feedback.
-    pub control_port: u16,
-    /// Only addresses of this family.
-    pub family: Option<Family>,
-    /// Local address of the control connection and the test sockets.
-    pub bind: Option<IpAddr>,
-    /// One stream, or one in each direction.
-    pub streams: Vec<TestSpec>,
-    /// Version 3 of the control protocol, or the classic one.
-    pub dialect: Dialect,
-    /// The key shared with the server.
-    pub key: Option<Key>,
-    /// How the packet threads are scheduled and wait.
-    pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
-    pub priority: Option<u32>,
-    /// The best kind of time stamps to use.
-    pub stamps: Source,
-    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts: for
-    /// load, never for what is to be measured. Of jitlat's own protocol only.
-    pub segmented: bool,
-    /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): one small
-    /// message a second on the control connection. Version 3 only.
-    pub feedback: bool,
-    /// What is kept with the test.
+    /// What is stored with the test.
     pub annotations: Annotations,
 }
 
@@ -65,38 +39,9 @@ impl OneWay {
     /// A test of `streams` (one, or one each way) against the server at `host`, with kernel stamps.
     pub fn new(host: impl Into<String>, streams: Vec<TestSpec>) -> OneWay {
         OneWay {
-            host: host.into(),
+            settings: TestRequest::new(host, streams),
             client: Arc::new(JitlatClient),
-            control_port: CONTROL_PORT,
-            family: None,
-            bind: None,
-            streams,
-            dialect: Dialect::V3,
-            key: None,
-            pacing: Pacing::default(),
-            priority: None,
-            stamps: Source::Kernel,
-            segmented: false,
-            feedback: false,
             annotations: Annotations::default(),
-        }
-    }
-
-    /// The request to the driver of jitlat's own protocol that these settings stand for.
-    pub fn request(&self) -> TestRequest {
-        TestRequest {
-            host: self.host.clone(),
-            control_port: self.control_port,
-            family: self.family,
-            bind: self.bind,
-            specs: self.streams.clone(),
-            dialect: self.dialect,
-            key: self.key.clone(),
-            pacing: self.pacing.clone(),
-            priority: self.priority,
-            stamps: self.stamps,
-            segmented: self.segmented,
-            feedback: self.feedback,
         }
     }
 }
@@ -140,7 +85,7 @@ impl OneWay {
             sessions
         };
         observer.event(&Event::Concluding(&before));
-        let request = TestRequest { dialect: Dialect::V3, ..self.request() };
+        let request = TestRequest { dialect: Dialect::V3, ..self.settings.clone() };
         let measured = client::collect(
             &request,
             EarlierTest { session, recordings },
@@ -148,8 +93,7 @@ impl OneWay {
             &mut complete(&known, observer),
         )?;
         let sessions = known(&measured.sessions);
-        let client::Measured { ending, reason, owamp, .. } = measured;
-        Ok(Outcome { sessions, ending, reason, owamp })
+        Ok(Outcome { sessions, ..measured.into() })
     }
 }
 
@@ -205,14 +149,12 @@ impl Instrument for OneWay {
             sessions
         };
         self.client.check(self)?;
-        let measured = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
-        let sessions = annotated(&measured.sessions);
-        let client::Measured { ending, reason, owamp, .. } = measured;
-        Ok(Outcome { sessions, ending, reason, owamp })
+        let outcome = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
+        Ok(Outcome { sessions: annotated(&outcome.sessions), ..outcome })
     }
 
     fn duration(&self) -> Result<Span, Error> {
-        Ok(self.streams.iter().map(TestSpec::duration).max().unwrap_or_default())
+        Ok(self.settings.specs.iter().map(TestSpec::duration).max().unwrap_or_default())
     }
 
     fn quantity(&self) -> &'static str {

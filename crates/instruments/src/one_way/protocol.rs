@@ -4,10 +4,10 @@
 use super::OneWay;
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
+use crate::instrument::Outcome;
 use crate::ping::protocol::ProtocolServer;
 use crate::stop::Stop;
 use jitlat_core::observer::Observer;
-use jitlat_net::client::Measured;
 use std::fmt;
 
 /// A protocol of one-way tests: everything the rest of the program needs to know about it.
@@ -58,5 +58,5 @@ pub trait OneWayClient: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Measured, Error>;
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error>;
 }

@@ -211,7 +211,7 @@ impl Instrument for Ping {
         observer.event(&Event::Records { stream: 0, records: &records, tcp: &tcp });
         observer.event(&Event::Finished(&sessions));
         let session = &sessions[0];
-        Ok(Outcome { ending: session.ending, reason: session.reason.clone(), sessions, owamp: Vec::new() })
+        Ok(Outcome { ending: session.ending, reason: session.reason.clone(), sessions, texts: Vec::new() })
     }
 
     fn duration(&self) -> Result<Span, Error> {

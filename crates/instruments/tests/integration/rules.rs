@@ -244,7 +244,8 @@ fn one_way(host: &str, control_port: u16, tcp: bool) -> bool {
     let transport = if tcp { Transport::Tcp } else { Transport::Udp };
     let stream =
         TestSpec::new(Direction::Up, transport, PACKETS, 80, Span::millis(1), Schedule::Periodic).unwrap();
-    let test = OneWay { control_port, ..OneWay::new(host, vec![stream]) };
+    let mut test = OneWay::new(host, vec![stream]);
+    test.settings.control_port = control_port;
     let streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved);
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
 }

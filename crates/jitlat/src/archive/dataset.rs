@@ -23,13 +23,15 @@ use tracing::{error, warn};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Dataset")]
 pub struct DatasetArgs {
-    /// Analyse the packets of an archive again, in place of logs: figures of all packets of each group
+    /// Analyse the packets of an archive again instead of logs
+    ///
+    /// Figures of all packets of each group.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["logs", "merge", "state"])]
     pub dataset: Option<PathBuf>,
-    /// What makes a group: path, day, hour, month, year, or several of them
+    /// Groups: path, day, hour, month, year, or several of them
     #[arg(long, value_name = "KEYS", value_delimiter = ',', default_value = "path", requires = "dataset")]
     by: Vec<GroupKey>,
-    /// Processors to use (default: all)
+    /// Number of processors to use (default: all)
     #[arg(long, value_name = "N", requires = "dataset")]
     jobs: Option<NonZero<usize>>,
     /// Only tests with this tag, key=value; may be repeated

@@ -65,7 +65,7 @@ enum Verb {
 /// Which archive.
 #[derive(Clone, Debug, Args)]
 struct WhereArgs {
-    /// The archive's folder
+    /// Folder of the archive
     #[arg(value_name = "DIR")]
     archive: PathBuf,
 }
@@ -77,7 +77,7 @@ struct AddArgs {
     /// Logs of any version and instrument
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
-    /// A tag for these tests beside their own, key=value; may be repeated
+    /// Tag for these tests in addition to their own, key=value; may be repeated
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     tags: Vec<(String, String)>,
 }
@@ -88,10 +88,12 @@ struct FilterArgs {
     /// From host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// Begun at this time or later: 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as 36h or 7d
+    /// Started at this time or later: a date, or how long ago (36h, 7d)
+    ///
+    /// 2026-11-23, 2026-11-23T10:00:00Z, 36h, 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
     since: Option<When>,
-    /// Begun before this time
+    /// Started before this time
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: Option<When>,
 }
@@ -102,10 +104,12 @@ struct LsArgs {
     place: WhereArgs,
     #[command(flatten)]
     filter: FilterArgs,
-    /// With this tag, key=value; may be repeated
+    /// Only tests with this tag, key=value; may be repeated
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     tags: Vec<(String, String)>,
-    /// A figure of each test, as --fail-if names them; may be repeated (default: loss, pdv-p99)
+    /// Figure of each test, as in --fail-if; may be repeated
+    ///
+    /// Default: loss, pdv-p99.
     #[arg(long = "figure", value_name = "FIGURE")]
     figures: Vec<Selector>,
     #[command(flatten)]
@@ -127,7 +131,7 @@ struct FormArgs {
 struct ShowArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// The test: the first digits of its number, at least four, or its name
+    /// Test: at least four first digits of its number, or its name
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
@@ -142,10 +146,12 @@ struct QueryArgs {
     place: WhereArgs,
     #[command(flatten)]
     filter: FilterArgs,
-    /// The figure: counts, loss, and percentiles, means and extremes of latency, pdv and ipdv
+    /// Figure to show
+    ///
+    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv.
     #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
     figure: Selector,
-    /// The length of what is pooled, in UTC: test, hour, day, month, year or all
+    /// Length of the periods, in UTC: test, hour, day, month, year or all
     #[arg(long, value_name = "PERIOD", default_value = "day")]
     by: Period,
     #[command(flatten)]
@@ -159,7 +165,9 @@ struct CompareArgs {
     /// From host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// The time that separates both: 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as 36h or 7d
+    /// Time that separates both: a date, or how long ago (36h, 7d)
+    ///
+    /// 2026-11-23, 2026-11-23T10:00:00Z, 36h, 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: When,
 }
@@ -168,15 +176,15 @@ struct CompareArgs {
 struct ExportArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// The folder for the logs, which is made where it is missing
+    /// Folder for the logs; created if missing
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// The tests, by number or name (default: all that the other options let through)
-    #[arg(value_name = "ID")]
+    /// Tests, by number or name (default: all that the options select)
+    #[arg(value_name = "ID", conflicts_with_all = ["path", "since", "before", "tags"])]
     ids: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// With this tag, key=value; may be repeated
+    /// Only tests with this tag, key=value; may be repeated
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     tags: Vec<(String, String)>,
 }
@@ -185,8 +193,11 @@ struct ExportArgs {
 struct PruneArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// packets=90d: packets of older tests go, their figures stay; tests=400d: older tests go, their part in the figures of
-    /// periods stays; size=20G: the oldest packets go, until the others take so much. May be repeated
+    /// What to keep: packets=90d, tests=400d or size=20G; may be repeated
+    ///
+    /// packets=90d: packets of older tests are removed, their figures stay. tests=400d: older tests are removed,
+    /// their part in the figures of periods stays. size=20G: the oldest packets are removed until the others take
+    /// this much.
     #[arg(long, required = true, value_name = "WHAT")]
     keep: Vec<Keep>,
 }
@@ -204,7 +215,7 @@ struct PushesArgs {
 struct FsckArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// Also put each log together again, and compare it with the one that was added
+    /// Also rebuild each log and compare it with the one that was added
     #[arg(long)]
     logs: bool,
 }

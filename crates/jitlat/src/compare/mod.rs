@@ -31,38 +31,46 @@ use tracing::error;
                   Exit status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
 )]
 pub struct CompareArgs {
-    /// Logs, or JSON summaries written with --json, of any instrument; LABEL=FILE names one; - is standard input
+    /// Logs, or summaries written with --json; LABEL=FILE names one
+    ///
+    /// Of any instrument. - is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
-    /// Put runs into columns by name, tag:KEY, dscp, path, direction, transport, payload or period; runs that
-    /// agree are taken together (default: each file a column)
+    /// Columns of the table (default: each file a column)
+    ///
+    /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs that agree are taken together.
     #[arg(long, value_name = "KEY")]
     pub group_by: Option<Key>,
-    /// Put runs into rows by the same keys: columns are compared within each row
+    /// Rows of the table, by the same keys: columns are compared within each row
     #[arg(long, value_name = "KEY")]
     pub rows: Option<Key>,
-    /// The column the others are compared with (default: the first)
+    /// Column that the others are compared with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// Instead of comparing: mean and interval of the runs that agree in a number, against that number (tag:distance);
-    /// one curve, or one for each --group-by
+    /// Instead of comparing: means and intervals against a number (tag:distance)
+    ///
+    /// Of the runs that agree in that number: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
     pub along: Option<Key>,
     /// With --along: confidence of the intervals, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
     pub confidence: Confidence,
-    /// What to compare: pdv (jitter), ipdv (absolute variation between consecutive packets), or delay (one-way delay
-    /// corrected, or round trips); only delay needs clocks
+    /// Quantity to compare: pdv (jitter), ipdv, or delay
+    ///
+    /// ipdv is the absolute variation between consecutive packets; delay is one-way delay, corrected, or round trips.
+    /// Only delay needs clocks.
     #[arg(long, value_name = "WHAT", default_value = "pdv")]
     pub basis: By,
-    /// What the verdict is about: median, or p99
+    /// Statistic of the verdict: median, or p99
     #[arg(long, value_name = "STATISTIC", default_value = "median")]
     pub statistic: At,
     /// Seed of the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Fail with status 1: worse, different; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8 …); or its
-    /// change from the first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3); may be repeated
+    /// Exit with status 1 on worse, different, loss>1%, jitter-p99>+20% …
+    ///
+    /// A verdict; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8); or its change from the first column
+    /// (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
     #[command(flatten)]
@@ -127,7 +135,7 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
 /// Shows the runs against the number in `along`.
 fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &Key) -> Result<Status> {
     if let Some((output, _)) = args.outputs.needing(Part::PAGE) {
-        bail!("--{} shows comparisons: with --along use --plots, --csv or --json", output.name);
+        bail!("{} shows comparisons: with --along use --plots, --csv or --json", output.spelling());
     }
     // The directions of a test are different paths.
     let itself = input::rows_of_themselves(runs, &Key::Label);

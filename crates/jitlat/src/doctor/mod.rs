@@ -23,13 +23,13 @@ use tracing::warn;
 /// Can this host be trusted: clocks, wake-ups, stamps, buffers, scheduling; and what to change
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
-    /// Period of the tests you mean to run (20ms; a bare number is ns)
+    /// Period of the tests that are planned (20ms; a bare number is ns)
     #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms")]
     pub period: Span,
     /// Payload bytes of their packets
     #[arg(short = 'l', value_name = "BYTES", default_value_t = 80, value_parser = clap::value_parser!(u16).range(12..=i64::from(MAX_PAYLOAD)))]
     pub payload: u16,
-    /// How long the whole examination may take; longer ones resolve rarer stalls
+    /// Time for the whole examination; longer ones find rarer stalls
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
     pub duration: Span,
     #[command(flatten)]

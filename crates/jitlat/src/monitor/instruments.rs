@@ -6,7 +6,8 @@ use crate::exit::explain;
 use crate::options::late::LateArgs;
 use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
-use crate::options::one_way::{LogArgs, OneWayArgs};
+use crate::options::log::LogArgs;
+use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
@@ -155,11 +156,12 @@ fn one_way_options() -> OptionSet {
 }
 
 fn ping_options() -> OptionSet {
-    let own = ["output", "no_log", "archive", "host", "others"].map(str::to_owned).to_vec();
+    let own = ["host", "others"].map(str::to_owned).to_vec();
     let groups = [
         own,
         ids::<LateArgs>(),
         ids::<LoadArgs>(),
+        ids::<LogArgs>(),
         ids::<ReportArgs>(),
         ids::<QuietArgs>(),
         ids::<LiveArgs>(),
@@ -218,7 +220,8 @@ fn about(key: &str, error: &anyhow::Error) -> Wrong {
 fn one_way_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
     let both = asked.direction == Direction::Both;
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
-    let flow = |way| test.streams.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
+    let flow =
+        |way| test.settings.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
     let (up, down) = (flow(Way::Up), flow(Way::Down));
     let (forward, backward) = match asked.direction {
         Direction::Backward => (down, up),
@@ -281,8 +284,8 @@ fn one_way_test(
     };
     let given = [asked.options, &site.of_server].concat();
     let mut test = one_way(options, &Asked { options: &given, ..asked.clone() }, site.address, way)?;
-    test.key = site.key.cloned();
-    test.feedback = site.is_watched;
+    test.settings.key = site.key.cloned();
+    test.settings.feedback = site.is_watched;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))
 }

@@ -28,26 +28,30 @@ use tracing::warn;
 /// Measure many paths all the time: one file says which, and is the same on all hosts
 #[derive(Clone, Debug, Args)]
 pub struct MonitorArgs {
-    /// The file: hosts, groups, tests and their times, in TOML
+    /// File with hosts, groups, tests and their times, in TOML
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Say what is wrong with the file, each with line and column, or that nothing is, and end
+    /// Check the file, print every mistake with line and column, and exit
     #[arg(long)]
     check: bool,
-    /// Print the timetable, and what it means for each host: tests, traffic, disk, load; and end
+    /// Print the timetable and what it means for each host, and exit
+    ///
+    /// Tests, traffic, disk, load.
     #[arg(long, conflicts_with = "check")]
     plan: bool,
     /// Print the plan as one JSON object
     #[arg(long, requires = "plan")]
     json: bool,
-    /// The host of the file that this one is (default: that with its name, or with an address of its interfaces); with
-    /// --plan its next tests are listed
+    /// Name of this host in FILE
+    ///
+    /// Default: the host with this host's name, or with an address of its interfaces. With --plan its next tests are
+    /// listed.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Keep results in this archive instead of that of the file
+    /// Archive for the results, instead of that of the file
     #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "plan"])]
     archive: Option<PathBuf>,
-    /// End after this time (30s, 10m; a bare number is seconds) instead of running until it is stopped
+    /// Stop after this time (30s, 10m; a bare number is seconds)
     #[arg(long = "for", value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["check", "plan"])]
     duration: Option<Span>,
 }

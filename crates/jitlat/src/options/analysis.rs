@@ -13,54 +13,72 @@ use jitlat_core::time::Span;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Analysis")]
 pub struct AnalysisArgs {
-    /// Percentile method: edf (RFC 2330), linear, or jitlat1 (the floor index of the first version)
+    /// Percentile method: edf (RFC 2330), linear, or jitlat1
+    ///
+    /// jitlat1 is the floor index of the first version.
     #[arg(long, value_name = "METHOD", default_value = "edf")]
     pub percentiles: Percentiles,
-    /// A further percentile in the JSON, e.g. 99.99; may be repeated
+    /// Further percentile for the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
-    /// Histogram bins: a number, or auto
+    /// Number of histogram bins, or auto
     #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
     pub bins: Bins,
-    /// Analyse each window of this length too, and add the intervals to the JSON (1s, 10s; a bare number is seconds)
-    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    /// Also analyse each window of this length (1s, 10s; a bare number is seconds)
+    ///
+    /// The windows are in the report, in the JSON (`intervals`), and one per line in `--as intervals`.
+    #[arg(long, value_name = "T", value_parser = quantity::duration, help_heading = "Output")]
     pub interval: Option<Span>,
-    /// Count packets whose corrected latency exceeds this as lost (RFC 7680); refused where nothing is known of the
-    /// clocks
+    /// Count packets with a corrected latency above this as lost (RFC 7680)
+    ///
+    /// Refused where nothing is known of the clocks.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub late_after: Option<Span>,
-    /// Take the two hosts' clocks as they are: absolute latency is right
+    /// Take the clocks of both hosts as right, so that absolute latency is
     #[arg(long)]
     pub trust_clocks: bool,
-    /// Also percentiles of latency with lost packets as infinitely late (RFC 7679), in the JSON
+    /// Also percentiles of latency with lost packets as infinite (RFC 7679), in JSON
     #[arg(long)]
     pub unconditional: bool,
-    /// Count the packets whose latency lies within this of the mean, and of the median (500us); in report, tables and
-    /// --fail-if 'within-median<95%'
+    /// Count packets whose latency is within this of the mean and of the median
+    ///
+    /// For example 500us. The shares are in report, tables and `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]
     pub within: Option<Span>,
-    /// Codec of the voice quality figures: G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or your own as
-    /// NAME:IE:BPL:DELAY (impairment, robustness to loss, packetisation and look-ahead in ms)
+    /// Codec of the voice quality figures
+    ///
+    /// G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or another as NAME:IE:BPL:DELAY (impairment,
+    /// robustness to loss, packetisation and look-ahead in ms).
     #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
     pub codec: Codec,
-    /// How delay impairs speech: idd (perfect echo control), full (with echo), cole (a fit; never on long delays)
+    /// Effect of delay on speech: idd, full, or cole
+    ///
+    /// idd assumes perfect echo control, full adds echo, cole is a fit that is wrong for long delays.
     #[arg(long, value_name = "MODEL", default_value = "idd")]
     pub delay_model: DelayModel,
-    /// Play-out buffer sizes of the voice quality curve, as a list (default: 19 sizes from 0 to 6 s)
+    /// Buffer sizes of the voice quality curve, as a list
+    ///
+    /// Default: 19 sizes from 0 to 6 s.
     #[arg(long, value_name = "T,T…", value_delimiter = ',', value_parser = quantity::pause)]
     pub buffers: Vec<Span>,
-    /// Intervals of mean, median and 99th percentile by block bootstrap, which holds where packets resemble their
-    /// neighbours; the seed makes them reproducible
+    /// Add intervals of mean, median and p99 by block bootstrap
+    ///
+    /// They hold where packets resemble their neighbours. The seed makes them reproducible.
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub bootstrap: Option<u64>,
-    /// Fit the four-parameter loss model of Gilbert and Elliott too, and keep it if it explains more
+    /// Also fit the four-parameter loss model of Gilbert and Elliott
+    ///
+    /// It is reported if it explains more than the one with two.
     #[arg(long)]
     pub gilbert_elliott: bool,
-    /// Memory for packets, 20 bytes each, as long as all of them are kept; an analysis of more goes on in constant memory
+    /// Memory for packets, 20 bytes each; beyond it the analysis is approximate
+    ///
+    /// An analysis of more packets goes on in constant memory.
     #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = quantity::bytes)]
     pub memory: u64,
-    /// Constant memory from the first packet on: percentiles are at most 0.1 % too high, figures of single packets
-    /// are left out
+    /// Analyse in constant memory from the first packet on
+    ///
+    /// Percentiles are at most 0.1 % too high, and figures of single packets are left out.
     #[arg(long)]
     pub streaming: bool,
     #[command(flatten)]

@@ -5,8 +5,10 @@ use clap::Args;
 /// Whether a test is watched on a full screen.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct LiveArgs {
-    /// Watch the test on a full screen: delay and loss over time, distribution, every figure, the hosts' clocks; ? lists the
-    /// keys. Of a saved log: scroll through it
-    #[arg(long, help_heading = "Report")]
+    /// Show the test on a full screen; ? lists the keys
+    ///
+    /// Delay and loss over time, the distribution, every figure, the hosts' clocks. Of a saved log: scroll through
+    /// it.
+    #[arg(long, help_heading = "While the test runs")]
     pub live: bool,
 }

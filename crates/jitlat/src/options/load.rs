@@ -12,22 +12,23 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Latency under load")]
 pub struct LoadArgs {
-    /// Measure twice, idle and beside this traffic to a `jitlat serve`, and compare: udp:5Mbit,dscp=AF11;
-    /// tcp:20Mbit,streams=4; tcp,streams=20 as fast as it goes; all with payload=BYTES, ac=BK|BE|VI|VO or priority=N,
-    /// down (server to client); may be repeated
+    /// Measure twice, idle and with this traffic to a `jitlat serve`, and compare
+    ///
+    /// udp:5Mbit,dscp=AF11; tcp:20Mbit,streams=4; tcp,streams=20 as fast as it goes. All take payload=BYTES,
+    /// ac=BK|BE|VI|VO or priority=N, and down (server to client). May be repeated.
     #[arg(long, value_name = "LOAD")]
     pub load: Vec<LoadSpec>,
-    /// How long the load runs before the test begins
-    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s")]
+    /// Time for which the load runs before the test begins
+    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s", requires = "load")]
     pub load_settle: Span,
-    /// The `jitlat serve` that receives the load (default: the test's host)
-    #[arg(long, value_name = "HOST")]
+    /// Host of the `jitlat serve` that receives the load (default: the test's)
+    #[arg(long, value_name = "HOST", requires = "load")]
     pub load_host: Option<String>,
-    /// Its control port
-    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    /// Control port of that server
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT, requires = "load")]
     pub load_port: u16,
-    /// File with the key shared with it (default: the test's)
-    #[arg(long, value_name = "FILE")]
+    /// File with the key shared with that server (default: the test's)
+    #[arg(long, value_name = "FILE", requires = "load")]
     pub load_key_file: Option<PathBuf>,
 }
 

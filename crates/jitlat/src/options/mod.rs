@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod late;
 pub mod live;
 pub mod load;
+pub mod log;
 pub mod one_way;
 pub mod one_way_protocol;
 pub mod pace;
@@ -14,6 +15,7 @@ pub mod profile;
 pub mod protocol;
 pub mod report;
 pub mod shape;
+pub mod unread;
 
 use anyhow::{Context, Result};
 use jitlat_instruments::arguments::NamedFile;

@@ -1,6 +1,7 @@
-//! Options of a one-way test: stream, hosts, log.
+//! Options of a one-way test: stream and hosts.
 
 use super::load::LoadArgs;
+use super::log::LogArgs;
 use super::one_way_protocol::OneWayProtocolArgs;
 use super::pace::Pace;
 use super::priority::PriorityArgs;
@@ -12,8 +13,9 @@ use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
 use jitlat_core::time::Span;
 use jitlat_core::{Direction, Schedule, Source, TestSpec, Transport};
+use jitlat_instruments::OneWay;
 use jitlat_instruments::path::PathTest;
-use jitlat_instruments::{Annotations, OneWay};
+use jitlat_net::client::TestRequest;
 use jitlat_net::pace::Pacing;
 use jitlat_net::random;
 use jitlat_proto::jitlat::Dialect;
@@ -26,22 +28,24 @@ pub const NO_FILE: &str = "-";
 /// Options of a one-way test.
 #[derive(Clone, Debug, Args)]
 pub struct OneWayArgs {
-    /// Capture the stream at this host's interface and explain TCP's delays: retransmissions, closed and full windows,
-    /// round trips; keep the packets in FILE (pcap), if given. Needs CAP_NET_RAW
+    #[command(flatten)]
+    pub stream: StreamArgs,
+    /// Capture the stream at this host and explain TCP's delays
+    ///
+    /// Retransmissions, closed and full windows, round trips. With FILE the packets are stored as pcap. Needs
+    /// CAP_NET_RAW.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = NO_FILE)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
-    pub stream: StreamArgs,
-    #[command(flatten)]
     pub protocol: OneWayProtocolArgs,
-    #[command(flatten)]
-    pub host_args: HostArgs,
-    #[command(flatten)]
-    pub load: LoadArgs,
     #[command(flatten)]
     pub log: LogArgs,
     #[command(flatten)]
     pub report: ReportArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub host_args: HostArgs,
 }
 
 impl OneWayArgs {
@@ -69,8 +73,7 @@ impl OneWayArgs {
         {
             bail!("--capture explains what TCP does: leave it out with --proto {name}");
         }
-        Ok(OneWay {
-            client: self.protocol.client()?.into(),
+        let settings = TestRequest {
             control_port: link.control_port,
             family: family(link.ipv4, link.ipv6),
             bind: link.bind,
@@ -83,13 +86,9 @@ impl OneWayArgs {
                 Stamps::Kernel => Source::Kernel,
                 Stamps::Hardware => Source::Hardware,
             },
-            annotations: Annotations {
-                name: self.log.name.clone(),
-                tags: self.log.tags.clone(),
-                noise: None,
-            },
-            ..OneWay::new(host, streams)
-        })
+            ..TestRequest::new(host, streams)
+        };
+        Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
     }
 }
 
@@ -120,51 +119,55 @@ impl HostArgs {
 
 /// The test stream.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Stream")]
 pub struct StreamArgs {
-    /// Packets to send
+    /// Number of packets to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead of a number of packets (30s, 10m; a bare number is seconds)
+    /// Send for this long instead (30s, 10m; a bare number is seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
-    /// Payload bytes of a packet, 12 to 65507
+    /// Payload bytes per packet, 12 to 65507
     #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 80)]
     pub payload: u64,
     /// Time between packets (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: packets per second (50, 50/s, 2k/s) or payload bits per second (64kbit)
+    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    ///
+    /// A bare number is packets per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::Rate>,
-    /// TCP instead of UDP
+    /// Use TCP instead of UDP
     #[arg(short = 't', long)]
     pub tcp: bool,
-    /// The server sends
+    /// Have the server send
     #[arg(short = 'R', long)]
     pub reverse: bool,
-    /// Both directions at once
+    /// Measure both directions at once
     #[arg(short = 'b', long, conflicts_with_all = ["reverse", "classic"])]
     pub both: bool,
-    /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
+    /// DSCP of the packets: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
-    /// Source port of the test stream; 0 lets the sender's system choose
+    /// Source port of the test stream; 0: the sender's system chooses
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
-    /// Destination port of the test stream (default: the test port of the server, 2667 unless it has another)
+    /// Destination port of the test stream (default: the server's, 2667)
     #[arg(short = 'd', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub dst_port: Option<u16>,
-    /// When packets are sent: periodic (RFC 3432), poisson (RFC 2330), or burst
+    /// Send times: periodic (RFC 3432), poisson (RFC 2330), or burst
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: ScheduleLaw,
-    /// Packets in a burst
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub burst: u32,
-    /// Seed of the Poisson schedule; drawn afresh and printed unless given
+    /// Packets per burst of --schedule burst [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub burst: Option<u32>,
+    /// Seed of the Poisson schedule (default: drawn afresh, and printed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
+
+/// Packets per burst unless another number is given.
+const USUAL_BURST: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {
@@ -184,10 +187,16 @@ impl StreamArgs {
             Some(d) => (d.0 as u64).div_ceil(period.0.max(1) as u64),
             None => self.packets,
         };
+        if self.seed.is_some() && self.schedule != ScheduleLaw::Poisson {
+            return Err("--seed is for --schedule poisson: leave it out".to_owned());
+        }
+        if self.burst.is_some() && self.schedule != ScheduleLaw::Burst {
+            return Err("--burst is for --schedule burst: leave it out".to_owned());
+        }
         let schedule = match self.schedule {
             ScheduleLaw::Periodic => Schedule::Periodic,
             ScheduleLaw::Poisson => Schedule::Poisson { seed: self.seed.unwrap_or(fresh_seed) },
-            ScheduleLaw::Burst => Schedule::Burst { size: self.burst },
+            ScheduleLaw::Burst => Schedule::Burst { size: self.burst.unwrap_or(USUAL_BURST) },
         };
         let direction = if self.reverse { Direction::Down } else { Direction::Up };
         let transport = if self.tcp { Transport::Tcp } else { Transport::Udp };
@@ -204,42 +213,51 @@ impl StreamArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts and stamps")]
 pub struct HostArgs {
-    /// IPv4 only
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
-    /// IPv6 only
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     pub ipv6: bool,
-    /// The server's control port
+    /// Control port of the server
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     pub control_port: u16,
     /// Local address of the control connection and the test stream
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
-    /// File with the key shared with the server; both sides prove that they know it
+    /// File with the key shared with the server
+    ///
+    /// Both sides prove that they know it.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Speak the classic workorder instead of version 3
+    /// Use classic workorders instead of version 3
     #[arg(long)]
     pub classic: bool,
     #[command(flatten)]
     pub priority: PriorityArgs,
-    /// How the sender waits: sleep (absolute deadlines), hybrid (sleep, spin the last microseconds), spin; auto spins
-    /// from 50000 packets a second on if two processors are idle, and sleeps otherwise
+    /// How the sender waits: auto, sleep, hybrid, spin or etf
+    ///
+    /// sleep uses absolute deadlines, hybrid sleeps and spins the last microseconds, etf hands packets to the
+    /// interface's queue with launch times. auto spins from 50000 packets per second on if two processors are idle,
+    /// and sleeps otherwise.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: Pace,
-    /// Where stamps are taken
+    /// Source of time stamps: user, kernel or hardware
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
     pub stamps: Stamps,
-    /// SCHED_FIFO priority of the measuring threads, and memory locked; reduced with a note where not permitted
+    /// SCHED_FIFO priority of the measuring threads, with memory locked
+    ///
+    /// Reduced with a note where that is not permitted.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
-    /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than
-    /// that are marked
+    /// Before the test, measure what this host adds (3 s)
+    ///
+    /// The result is stored in log and JSON, and figures no larger than it are marked.
     #[arg(long)]
     pub doctor: bool,
-    /// Before the test, examine the path with three probes to each hop (2 s; needs CAP_NET_RAW): its hops are kept with
-    /// the test, as tags hop.1, hop.2…
+    /// Before the test, examine the path with three probes per hop (2 s)
+    ///
+    /// Its hops become tags of the test, hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
     /// Pin the measuring threads to this CPU
@@ -252,31 +270,6 @@ pub enum Stamps {
     User,
     Kernel,
     Hardware,
-}
-
-/// The log of a test.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Log")]
-pub struct LogArgs {
-    /// Name of the log (default: jitlat.XXXXXX in this folder); an existing file is never replaced; - is standard output, and
-    /// the report goes to standard error
-    #[arg(short = 'o', value_name = "LOG")]
-    pub output: Option<PathBuf>,
-    /// Write no log: nothing is left of the test but its report
-    #[arg(long, conflicts_with_all = ["output", "log_version"])]
-    pub no_log: bool,
-    /// Put the log into this archive too, when the test has ended; it is made if there is none
-    #[arg(long, value_name = "DIR", conflicts_with = "no_log")]
-    pub archive: Option<PathBuf>,
-    /// Log version to write: 1 and 2 for older scripts
-    #[arg(long, value_name = "V", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
-    pub log_version: u8,
-    /// A name for this test, kept in log and report
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// A tag for this test, key=value; may be repeated
-    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
-    pub tags: Vec<(String, String)>,
 }
 
 #[cfg(test)]

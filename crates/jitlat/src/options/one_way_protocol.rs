@@ -1,7 +1,7 @@
 //! `--proto` of one-way tests and the options of every such protocol, made from [`ONE_WAY_PROTOCOLS`].
 
 use super::protocol::{GivenArgs, add_options};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_instruments::one_way::{ONE_WAY_PROTOCOLS, OneWayClient, OneWayProtocol};
@@ -26,6 +26,13 @@ impl OneWayProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
+    /// Takes the protocol called `name` instead.
+    pub fn choose(&mut self, name: &str) -> Result<()> {
+        self.protocol =
+            OneWayProtocol::named(name).with_context(|| format!("there is no protocol {name}"))?;
+        Ok(())
+    }
+
     /// The name of the protocol.
     pub fn name(&self) -> &'static str {
         self.protocol.name
@@ -39,16 +46,17 @@ impl OneWayProtocolArgs {
 
 impl Args for OneWayProtocolArgs {
     fn augment_args(command: Command) -> Command {
-        let list = ONE_WAY_PROTOCOLS.iter().map(|p| format!("{} ({})", p.name, p.answered_by));
-        let help = format!("Protocol: {}", list.collect::<Vec<_>>().join(", "));
+        let each =
+            |of: fn(&OneWayProtocol) -> String| ONE_WAY_PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>();
+        let answered = each(|p| format!("  {:<6} {}", p.name, p.answered_by)).join("\n");
         let proto = Arg::new("proto")
             .long("proto")
             .value_name("PROTOCOL")
             .value_parser(PossibleValuesParser::new(ONE_WAY_PROTOCOLS.iter().map(|p| p.name)))
             .default_value(ONE_WAY_PROTOCOLS[0].name)
             .hide_possible_values(true)
-            .help(help)
-            .help_heading("Stream");
+            .help(format!("Protocol: {}", each(|p| p.name.to_owned()).join(", ")))
+            .long_help(format!("Protocol, and what answers it:\n{answered}"));
         add_options(command.arg(proto), ONE_WAY_PROTOCOLS.iter().map(|p| (p.title, p.arguments)))
     }
 

@@ -4,6 +4,7 @@ use super::family;
 use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
+use super::log::LogArgs;
 use super::pace::Pace;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
@@ -14,102 +15,99 @@ use jitlat_core::gaps::Gaps;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, SpecError};
 use jitlat_core::{Schedule, Span, Transport};
+use jitlat_instruments::Ping;
 use jitlat_instruments::path::PathTest;
-use jitlat_instruments::{Annotations, Ping};
 use jitlat_net::random;
 use jitlat_net::stamp::{Stamps, UnknownStamps};
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 #[derive(Clone, Debug, Args)]
 pub struct PingArgs {
-    /// The far host: a name or an address
+    /// Far host: a name or an address
     pub host: String,
-    /// Further hosts: all are tested at once, and shown in one table
+    /// Further hosts, tested at the same time and shown in one table
     #[arg(value_name = "HOST")]
     pub others: Vec<String>,
     #[command(flatten)]
     pub protocol: ProtocolArgs,
-    /// Requests to send
+    /// Number of requests to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead of a number of requests (30s, 10m; a bare number is seconds)
+    /// Send for this long instead (30s, 10m; a bare number is seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Time between requests (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: requests per second (50, 50/s, 2k/s) or payload bits per second (64kbit)
+    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    ///
+    /// A bare number is requests per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::Rate>,
-    /// Stop and wait: send the next request this long after the answer to the one before (0 = at once)
+    /// Stop and wait: send the next request this long after the last answer
+    ///
+    /// 0 is at once.
     #[arg(long, value_name = "T", value_parser = quantity::pause, conflicts_with_all = ["rate", "duration"])]
     pub wait: Option<Span>,
-    /// How long an answer may take before it counts as lost
+    /// Time after which a missing answer counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
-    /// When requests are sent: periodic; poisson (random gaps of mean PERIOD); or gaps of a law of LaTe's, which
-    /// then say all about them: uniform:LEAST,MOST, exponential:LEAST,MEAN (LEAST and an exponential time, at most
-    /// three times MEAN in all), normal:MEAN,DEVIATION (between 0 and twice MEAN), as in uniform:10ms,100ms; a third
-    /// number keeps each gap for so many packets
+    /// Send times: periodic, poisson, or a law of random gaps
+    ///
+    /// poisson has random gaps of mean PERIOD. The laws are LaTe's, and say all about the gaps: uniform:LEAST,MOST;
+    /// exponential:LEAST,MEAN (LEAST and an exponential time, at most three times MEAN in all); normal:MEAN,DEVIATION
+    /// (between 0 and twice MEAN). For example uniform:10ms,100ms. A third number keeps each gap for that many
+    /// packets.
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: Law,
-    /// Differentiated-services code point: 0 to 63, or a name (EF, AF41, CS1, LE …)
+    /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
     #[command(flatten)]
     pub priority: PriorityArgs,
-    /// Source port of UDP requests; 0 lets the system choose
+    /// Source port of UDP requests; 0: the system chooses
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
-    /// IPv4 only
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub ipv4: bool,
-    /// IPv6 only
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     pub ipv6: bool,
-    /// Local address
+    /// Local address to send from
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
     /// Interface to send through
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// How the sender waits, as in one-way tests
+    /// How the sender waits: auto, sleep, hybrid, spin or etf
+    ///
+    /// As for one-way tests.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: Pace,
-    /// Where stamps are taken: user, krt (by the kernel on reception only, as LaTe's KRT), kernel, or hardware (by
-    /// the adapter); LaTe's letters u, r, s, h are taken too
+    /// Source of time stamps: user, krt, kernel or hardware
+    ///
+    /// krt is by the kernel on reception only, as LaTe's KRT; hardware is by the adapter. LaTe's letters u, r, s, h
+    /// are accepted too.
     #[arg(long, value_name = "SOURCE", default_value = "kernel", value_parser = stamps)]
     pub stamps: Stamps,
-    /// Before the test, measure what this host adds by itself (3 s): kept in log and JSON, and figures no larger than
-    /// that are marked
+    /// Before the test, measure what this host adds (3 s)
+    ///
+    /// The result is stored in log and JSON, and figures no larger than it are marked.
     #[arg(long)]
     pub doctor: bool,
-    /// Before the test, examine the path with three probes to each hop (2 s; needs CAP_NET_RAW): its hops are kept with
-    /// the test, as tags hop.1, hop.2…
+    /// Before the test, examine the path with three probes per hop (2 s)
+    ///
+    /// Its hops become tags of the test, hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
-    /// Write a log with up to four times a packet, which `jitlat analyze` reads; an existing file is never replaced; - is
-    /// standard output, and the report goes to standard error
-    #[arg(short = 'o', value_name = "LOG")]
-    pub output: Option<PathBuf>,
-    /// Write no log, as is usual here without -o: for scripts that also run one-way tests, which write one
-    #[arg(long, conflicts_with = "output")]
-    pub no_log: bool,
-    /// Put the test into this archive, with a log or without; it is made if there is none
-    #[arg(long, value_name = "DIR")]
-    pub archive: Option<PathBuf>,
-    /// A name for this test, kept in log and report
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// A tag for this test, key=value; may be repeated
-    #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
-    pub tags: Vec<(String, String)>,
     #[command(flatten)]
     pub late: LateArgs,
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
     #[command(flatten)]
     pub report: ReportArgs,
     #[command(flatten)]
@@ -209,7 +207,7 @@ impl PingArgs {
             interface: self.interface.clone(),
             pace: self.pace.into(),
             stamps: self.stamps,
-            annotations: Annotations { name: self.name.clone(), tags: self.tags.clone(), noise: None },
+            annotations: self.log.annotations(),
             ..Ping::boxed(&self.host, self.protocol.client()?)
         };
         ping.period = match (self.rate, self.schedule) {

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProfileArgs {
     /// Names of the uses.
-    #[arg(long = "profile", value_name = "NAME", help = help())]
+    #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge as for this use: voice, video and others; may be repeated", long_help = help())]
     pub names: Vec<String>,
-    /// Uses of your own to judge, and for --profile to choose from: a TOML file with a table [[profile]] for each
+    /// TOML file with profiles of your own, a table [[profile]] for each
+    ///
+    /// They are judged, and --profile may name them.
     #[arg(long, value_name = "FILE")]
     pub profiles: Option<PathBuf>,
     /// The uses named, of those known and those in the file; `None`: all that are known.
@@ -24,8 +26,8 @@ pub struct ProfileArgs {
 fn help() -> String {
     let names: Vec<&str> = PROFILES.iter().map(|p| &*p.name).collect();
     format!(
-        "Send as this use does (payload, period, DSCP and duration, where they are not given) and judge what it needs: \
-         {}, or one of a file of your own; repeated: the first says how to send, all are judged",
+        "Send as this use does (payload, period, DSCP and duration, where they are not given) and judge by its \
+         needs: {}, or a profile of --profiles. May be repeated: the first decides how to send, all are judged",
         names.join(", ")
     )
 }

@@ -118,11 +118,12 @@ impl GivenArgs {
 
 /// The command line option for `argument`.
 pub fn option(argument: &'static Argument) -> Arg {
-    let mut option = Arg::new(argument.name).long(argument.name);
-    option = match argument.default {
-        Some(default) => option.help(format!("{} [default: {}]", argument.help, default())),
-        None => option.help(argument.help),
-    };
+    let (short, details) = argument.help.split_once("\n\n").unwrap_or((argument.help, ""));
+    let default = argument.default.map_or_else(String::new, |default| format!(" [default: {}]", default()));
+    let mut option = Arg::new(argument.name).long(argument.name).help(format!("{short}{default}"));
+    if !details.is_empty() {
+        option = option.long_help(format!("{short}{default}\n\n{details}"));
+    }
     option = match argument.kind {
         ArgumentKind::Nothing => option.action(ArgAction::SetTrue),
         ArgumentKind::File => option.value_name("FILE").value_parser(value_parser!(PathBuf)),
@@ -164,8 +165,7 @@ pub fn add_options(
 
 impl Args for ProtocolArgs {
     fn augment_args(command: Command) -> Command {
-        let list =
-            |of: fn(&Protocol) -> String| PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>().join(", ");
+        let each = |of: fn(&Protocol) -> String| PROTOCOLS.iter().map(|p| of(p)).collect::<Vec<_>>();
         let names = PossibleValuesParser::new(PROTOCOLS.iter().map(|p| p.name));
         let command = command
             .arg(
@@ -175,7 +175,11 @@ impl Args for ProtocolArgs {
                     .value_parser(names)
                     .default_value(PROTOCOLS[0].name)
                     .hide_possible_values(true)
-                    .help(format!("Protocol: {}", list(|p| format!("{} ({})", p.name, p.answered_by)))),
+                    .help(format!("Protocol: {}", each(|p| p.name.to_owned()).join(", ")))
+                    .long_help(format!(
+                        "Protocol, and what answers it:\n{}",
+                        each(|p| format!("  {:<6} {}", p.name, p.answered_by)).join("\n")
+                    )),
             )
             .arg(
                 Arg::new("payload")
@@ -183,7 +187,11 @@ impl Args for ProtocolArgs {
                     .long("payload")
                     .value_name("BYTES")
                     .value_parser(value_parser!(u64))
-                    .help(format!("Payload bytes: {}", list(|p| format!("{} {}", p.name, p.payload)))),
+                    .help("Payload bytes per request (default: the protocol's usual size)")
+                    .long_help(format!(
+                        "Payload bytes per request, with the usual size of each protocol:\n{}",
+                        each(|p| format!("  {:<6} {}", p.name, p.payload)).join("\n")
+                    )),
             );
         add_options(command, PROTOCOLS.iter().map(|p| (p.title, p.arguments)))
     }

@@ -17,9 +17,9 @@ use std::path::Path;
 
 /// How figures are computed and shown, for live tests and saved logs.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Report")]
+#[command(next_help_heading = "Output")]
 pub struct ReportArgs {
-    /// Print latency corrected by the clock estimate
+    /// Print the full report, with latency corrected by the clock estimate
     #[arg(short = 'C', long)]
     pub corrected: bool,
     /// Plot latency corrected by the clock estimate
@@ -27,14 +27,13 @@ pub struct ReportArgs {
     pub plot_corrected: bool,
     #[command(flatten)]
     pub outputs: Outputs<{ Part::ALL.0 }>,
-    /// Fail with status 1 where a figure crosses a threshold: loss>1%, jitter-p99>30ms, latency-max>150ms, mos<3.8 …; may be repeated
+    /// Exit with status 1 if a figure crosses a threshold: loss>1%, jitter-p99>30ms
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<Condition>,
-    /// Print the full report, the classic one first, in place of one screen
+    /// Print the full report, the classic one first
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
-    /// Print the full report with small plots of latency and jitter in characters below it, and name the command for the
-    /// others
+    /// Print the full report with small plots in characters
     #[arg(long)]
     pub text_plots: bool,
     #[command(flatten)]
@@ -50,19 +49,19 @@ pub struct ReportArgs {
 /// The shortest report.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct QuietArgs {
-    /// Print the answer alone, in one line
-    #[arg(short = 'q', long, conflicts_with_all = ["verbose", "text_plots"], help_heading = "Report")]
+    /// Print one line, the verdict
+    #[arg(short = 'q', long, conflicts_with_all = ["verbose", "text_plots", "corrected"], help_heading = "Output")]
     pub quiet: bool,
 }
 
 /// How much is printed of what is no report of one test.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LengthArgs {
-    /// Print every figure in place of one screen
-    #[arg(short = 'v', long, help_heading = "Report")]
+    /// Print every figure instead of one screen
+    #[arg(short = 'v', long, help_heading = "Output")]
     pub verbose: bool,
-    /// Print the answer alone, in one line
-    #[arg(short = 'q', long, conflicts_with = "verbose", help_heading = "Report")]
+    /// Print one line, the verdict
+    #[arg(short = 'q', long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
 }
 
@@ -83,6 +82,21 @@ impl LengthArgs {
 }
 
 impl ReportArgs {
+    /// Nothing but `outputs`, from an analysis with these options.
+    pub fn of_files(outputs: Outputs<{ Part::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
+        ReportArgs {
+            corrected: false,
+            plot_corrected: false,
+            outputs,
+            fail_if: Vec::new(),
+            verbose: false,
+            text_plots: false,
+            analysis,
+            quiet: true,
+            beside_log: false,
+        }
+    }
+
     /// The options of the analysis.
     pub fn options(&self) -> Options {
         let mut options = self.analysis.options();
@@ -126,7 +140,7 @@ impl ReportArgs {
 
     /// Whether the report is the full one, and not one screen.
     pub fn is_full(&self) -> bool {
-        self.verbose || self.text_plots
+        self.verbose || self.text_plots || self.corrected
     }
 
     /// Whether one screen is printed.
@@ -155,6 +169,7 @@ impl ReportArgs {
                 "standard output can take one format only, and -o - writes the log there: give all others a file"
             );
         }
+        self.outputs.check_analysis(&self.options())?;
         self.outputs.check(streams, others)
     }
 
@@ -178,9 +193,9 @@ impl ReportArgs {
 /// The help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
-        "Fail with status 1 where a figure crosses a threshold; may be repeated. A threshold is written in the figure's \
-         unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. Of one way of a round-trip test: up-loss>1%, \
-         down-pdv-p99>30ms. Figures:\n{}",
+        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold is written in the \
+         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip test: \
+         up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
         scalars::help()
     )
 }

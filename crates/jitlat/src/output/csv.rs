@@ -1,18 +1,18 @@
 //! `--csv`: rows. For streams their packets, one file per stream; for other reports the lines of their table.
 
-use super::format::{Output, Part, Place, write_each, write_file};
+use super::format::{Output, OwnOption, Part, Place, write_each, write_file};
 use super::report::AnalysedStream;
 use crate::input;
 use anyhow::{Context, Result};
-use jitlat_core::PacketRecord;
 use jitlat_store::csv;
 use std::io::{self, Write};
 
 pub static OUTPUT: Output = Output {
+    option: OwnOption::Shown,
     needs: Part::ROWS,
     ..Output::new(
         "csv",
-        "Write one line per packet to FILE; of a comparison one per cell, of a sweep one per combination",
+        "Write one CSV line per packet, cell of a comparison or sweep run",
         Place::FileEach,
         |report, path| match report.table() {
             Some(table) => write_file(path, |out| csv::write_table(out, table)),
@@ -31,16 +31,6 @@ fn write_packets(run: &AnalysedStream, out: &mut dyn Write) -> io::Result<()> {
         return run.records.iter().zip(&run.tcp).try_for_each(|(r, sample)| rows.write_tcp(r, Some(sample)));
     }
     copy_from_log(run, out).map_err(io::Error::other)
-}
-
-/// The packets of `run`, from memory or from its log.
-pub(super) fn records(run: &AnalysedStream) -> Result<Vec<PacketRecord>> {
-    let Some(log) = run.log.as_ref().filter(|_| run.records.is_empty()) else {
-        return Ok(run.records.clone());
-    };
-    let mut failure = None;
-    let records = input::open(log)?.records(&mut failure).collect();
-    failure.map_or(Ok(records), |e| Err(e.into()))
 }
 
 fn copy_from_log(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {

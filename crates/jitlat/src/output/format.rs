@@ -11,25 +11,27 @@ use tracing::warn;
 
 /// A format: everything that the rest of the command needs to know about it.
 pub struct Output {
-    /// Its option: `summary-csv`.
+    /// Name in `--as NAME`: `summary-csv`.
     pub name: &'static str,
-    /// Help: one sentence without a full stop.
+    /// One line of help: a verb, no full stop.
     pub help: &'static str,
-    /// What it is written to.
+    /// Command-line options of its own, in addition to `--as NAME`.
+    pub option: OwnOption,
+    /// Kind of destination.
     pub place: Place,
-    /// What a report must have for this format.
+    /// Parts that a report must have for this format.
     pub needs: Part,
-    /// An option that must be given as well, or none.
-    pub requires: Option<&'static str>,
-    /// An option that cannot be given together with it, or none.
-    pub conflicts: Option<&'static str>,
+    /// Whether it needs the length of a window (`--interval`).
+    pub needs_interval: bool,
+    /// Whether it needs every packet, and so excludes an analysis in constant memory (`--streaming`).
+    pub needs_packets: bool,
     /// Feature of the build that it needs and this build has not; `None`: nothing is missing.
     pub lacks: Option<&'static str>,
-    /// Whether it needs the single packets.
+    /// Whether it needs the samples of single packets after the analysis.
     pub keeps_packets: bool,
-    /// Whether it is of round trips only.
+    /// Whether it is defined for round trips only.
     pub two_way: bool,
-    /// The one-way protocol (`--proto`) that it is of; `None`: of any test.
+    /// The one-way protocol (`--proto`) that it is defined for; `None`: any test.
     pub one_way_protocol: Option<&'static str>,
     /// Sets the options of the analysis that it needs.
     pub asks: fn(&mut Options),
@@ -38,7 +40,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// A format with the given properties and no requirements.
+    /// A format that is reached by `--as NAME` and has no requirements.
     pub const fn new(
         name: &'static str,
         help: &'static str,
@@ -48,10 +50,11 @@ impl Output {
         Output {
             name,
             help,
+            option: OwnOption::None,
             place,
             needs: Part::NOTHING,
-            requires: None,
-            conflicts: None,
+            needs_interval: false,
+            needs_packets: false,
             lacks: None,
             keeps_packets: false,
             two_way: false,
@@ -60,9 +63,28 @@ impl Output {
             write,
         }
     }
+
+    /// The option that asks for it, as messages name it: `--csv`, or `--as hdr`.
+    pub fn spelling(&self) -> String {
+        match self.option {
+            OwnOption::Shown => format!("--{}", self.name),
+            OwnOption::Former(_) | OwnOption::None => format!("--as {}", self.name),
+        }
+    }
 }
 
-/// What a format is written to.
+/// Command-line options that ask for one format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnOption {
+    /// None: `--as NAME` asks for it.
+    None,
+    /// `--NAME`.
+    Shown,
+    /// None any more: this was its option before version 0.2, which still accepts it without showing it.
+    Former(&'static str),
+}
+
+/// Kind of destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file, or standard output.

@@ -1,17 +1,17 @@
-//! `--hdr`: HDR histograms.
+//! `hdr`: HDR histograms.
 
-use super::format::{Output, Part, Place, write_each};
+use super::format::{Output, OwnOption, Part, Place, write_each};
 use super::pages;
 
 pub static OUTPUT: Output = Output {
     needs: Part::STREAMS,
-    conflicts: Some("streaming"),
+    option: OwnOption::Former("hdr"),
+    needs_packets: true,
     keeps_packets: true,
     lacks: pages::LACKS,
     ..Output::new(
         "hdr",
-        "Write HDR histograms of latency and jitter to FILE, one of each for every window of --interval, or for the \
-         whole test",
+        "Write HDR histograms of latency and jitter, per --interval or of all",
         Place::FileEach,
         |report, path| {
             let interval = report.interval();

@@ -1,15 +1,16 @@
 //! `--html`: a page.
 
-use super::format::{Output, Part, Place, write_file};
+use super::format::{Output, OwnOption, Part, Place, write_file};
 use super::pages;
 
 pub static OUTPUT: Output = Output {
+    option: OwnOption::Shown,
     needs: Part::PAGE,
     keeps_packets: true,
     lacks: pages::LACKS,
     ..Output::new(
         "html",
-        "Write a report with interactive figures to FILE: one self-contained HTML page",
+        "Write a self-contained HTML page with interactive figures",
         Place::File,
         |report, path| {
             let page = report.page()?;

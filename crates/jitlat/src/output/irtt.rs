@@ -1,18 +1,18 @@
-//! `--json-irtt`: a two-way test for programs that read irtt's results.
+//! `irtt`: a two-way test for programs that read irtt's results.
 
-use super::csv::records;
-use super::format::{Output, Part, Place, not_written, write_file};
+use super::format::{Output, OwnOption, Part, Place, not_written, write_file};
 use anyhow::{Context, Result, bail};
 use jitlat_store::irtt;
 use std::path::Path;
 
 pub static OUTPUT: Output = Output {
     needs: Part::STREAMS.and(Part::ROWS),
-    conflicts: Some("streaming"),
+    option: OwnOption::Former("json-irtt"),
+    needs_packets: true,
     two_way: true,
     ..Output::new(
-        "json-irtt",
-        "Write a two-way test to FILE as irtt's client writes its own, for flent and others that read it",
+        "irtt",
+        "Write a two-way test as irtt's client does, for flent and others",
         Place::File,
         |report, path| write(report.streams(), path),
     )
@@ -27,6 +27,6 @@ fn write(runs: &[super::AnalysedStream], path: &Path) -> Result<()> {
         not_written(path);
         return Ok(());
     }
-    let records = records(run).context("reading the packets")?;
+    let records = run.packets().context("reading the packets")?;
     write_file(path, |out| irtt::write(out, &run.session, records.into_iter()))
 }

@@ -8,17 +8,19 @@
 //! * [`running`] – the windows of a test while it runs
 //! * [`screen`] – the console report on one screen; [`text`] – the full one
 //!
-//! A format is a file in this folder that exports its entry, and a line in the list. Every command offers the formats
-//! whose [needs](Output::needs) its report meets.
+//! A format is a file in this folder that exports its entry, and a line in the list. `--as NAME` of every command, and
+//! `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
 
 pub mod args;
 mod csv;
 pub mod format;
+mod graphite;
 mod hdr;
 mod html;
 mod intervals;
 mod irtt;
 mod json;
+pub mod late;
 mod openmetrics;
 mod owamp;
 #[cfg(feature = "plots")]
@@ -34,11 +36,14 @@ pub mod wanted;
 #[cfg(not(feature = "plots"))]
 pub use crate::without::pages;
 pub use args::Outputs;
-pub use format::{Output, Part, not_written, write_file};
+pub use format::{Output, OwnOption, Part, write_file};
 pub use report::{AnalysedStream, Drawings, Report, Table};
 pub use wanted::log_failures;
 
-/// The formats.
+/// The path that stands for standard output.
+pub const STDOUT: &str = "-";
+
+/// The formats, by the names that `--as` takes.
 pub const OUTPUTS: &[&Output] = &[
     &json::OUTPUT,
     &csv::OUTPUT,
@@ -49,6 +54,9 @@ pub const OUTPUTS: &[&Output] = &[
     &irtt::OUTPUT,
     &owamp::STATISTICS,
     &owamp::RAW,
+    &late::SUMMARY,
+    &late::PACKETS,
+    &graphite::OUTPUT,
     &html::OUTPUT,
     &plots::OUTPUT,
 ];
@@ -61,8 +69,9 @@ mod tests {
     fn every_format_has_its_row_in_the_documentation() {
         let page = include_str!("../../../../docs/formats/README.md");
         for output in OUTPUTS {
-            let row = |line: &str| line.starts_with('|') && line.contains(&format!("`--{} ", output.name));
-            assert!(page.lines().any(row), "docs/formats/README.md lacks --{}", output.name);
+            let spelling = format!("`{}", output.spelling());
+            let row = |line: &str| line.starts_with('|') && line.contains(&spelling);
+            assert!(page.lines().any(row), "docs/formats/README.md lacks {spelling}`");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! `--openmetrics`: figures for Prometheus' textfile collector.
+//! `openmetrics`: figures for Prometheus' textfile collector.
 
-use super::format::{Output, Part, Place, write_file};
+use super::format::{Output, OwnOption, Part, Place, write_file};
 use jitlat_store::openmetrics;
 
 pub static OUTPUT: Output = Output {
+    option: OwnOption::Former("openmetrics"),
     needs: Part::STREAMS,
     ..Output::new(
         "openmetrics",
-        "Write the figures as OpenMetrics text to FILE, for Prometheus' textfile collector",
+        "Write OpenMetrics text for Prometheus' textfile collector",
         Place::File,
         |report, path| write_file(path, |out| openmetrics::write(out, &report.summaries())),
     )

@@ -1,17 +1,18 @@
 //! `--plots`: every figure as SVG and PNG.
 
-use super::format::{Output, Part, Place, not_written, write_file};
+use super::format::{Output, OwnOption, Part, Place, not_written, write_file};
 use super::pages::{self, DrawError};
 use anyhow::Context;
 use std::fs;
 
 pub static OUTPUT: Output = Output {
+    option: OwnOption::Shown,
     needs: Part::FIGURES,
     keeps_packets: true,
     lacks: pages::LACKS,
     ..Output::new(
         "plots",
-        "Draw the result as one card and every figure into DIR, as SVG and PNG",
+        "Draw every figure into a folder, as SVG and PNG",
         Place::Folder,
         |report, folder| {
             let mut drawn = false;

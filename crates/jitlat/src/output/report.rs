@@ -1,6 +1,7 @@
 //! [`Report`]: the result of a command, as formats read it; and the reports of streams.
 
 use super::pages;
+use crate::input;
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
@@ -9,11 +10,12 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
-use jitlat_proto::owamp::Statistics;
+use jitlat_instruments::ProtocolText;
 use jitlat_report::FirstScreen;
 use jitlat_report::Section;
 use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
 use jitlat_store::json;
+use jitlat_store::late::summary::Setting;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -37,8 +39,8 @@ pub trait Report {
         None
     }
 
-    /// What the receivers of OWAMP's sessions recorded; empty of any other test.
-    fn owamp(&self) -> &[Statistics] {
+    /// Results as tools of the test's protocol print them; empty of most tests.
+    fn texts(&self) -> &[ProtocolText] {
         &[]
     }
 
@@ -98,6 +100,8 @@ pub struct AnalysedStream {
     pub shown_windows: Vec<i64>,
     /// The suffix of its own files if there are two runs: `up`.
     pub file_ending: String,
+    /// What only the options of the test know for LaTe's formats; `None`: the session has to do.
+    pub late: Option<Setting>,
 }
 
 impl AnalysedStream {
@@ -105,6 +109,16 @@ impl AnalysedStream {
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
         !reported && self.summary.counts.received > 0
+    }
+
+    /// The packets, from memory or from the log.
+    pub fn packets(&self) -> Result<Vec<PacketRecord>> {
+        let Some(log) = self.log.as_ref().filter(|_| self.records.is_empty()) else {
+            return Ok(self.records.clone());
+        };
+        let mut failure = None;
+        let records = input::open(log)?.records(&mut failure).collect();
+        failure.map_or(Ok(records), |e| Err(e.into()))
     }
 
     /// Whether a part at its end is unknown, and not because the user stopped the test.
@@ -137,8 +151,8 @@ pub struct Streams<'a> {
     pub extra: Option<&'a Extra>,
     /// The length of the windows that were analysed separately; `None`: there are none.
     pub interval: Option<Span>,
-    /// What the receivers of OWAMP's sessions recorded; empty of any other test.
-    pub owamp: &'a [Statistics],
+    /// Results as tools of the test's protocol print them; empty of most tests.
+    pub texts: &'a [ProtocolText],
 }
 
 impl Report for Streams<'_> {
@@ -158,8 +172,8 @@ impl Report for Streams<'_> {
         self.interval
     }
 
-    fn owamp(&self) -> &[Statistics] {
-        self.owamp
+    fn texts(&self) -> &[ProtocolText] {
+        self.texts
     }
 }
 

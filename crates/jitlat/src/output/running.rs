@@ -4,6 +4,7 @@
 //! periodically. What arrives at the server is known at the end. A file is replaced then by one with every window and
 //! what is known of it at last: late packets, and the sender's own stamps.
 
+use super::STDOUT;
 use crate::console::{self, progress::ProgressLine};
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::observer::{Event, Observer};
@@ -56,7 +57,7 @@ impl RunningWindows {
         let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
             Ok(file) => Some(file),
             Err(e) => {
-                warn!("--intervals: {} is written at the end alone: {e}", path.display());
+                warn!("--as intervals: {} is written at the end only: {e}", path.display());
                 None
             }
         });
@@ -93,7 +94,7 @@ impl RunningWindows {
             let direction = session.spec.direction();
             let written = json::write_interval(file, window, direction).and_then(|()| file.flush());
             if let Err(e) = written {
-                warn!("--intervals: the rest is written at the end: {e}");
+                warn!("--as intervals: the rest is written at the end: {e}");
                 self.file = None;
             }
         }
@@ -113,7 +114,7 @@ impl RunningWindows {
 }
 
 fn open(path: &Path) -> io::Result<Box<dyn Write>> {
-    Ok(match path.as_os_str() == "-" {
+    Ok(match path.as_os_str() == STDOUT {
         true => Box::new(io::stdout()),
         false => Box::new(File::create(path)?),
     })
@@ -121,7 +122,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Write>> {
 
 /// Whether what is written to `path` stays: standard output, a pipe, a device.
 pub fn is_stream(path: &Path) -> bool {
-    path.as_os_str() == "-" || path.metadata().is_ok_and(|m| !m.is_file())
+    path.as_os_str() == STDOUT || path.metadata().is_ok_and(|m| !m.is_file())
 }
 
 impl Stream {

@@ -1,5 +1,6 @@
 //! [`Wanted`]: the requested formats: checked before the measurement, written afterwards.
 
+use super::STDOUT;
 use super::format::{Output, Part, Place, with_ending};
 use super::report::Report;
 use crate::console;
@@ -55,9 +56,25 @@ impl Wanted {
         self.0.iter().map(|(output, _)| *output).find(|output| output.name != name)
     }
 
-    /// A format that cannot be given together with `option`.
-    pub fn conflicting(&self, option: &str) -> Option<&'static Output> {
-        self.0.iter().map(|(output, _)| *output).find(|output| output.conflicts == Some(option))
+    /// The first format that needs every packet; `None` if there is none.
+    pub fn needing_packets(&self) -> Option<&'static Output> {
+        self.0.iter().map(|(output, _)| *output).find(|output| output.needs_packets)
+    }
+
+    /// Rejects formats that an analysis with `options` cannot give.
+    pub fn check_analysis(&self, options: &Options) -> Result<()> {
+        for (output, _) in &self.0 {
+            if output.needs_interval && options.interval.is_none() {
+                bail!("{} needs the length of a window: --interval 1s", output.spelling());
+            }
+            if output.needs_packets && options.streaming {
+                bail!(
+                    "{} needs every packet, which --streaming does not retain: leave one out",
+                    output.spelling()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Whether a format draws figures.
@@ -79,7 +96,7 @@ impl Wanted {
     /// same path. `streams` is the number of streams in the report, `others` are files that are written as well.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if let Some((output, feature)) = self.0.iter().find_map(|(output, _)| Some((output, output.lacks?))) {
-            return Err(missing(&format!("--{}", output.name), feature));
+            return Err(missing(&output.spelling(), feature));
         }
         if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
             bail!("standard output can take one format only: give all others a file");
@@ -88,18 +105,18 @@ impl Wanted {
         for (output, path) in &self.0 {
             if is_stdout(path) {
                 if output.place == Place::FileEach && streams > 1 {
-                    bail!("--{} writes one stream to standard output: give a file", output.name);
+                    bail!("{} writes one stream to standard output: give a file", output.spelling());
                 }
                 continue;
             }
             if output.place == Place::FileEach && streams > 2 {
-                bail!("--{} writes one stream: analyse the logs one at a time", output.name);
+                bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
             }
             if output.two_way && streams > 1 {
-                bail!("--{} holds one two-way test: analyse the logs one at a time", output.name);
+                bail!("{} holds one two-way test: analyse the logs one at a time", output.spelling());
             }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
-                bail!("--{}: {} is to be written by something else too", output.name, path.display());
+                bail!("{}: {} is to be written by something else too", output.spelling(), path.display());
             }
             taken.push(path);
             let checked = match output.place {
@@ -108,7 +125,7 @@ impl Wanted {
                 Place::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
                 Place::File | Place::FileEach => file::check(path),
             };
-            checked.with_context(|| format!("--{}", output.name))?;
+            checked.with_context(|| output.spelling())?;
         }
         Ok(())
     }
@@ -116,7 +133,7 @@ impl Wanted {
     /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
     pub fn check_one_way(&self, protocol: &str) -> Result<()> {
         if let Some((output, _)) = self.0.iter().find(|(output, _)| output.two_way) {
-            bail!("--{} is of round trips: jitlat ping", output.name);
+            bail!("{} is defined for round trips: jitlat ping", output.spelling());
         }
         self.check_protocol(Some(protocol))
     }
@@ -127,8 +144,8 @@ impl Wanted {
         for (output, _) in &self.0 {
             if let Some(one) = of_another(output) {
                 bail!(
-                    "--{} is of a test that is run with --proto {one}: jitlat HOST --proto {one}",
-                    output.name
+                    "{} is defined for tests with --proto {one}: jitlat HOST --proto {one}",
+                    output.spelling()
                 );
             }
         }
@@ -147,7 +164,7 @@ impl Wanted {
     /// Writes every format and returns the failures; a failure does not affect the others.
     pub fn write_files(&self, report: &dyn Report) -> Vec<anyhow::Error> {
         let write = |(output, path): &(&Output, PathBuf)| {
-            (output.write)(report, path).err().map(|e| e.context(format!("--{}", output.name)))
+            (output.write)(report, path).err().map(|e| e.context(output.spelling()))
         };
         self.0.iter().filter_map(write).collect()
     }
@@ -160,5 +177,5 @@ pub fn log_failures(failures: &[anyhow::Error]) -> bool {
 }
 
 fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    path.as_os_str() == STDOUT
 }

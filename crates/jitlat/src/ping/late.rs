@@ -1,8 +1,9 @@
-//! LaTe's outputs: files for tools that read them, and streams to a listening program or to Carbon while a test runs.
+//! What LaTe's options send while a test runs: samples to a listening program, figures to Carbon.
 
 use crate::exit::explain;
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
+use crate::output::wanted::Wanted;
 use crate::output::{self, AnalysedStream};
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::summary::Summary;
@@ -11,13 +12,10 @@ use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_instruments::{Event, Observer, Ping};
 use jitlat_net::clock;
 use jitlat_net::stamp::Stamps;
-use jitlat_store::late::summary::{HEADER, LatencyType, Random, Setting};
-use jitlat_store::late::{Extra, SampleHistory, graphite, packets, stream, summary};
-use jitlat_store::output as file;
-use std::fs::OpenOptions;
+use jitlat_store::late::summary::{LatencyType, Random, Setting, failed_row};
+use jitlat_store::late::{Extra, SampleHistory, graphite, stream};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::warn;
 
@@ -25,14 +23,12 @@ use tracing::warn;
 const CARBON: u16 = 2003;
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The outputs of one test.
+/// What LaTe's formats need to know of one test, and the programs that receive its samples.
 pub struct Late {
+    /// What the options say of the test.
+    pub setting: Setting,
     /// Why a program that was to receive samples does not.
     absent: Option<anyhow::Error>,
-    setting: Setting,
-    csv: Option<PathBuf>,
-    packets: Option<PathBuf>,
-    extra: Extra,
 }
 
 impl Late {
@@ -41,7 +37,7 @@ impl Late {
     pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<SampleStreams>)> {
         let late = &args.late;
         let setting = setting(args, ping)?;
-        let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting, late.late_extra));
+        let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting));
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late));
         let mut absent = None;
         let mut there = |option: &str, e: anyhow::Error| {
@@ -58,56 +54,26 @@ impl Late {
             carbon,
             trouble: None,
         });
-        let late = Late {
-            absent,
-            setting,
-            csv: late.late_csv.clone(),
-            packets: late.late_packets.clone(),
-            extra: late.late_extra,
-        };
-        Ok((late, streams))
+        Ok((Late { setting, absent }, streams))
     }
 
-    /// Rejects, before the measurement, files that could not be written.
-    pub fn check(args: &LateArgs) -> Result<()> {
-        Ok(args.files().try_for_each(|path| file::check(path))?)
+    /// Adds the line of a test that failed before its first packet to LaTe's summary, where one is asked for.
+    pub fn failed(&self, outputs: &Wanted) -> Result<()> {
+        let Some(path) = outputs.place(output::late::SUMMARY.name) else { return Ok(()) };
+        output::late::append(path, &failed_row(&self.setting))
     }
 
-    /// Adds the line of a test that failed before its first packet.
-    pub fn failed(&self) -> Result<()> {
-        let Some(path) = &self.csv else { return Ok(()) };
-        append(path, &summary::failed_row(&self.setting))
-            .with_context(|| format!("appending to {}", path.display()))
-    }
-
-    /// Writes the files and ends the streams, as far as possible; returns the failures.
+    /// Ends the streams, as far as possible; returns the failures.
     pub fn finish(mut self, run: &AnalysedStream, streams: Option<SampleStreams>) -> Vec<anyhow::Error> {
-        let s = &run.summary;
-        let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
         if let Some(began) = run.session.created {
             self.setting.began = began;
         }
-        self.setting.follow_up = s.two_way.as_ref().is_some_and(|t| t.processing.is_some());
+        self.setting.follow_up = run.summary.two_way.as_ref().is_some_and(|t| t.processing.is_some());
         let mut failures: Vec<anyhow::Error> = self.absent.take().into_iter().collect();
         if let Some(mut streams) = streams {
+            let highest = run.records.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
             run.records.iter().skip(streams.sent).for_each(|r| streams.send(r));
-            failures.extend(streams.finish(s, &self.setting, highest).err());
-        }
-        if let Some(path) = self.packets.as_ref().filter(|_| !run.has_packets()) {
-            output::not_written(path);
-        } else if let Some(path) = &self.packets {
-            let written = file::write(path, |out| {
-                writeln!(out, "{}", packets::header(self.setting.follow_up, self.extra))?;
-                let mut history = SampleHistory::default();
-                run.records.iter().filter_map(|r| history.sample(r)).try_for_each(|sample| {
-                    writeln!(out, "{}", packets::row(&sample, self.setting.follow_up, self.extra))
-                })
-            });
-            failures.extend(written.err().map(anyhow::Error::from));
-        }
-        if let Some(path) = &self.csv {
-            let written = append(path, &summary::row(s, &self.setting, highest));
-            failures.extend(written.with_context(|| format!("appending to {}", path.display())).err());
+            failures.extend(streams.finish(&run.summary, &self.setting, highest).err());
         }
         failures
     }
@@ -137,17 +103,8 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
         follow_up: protocol.has("follow-up"),
         began: clock::wall(),
         levels: args.late.late_confidence.0,
+        extra: args.late.late_extra,
     })
-}
-
-/// Appends `line`; a new or empty file gets the column names first.
-fn append(path: &Path, line: &str) -> Result<()> {
-    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-    let mut text = if file.metadata()?.len() == 0 { format!("{HEADER}\n") } else { String::new() };
-    text += line;
-    text.push('\n');
-    // One write, so that lines of tests that end at the same time do not mix.
-    Ok(file.write_all(text.as_bytes())?)
 }
 
 /// An address with its port, by default `port`.
@@ -187,11 +144,12 @@ struct Listener {
 }
 
 impl Listener {
-    fn connect(to: &str, setting: &Setting, extra: Extra) -> Result<Listener> {
+    fn connect(to: &str, setting: &Setting) -> Result<Listener> {
+        let Setting { follow_up, extra, .. } = *setting;
         let to = address(to, stream::PORT)?;
         // Any number: it distinguishes this test from others at the same program.
         let id = (clock::wall().0 / 1000) as u16;
-        Ok(Listener { id, follow_up: setting.follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
+        Ok(Listener { id, follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
 
     fn start(&mut self) -> std::io::Result<()> {

@@ -1,6 +1,6 @@
 //! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – results in LaTe's formats; [`several`] – several hosts at once
+//! * [`late`] – what LaTe's options send while a test runs; [`several`] – several hosts at once
 
 mod late;
 mod several;
@@ -9,56 +9,48 @@ use crate::console::progress::{Progress, ProgressLine};
 use crate::exit::{Status, explain};
 use crate::journal::Journals;
 use crate::live::{self, Board};
+use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
 use crate::output::report::Streams;
 use crate::output::screen::Origin;
 use crate::output::{AnalysedStream, text};
 use crate::{archive, doctor, interrupt, load, path};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
-use jitlat_instruments::{Analyses, Instrument, Observer, RecordCollector};
+use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
 use jitlat_report::text::{asking, logged};
-use jitlat_store::log::{LogFile, Naming};
+use jitlat_store::log::Rows;
 use late::Late;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
+
+/// The rows of a log of `ping`.
+pub fn rows(ping: &Ping) -> Rows {
+    match ping.client.protocol().transport {
+        Transport::Tcp => Rows::TwoWayTcp,
+        Transport::Udp => Rows::TwoWay,
+    }
+}
 
 /// Measures, saves and reports.
 pub fn run(args: &PingArgs) -> Result<Status> {
     if !args.others.is_empty() {
         return several::run(args);
     }
-    if args.live.live && !args.load.load.is_empty() {
-        bail!("--live shows one test while it runs: leave --load out");
-    }
     if !args.load.load.is_empty() {
         return load::two_way(args);
     }
     args.protocol.check()?;
-    let others: Vec<&Path> = args.output.iter().chain(args.late.files()).map(PathBuf::as_path).collect();
+    let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_protocol(None)?;
     args.report.check(1, &others)?;
-    archive::check(args.archive.as_deref(), args.report.beside_log)?;
-    Late::check(&args.late)?;
+    archive::check(args.log.archive.as_deref(), args.report.beside_log)?;
     let mut ping = args.settings()?;
     let drawn = args.live.live && live::is_possible()?;
-    // An archive takes a log: without one of its own, the test has it in a folder that goes.
-    let scratch =
-        args.archive.as_ref().filter(|_| args.output.is_none()).map(|_| tempfile::tempdir()).transpose()?;
-    let output = args.output.clone().or_else(|| scratch.as_ref().map(|dir| dir.path().join("ping.log")));
-    let mut logs = match &output {
-        Some(path) => {
-            let naming = Naming::Given(path.clone());
-            Some(Journals::new([if ping.client.protocol().transport == Transport::Tcp {
-                LogFile::create_two_way_tcp(&naming)?
-            } else {
-                LogFile::create_two_way(&naming)?
-            }]))
-        }
-        None => None,
-    };
+    let TestLogs { files, scratch } = TestLogs::two_way(&args.log, rows(&ping))?;
+    let mut logs = Journals::new(files);
     let stop = interrupt::stop()?;
     if args.doctor {
         ping.annotations.noise = doctor::floor_or_warning(noise_floor_two_way(&ping, &stop));
@@ -90,20 +82,20 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     progress.clear();
     let measured = measured.inspect_err(|e| {
         if let jitlat_instruments::Error::Ping(_) = e
-            && let Err(trouble) = late.failed()
+            && let Err(trouble) = late.failed(&args.report.outputs)
         {
             error!("{}", explain(&trouble));
         }
     })?;
     let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
-    let closed = logs.map(Journals::close).and_then(|mut logs| logs.pop());
+    let closed = logs.close().pop();
     for session in analyses.sessions_mut().filter(|s| s.ending == Ending::Complete) {
         if let Some(reason) = closed.as_ref().and_then(|l| l.broken.clone()) {
             (session.ending, session.reason) = (Ending::StorageFailed, Some(reason));
         }
     }
     let log = closed.as_ref().and_then(|l| l.log.clone());
-    let archived = archive::add_logs(args.archive.as_deref(), log.iter().map(PathBuf::as_path));
+    let archived = archive::add_logs(args.log.archive.as_deref(), log.iter().map(PathBuf::as_path));
     let log = log.filter(|_| scratch.is_none());
     let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
     let mut shown_windows = windows.written();
@@ -121,9 +113,10 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             tcp: records.tcp.pop().unwrap_or_default(),
             shown_windows: shown_windows.pop().unwrap_or_default(),
             file_ending: "round-trip".to_owned(),
+            late: Some(late.setting.clone()),
         });
     }
-    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, owamp: &[] };
+    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
     let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {

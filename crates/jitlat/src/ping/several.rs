@@ -1,17 +1,21 @@
 //! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
 
+use super::rows;
 use crate::console::{self, progress::ProgressLine};
 use crate::exit::{Status, explain};
 use crate::interrupt;
+use crate::journal::{Closed, Journals};
 use crate::live::{self, Board, View};
+use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
 use anyhow::{Error, Result, bail};
 use jitlat_core::Summary;
 use jitlat_core::scalars::Scalar;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
+use jitlat_report::text::logged;
 use std::thread;
 use std::time::Duration;
-use tracing::error;
+use tracing::{error, info};
 
 /// Time between two looks at a request to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
@@ -22,7 +26,7 @@ const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "
 
 /// Measures and prints the table.
 pub fn run(args: &PingArgs) -> Result<Status> {
-    check(args)?;
+    args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
     if hosts.len() > MOST {
         bail!("{} hosts at once: {MOST} at most", hosts.len());
@@ -33,12 +37,23 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     });
     let tests: Vec<Ping> = tests.collect::<Result<_>>()?;
     let drawn = args.live.live && live::is_possible()?;
+    let logs = tests.iter().map(|test| Ok(Journals::new(TestLogs::two_way(&args.log, rows(test))?.files)));
+    let logs: Vec<Journals> = logs.collect::<Result<_>>()?;
     let stop = interrupt::stop()?;
     let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
-    let found = measure(&tests, args, &stop, view.as_ref());
+    let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
     console::print(&table(&hosts, &found))?;
     let mut status = Status::Measured;
+    for (host, log) in hosts.iter().zip(&logs) {
+        if let Some(path) = &log.log {
+            info!("{host}: {}", logged(path));
+        }
+        for trouble in &log.troubles {
+            error!("{host}: {trouble}");
+            status = Status::NotMeasured;
+        }
+    }
     for (host, found) in hosts.iter().zip(&found) {
         if let Err(e) = found {
             error!("{host}: {}", explain(e));
@@ -48,41 +63,28 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     Ok(status)
 }
 
-/// Refuses what is made for one test.
-fn check(args: &PingArgs) -> Result<()> {
-    args.protocol.check()?;
-    let refused = [
-        (args.output.is_some(), "-o"),
-        (!args.load.load.is_empty(), "--load"),
-        (args.doctor, "--doctor"),
-        (args.path, "--path"),
-        (!args.report.outputs.is_empty(), "an output option"),
-        (!args.report.fail_if.is_empty(), "--fail-if"),
-        (args.late.files().next().is_some(), "an output of LaTe's"),
-    ];
-    match refused.into_iter().find(|(given, _)| *given) {
-        Some((_, option)) => {
-            bail!("{option} is for one host: test several hosts without it, or one after the other")
-        }
-        None => Ok(()),
-    }
-}
-
-/// Runs all tests at once; what was found of each.
-fn measure(tests: &[Ping], args: &PingArgs, stop: &Stop, view: Option<&View>) -> Vec<Result<Summary>> {
+/// Runs all tests at once; the result of each, and its log.
+fn measure(
+    tests: &[Ping],
+    mut logs: Vec<Journals>,
+    args: &PingArgs,
+    stop: &Stop,
+    view: Option<&View>,
+) -> (Vec<Result<Summary>>, Vec<Closed>) {
     let stops: Vec<Stop> = tests.iter().map(|_| Stop::new()).collect();
     let mut line = if view.is_some() { ProgressLine::off() } else { ProgressLine::new() };
     let found = thread::scope(|scope| {
         let running: Vec<_> = tests
             .iter()
             .zip(&stops)
+            .zip(&mut logs)
             .enumerate()
-            .map(|(k, (test, stop))| {
+            .map(|(k, ((test, stop), log))| {
                 let mut shown = view.map(|view| view.follow(k));
                 let options = args.report.options();
                 thread::Builder::new().name(format!("target {k}")).spawn_scoped(scope, move || {
                     let mut analyses = Analyses::new(options);
-                    let outcome = test.run(stop, &mut [&mut analyses as &mut dyn Observer, &mut shown]);
+                    let outcome = test.run(stop, &mut [log as &mut dyn Observer, &mut analyses, &mut shown]);
                     let found = outcome.map_err(Error::from).and_then(|_| {
                         let analysed = analyses.finish().pop();
                         analysed.map(|a| a.summary).ok_or_else(|| Error::msg("nothing was measured"))
@@ -115,7 +117,8 @@ fn measure(tests: &[Ping], args: &PingArgs, stop: &Stop, view: Option<&View>) ->
         joined.collect()
     });
     line.clear();
-    found
+    let closed = logs.into_iter().map(|log| log.close().pop().unwrap_or_default());
+    (found, closed.collect())
 }
 
 /// A row for each host.

@@ -30,89 +30,112 @@ use std::path::{Path, PathBuf};
 // -v is the CAIA tool's verbosity.
 #[command(mut_arg("verbose", |verbose| verbose.short(None)))]
 pub struct SppArgs {
-    /// Capture(s) at the reference point, where the round trip starts, or folders of them; - is standard input
+    /// Captures at the reference point, where the round trip starts
+    ///
+    /// Files, or folders of them; - is standard input.
     #[arg(short = 'f', long = "reference", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "join", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub reference: Vec<PathBuf>,
-    /// Capture(s) at the monitor point, the far end, or folders of them; - is standard input
+    /// Captures at the monitor point, the far end
+    ///
+    /// Files, or folders of them; - is standard input.
     #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "join", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
-    /// Capture(s) of one point alone: round trips of TCP by its timestamps, of QUIC by its spin bit, from the point to the
-    /// server and back, and to the client and back; - is standard input
+    /// Captures of one point alone: round trips of TCP and QUIC
+    ///
+    /// Of TCP by its timestamps, of QUIC by its spin bit; from the point to the server and back, and to the client
+    /// and back. - is standard input.
     #[arg(long, value_name = "CAPTURE", num_args = 1.., conflicts_with_all = ["reference", "monitor", "labels", "log", "ping", "fail_if"])]
     pub one_point: Vec<PathBuf>,
-    /// Names of several captures, in order: the first -f and the first -F file are those of the first name, and so on, each
-    /// measured by itself and shown as a curve of common figures. Without it several files are one capture in parts
+    /// Names of several captures, in order
+    ///
+    /// The first -f and the first -F file belong to the first name, and so on. Each is measured by itself and is a
+    /// curve of common figures. Without it several files are one capture in parts.
     #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
     pub labels: Vec<String>,
     #[command(flatten)]
     pub live: LiveArgs,
-    /// Address, prefix or host name at the reference side; found from the captures if not given
+    /// Address, prefix or host name at the reference side
+    ///
+    /// Found from the captures if not given.
     #[arg(short = 'a', long = "reference-address", value_name = "ADDR", requires = "monitor_address")]
     pub reference_address: Vec<String>,
     /// Address, prefix or host name at the monitor side
     #[arg(short = 'A', long = "monitor-address", value_name = "ADDR", requires = "reference_address")]
     pub monitor_address: Vec<String>,
-    /// The reference side's address as translated by NAT
+    /// Address of the reference side as translated by NAT
     #[arg(short = 'n', long = "reference-nat", value_name = "ADDR")]
     pub reference_nat: Vec<String>,
-    /// The monitor side's address as translated by NAT
+    /// Address of the monitor side as translated by NAT
     #[arg(short = 'N', long = "monitor-nat", value_name = "ADDR")]
     pub monitor_nat: Vec<String>,
-    /// What a NAT on the path rewrites; found from the captures if not given
+    /// What a NAT on the path rewrites
+    ///
+    /// Found from the captures if not given.
     #[arg(long, value_name = "WHAT")]
     pub nat: Option<Nat>,
 
-    /// Print the time between the pair's packets at the monitor (server processing time)
+    /// Print the time between the pair's packets at the monitor
+    ///
+    /// The processing time of the server.
     #[arg(short = 'p', long = "spt", help_heading = "Lines")]
     pub turnaround: bool,
     /// Print the number of each pair
     #[arg(short = 'c', long = "count", help_heading = "Lines")]
     pub count: bool,
-    /// Time stamps of the monitor's clock
+    /// Print times of the monitor's clock
     #[arg(short = 'm', long = "monitor-clock", help_heading = "Lines")]
     pub monitor_clock: bool,
-    /// Time stamps of the pair's first packet instead of its middle
+    /// Print the time of the pair's first packet instead of its middle
     #[arg(short = 'b', long = "begin", help_heading = "Lines")]
     pub begin: bool,
-    /// Print the raw one-way delays, clock offset not removed
+    /// Print the raw one-way delays, with the clock offset in them
     #[arg(short = 'O', long = "owd", help_heading = "Lines")]
     pub one_way: bool,
     /// Print the lengths of the two IP packets
     #[arg(long, help_heading = "Lines")]
     pub sizes: bool,
-    /// Print the moving average of the pair rate, in pairs a second
+    /// Print the moving average of the pair rate, in pairs per second
     #[arg(long, help_heading = "Lines")]
     pub rate: bool,
-    /// Only the lines, nothing on standard error
+    /// Print the lines only, and nothing on standard error
     #[arg(short = 'q', long, help_heading = "Lines", conflicts_with = "summary")]
     pub quiet: bool,
-    /// Only the summary, on standard output
+    /// Print the summary only, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
-    /// Distance of the instants of the RTT per unit of time, and span of the moving average
+    /// Interval of the RTT per unit of time, and span of the moving average
     #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
     pub every: Span,
 
-    /// Only these packets: tcp, udp, icmp, a port, or tcp:PORT, udp:PORT
+    /// Use only these packets: tcp, udp, icmp, a port, tcp:PORT or udp:PORT
     #[arg(long, value_name = "WHAT", help_heading = "Apart")]
     pub only: Option<PacketFilter>,
-    /// Figures of each flow (protocol, addresses, ports), at most 65536
+    /// Add figures of each flow
+    ///
+    /// Protocol, addresses and ports; at most 65536 flows.
     #[arg(long, help_heading = "Apart")]
     pub per_flow: bool,
-    /// Figures of each pair of prefixes of so many bits: IPv4, or IPv4,IPv6 (24,48)
+    /// Add figures of each pair of prefixes of this many bits
+    ///
+    /// IPv4, or IPv4,IPv6 (24,48).
     #[arg(long, value_name = "BITS", value_parser = prefix_bits, conflicts_with = "per_flow", help_heading = "Apart")]
     pub per_prefix: Option<Grouping>,
-    /// Flows or prefixes shown in the summary, those with most bytes first; JSON has all
+    /// Number of flows or prefixes in the summary, by bytes
+    ///
+    /// The JSON has all.
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Apart")]
     pub top: usize,
-    /// Round trips to compare with: output of ping (best with -D), or a log of jitlat ping. ICMP echoes in the
-    /// reference capture are found by themselves
+    /// Round trips to compare with: output of ping, or a log of `jitlat ping`
+    ///
+    /// Output of ping is best with -D. ICMP echoes in the reference capture are found without this option.
     #[arg(long, value_name = "FILE", help_heading = "Apart")]
     pub ping: Option<PathBuf>,
-    /// Write the packets of both ways as logs of version 3, LOG.up (OUT) and LOG.down (IN), for analyze and compare
+    /// Write the packets of both directions as logs LOG.up and LOG.down
+    ///
+    /// Logs of version 3, OUT and IN, for analyze and compare.
     #[arg(long, value_name = "LOG")]
     pub log: Option<PathBuf>,
-    /// Put these logs into this archive too; it is made if there is none
+    /// Add these logs to the archive in DIR, which is created if missing
     #[arg(long, value_name = "DIR", requires = "log")]
     pub archive: Option<PathBuf>,
     #[command(flatten)]
@@ -123,20 +146,27 @@ pub struct SppArgs {
     #[command(flatten)]
     pub figures: FigureArgs,
 
-    /// Compare with an access link: pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet,
-    /// plain+BYTES, …; up is from the reference side), or find it: fit, or fit,tunnel=BYTES
+    /// Compare with an access link, or find it
+    ///
+    /// pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet, plain+BYTES and more; up
+    /// is from the reference side). To find it: fit, or fit,tunnel=BYTES.
     #[arg(long, value_name = "LINK", help_heading = "Link")]
     pub link: Option<LinkQuestion>,
-    /// Write round trips by packet size to FILE, a line each: least, median, mean; with --link what the link takes, and
-    /// what is above that
+    /// Write round trips by packet size to FILE, one line each
+    ///
+    /// Least, median, mean; with --link also what the link takes and what is above that.
     #[arg(long, value_name = "FILE", help_heading = "Link", conflicts_with = "payloads")]
     pub sizes_csv: Option<PathBuf>,
-    /// Only print what --link makes of these UDP payloads (40,340,640): bytes layer by layer, cells, delays
+    /// Only print what --link makes of these UDP payloads (40,340,640)
+    ///
+    /// Bytes layer by layer, cells, delays.
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "link", help_heading = "Link",
           value_parser = clap::value_parser!(u64).range(..=65_507), conflicts_with_all = ["reference", "monitor"])]
     pub payloads: Vec<u64>,
 
-    /// Monitor clock minus reference clock, in seconds; found from the captures if not given
+    /// Monitor clock minus reference clock, in seconds
+    ///
+    /// Found from the captures if not given.
     #[arg(
         short = 'o',
         long = "offset",
@@ -145,16 +175,22 @@ pub struct SppArgs {
         help_heading = "Matching"
     )]
     pub offset: Option<f64>,
-    /// Longest time a packet may be under way, in seconds (10; with --compat 60)
+    /// Longest time that a packet may be in transit, in seconds
+    ///
+    /// Default: 10; with --compat 60.
     #[arg(short = 'd', long = "window", value_name = "SEC", help_heading = "Matching")]
     pub window: Option<f64>,
-    /// Fields that name a packet, as a mask of the CAIA tool (63 is its default)
+    /// Fields that identify a packet, as a mask of the CAIA tool
+    ///
+    /// 63 is that tool's default.
     #[arg(short = '#', long = "mask", value_name = "MASK", help_heading = "Matching")]
     pub mask: Option<u32>,
-    /// Leave out pairs whose packets are further apart at the monitor than this
+    /// Leave out pairs whose packets are further apart at the monitor
     #[arg(long, value_name = "T", value_parser = quantity::duration, help_heading = "Matching")]
     pub max_spt: Option<Span>,
-    /// Match like the CAIA tool: its fields, its list search, its order, no last pair, no negative RTT
+    /// Match like the CAIA tool
+    ///
+    /// Its fields, its list search, its order, no last pair, no negative RTT.
     #[arg(long, help_heading = "Matching")]
     pub compat: bool,
     /// Packets searched for a match with --compat
@@ -330,7 +366,7 @@ impl SppArgs {
             );
         }
         if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(Part::STREAMS)) {
-            bail!("--{} is of one capture: leave it or --label out", output.name);
+            bail!("{} is defined for one capture: leave it or --label out", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
         if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {
@@ -341,10 +377,11 @@ impl SppArgs {
         let outputs = &self.report.outputs;
         let of_ways = [Part::STREAMS, Part::ROWS].into_iter().find_map(|part| outputs.needing(part));
         if let (true, Some((output, _))) = (self.compat, of_ways) {
-            bail!("--compat makes pairs and nothing else: leave it out for --{}", output.name);
+            bail!("--compat makes pairs and nothing else: leave it out for {}", output.spelling());
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check_one_way("")?;
+        outputs.check_analysis(&self.report.options())?;
         outputs.check(if names > 0 { 1 } else { 2 }, &others)
     }
 }

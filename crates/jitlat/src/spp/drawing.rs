@@ -15,13 +15,15 @@ pub struct FigureArgs {
     /// Draw only what comes before this, from the first pair
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     to: Option<Span>,
-    /// Draw only round trips that take at least this long
+    /// Draw only round trips of at least this
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     rtt_min: Option<Span>,
-    /// Draw only round trips that take this long at most
+    /// Draw only round trips of at most this
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     rtt_max: Option<Span>,
-    /// Mark a period in figures against time: 80s-120s=idle; may be repeated, periods of one name share a colour
+    /// Mark a period in figures: 80s-120s=idle; may be repeated
+    ///
+    /// Periods of one name share a colour.
     #[arg(long = "mark", value_name = "A-B=NAME")]
     pub marks: Vec<Period>,
 }

@@ -13,6 +13,10 @@ use std::path::PathBuf;
 /// Most memory for waiting packets that can be requested, in bytes.
 const MAX_BUFFER: u64 = 1 << 30;
 
+/// Ids of the options that make the points live.
+pub const POINTS: [&str; 5] =
+    ["follow", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"];
+
 /// Live capture points.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Live")]
@@ -23,31 +27,37 @@ pub struct LiveArgs {
     /// Listen to this interface as the monitor point
     #[arg(short = 'I', long, value_name = "IFACE", conflicts_with = "monitor")]
     pub monitor_interface: Option<String>,
-    /// The reference point is on this host, where `jitlat serve --capture IFACE` runs
+    /// Host of the reference point, which runs `jitlat serve --capture`
     #[arg(short = 'r', long, value_name = "HOST[:PORT]", conflicts_with_all = ["reference", "reference_interface"])]
     pub reference_remote: Option<String>,
-    /// The monitor point is on this host, where `jitlat serve --capture IFACE` runs
+    /// Host of the monitor point, which runs `jitlat serve --capture`
     #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
     pub monitor_remote: Option<String>,
-    /// The captures of -f and -F, folders or files, are still being written: read files as they appear there (tcpdump -C, -G)
+    /// Read files of -f and -F while they are written
+    ///
+    /// Folders or files, as of tcpdump -C or -G.
     #[arg(long, requires_all = ["reference", "monitor"], conflicts_with_all = ["one_point", "labels", "keep", "write_plan", "plan", "join"])]
     pub follow: bool,
-    /// The interface of the far host (default: the first it offers)
+    /// Interface of the far host (default: the first that it offers)
     #[arg(long, value_name = "IFACE")]
     pub remote_interface: Option<String>,
-    /// File with the key that both hosts have
+    /// File with the key shared with the far host
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// End after this long (30s, 10m; a bare number is seconds); Ctrl-C ends at any time
+    /// Stop after this time (30s, 10m; a bare number is seconds)
+    ///
+    /// Ctrl-C stops at any time.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
-    /// End after this many pairs
+    /// Stop after this many pairs
     #[arg(long, value_name = "N")]
     pub pairs: Option<u64>,
-    /// Listen to what is not meant for this host too: at a mirror port or on a bridge
+    /// Listen also to packets for other hosts
+    ///
+    /// At a mirror port or on a bridge.
     #[arg(long)]
     pub promiscuous: bool,
-    /// Memory for packets that wait in the kernel, at each interface (k, M, G)
+    /// Kernel memory for waiting packets at each interface (k, M, G)
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "16M")]
     pub capture_buffer: u64,
 }

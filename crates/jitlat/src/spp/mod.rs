@@ -12,6 +12,7 @@ mod show;
 mod ways;
 
 pub use args::SppArgs;
+pub use live::{LiveArgs, POINTS};
 
 use crate::archive;
 use crate::exit::Status;

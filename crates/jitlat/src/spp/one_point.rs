@@ -17,7 +17,7 @@ pub fn run(args: &SppArgs) -> Result<Status> {
     let outputs = &args.report.outputs;
     let wanted: &Wanted = outputs;
     if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
-        bail!("--{} needs two points: leave --one-point out", output.name);
+        bail!("{} needs two points: leave --one-point out", output.spelling());
     }
     outputs.check(0, &[])?;
     let found = one_point(&args.one_point, &interrupt::stop()?)?;

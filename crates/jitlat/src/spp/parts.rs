@@ -25,24 +25,28 @@ const MOST_PLAN: u64 = 64 << 20;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct PartArgs {
-    /// Only the pairs whose first packet passes in this part of the captures, A..B on the reference clock: seconds since 1970 as in
-    /// the lines, or since the captures begin with a + (+60..+120); either may be left out
+    /// Only pairs whose first packet passes in this part of the captures
+    ///
+    /// A..B on the reference clock: seconds since 1970 as in the lines, or since the captures begin with a +
+    /// (+60..+120); either may be left out.
     #[arg(long, value_name = "A..B", conflicts_with_all = ["one_point", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote", "compat"])]
     pub keep: Option<Part>,
-    /// How much is read before and after that part (twice the window)
+    /// Time that is also read before and after that part (twice the window)
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "keep")]
     pub overlap: Option<Span>,
-    /// Write what this part has to FILE, for --join
+    /// Write the results of this part to FILE, for --join
     #[arg(long, value_name = "FILE", requires = "keep")]
     pub state: Option<PathBuf>,
-    /// Only read the captures once and write to FILE, as JSON, what all parts need: addresses, offset and drift of the clocks, and an
-    /// index of the files (first and last time, hosts, drops)
+    /// Only read the captures once, and write what all parts need to FILE
+    ///
+    /// As JSON: addresses, offset and drift of the clocks, and an index of the files (first and last time, hosts,
+    /// drops).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "keep", "join", "plan", "compat"])]
     pub write_plan: Option<PathBuf>,
-    /// Use what --write-plan has found, instead of finding it again
+    /// Use the results of --write-plan instead of finding them again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "join", "compat"])]
     plan: Option<PathBuf>,
-    /// The lines and the summary of the whole, from the states of its parts
+    /// Print lines and summary of the whole, from the states of its parts
     #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["one_point", "reference", "monitor", "keep", "compat"])]
     pub join: Vec<PathBuf>,
 }

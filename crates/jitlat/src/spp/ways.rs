@@ -126,6 +126,7 @@ impl WayRecorder {
                 corrected: false,
                 shown_windows: Vec::new(),
                 file_ending,
+                late: None,
             });
         }
         Recorded { runs, failures, scratch }

@@ -1,11 +1,15 @@
 //! Lists and ranges of conditions: `40,200,1400`, `40..1400:20`, `64..1024:x2`, `0,1ms,100ms`.
 
+use crate::options::one_way;
+use clap::ValueEnum;
 use jitlat_core::AccessCategory;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
 use jitlat_core::sweep::Level;
 use jitlat_core::time::SECOND;
+use jitlat_instruments::one_way::{ONE_WAY_PROTOCOLS, OneWayProtocol};
 use jitlat_instruments::ping::{PROTOCOLS, Protocol};
+use jitlat_net::stamp::Stamps;
 use std::cmp::Ordering;
 
 /// The values of one condition on the command line.
@@ -66,26 +70,34 @@ pub fn dscps(text: &str) -> Result<Levels, String> {
     named(text, one)
 }
 
-/// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`.
+/// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`, `jitlat`.
 pub fn protocols(text: &str) -> Result<Levels, String> {
     named(text, |t| {
         let t = t.trim();
         let mut parts = t.split(':');
-        let protocol = parts.next().and_then(Protocol::named);
-        let known = |p: &Protocol, word: &str| {
-            word.parse::<jitlat_net::stamp::Stamps>().is_ok() || p.switch(word).is_some()
+        let name = parts.next().unwrap_or_default();
+        let is_known = match (Protocol::named(name), OneWayProtocol::named(name)) {
+            (Some(protocol), _) => {
+                parts.all(|word| word.parse::<Stamps>().is_ok() || protocol.switch(word).is_some())
+            }
+            (None, Some(_)) => parts.all(|word| one_way::Stamps::from_str(word, false).is_ok()),
+            (None, None) => false,
         };
-        if protocol.is_some_and(|p| parts.all(|word| known(p, word))) {
-            Ok(Level { text: t.to_owned(), number: None })
-        } else {
-            let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
-            Err(format!(
-                "'{t}' is not a protocol: give {}, with the stamps behind a colon if not kernel, and switches of \
-                 its own (lamp:user, lamp:raw)",
-                names.join(", ")
-            ))
+        if is_known {
+            return Ok(Level { text: t.to_owned(), number: None });
         }
+        let names = ONE_WAY_PROTOCOLS.iter().map(|p| p.name).chain(PROTOCOLS.iter().map(|p| p.name));
+        Err(format!(
+            "'{t}' is not a protocol: give {}, with the stamps after a colon if not kernel, and switches of \
+             its own (lamp:user, lamp:raw)",
+            names.collect::<Vec<_>>().join(", ")
+        ))
     })
+}
+
+/// Whether a protocol of [`protocols`] measures one direction.
+pub fn is_one_way(text: &str) -> bool {
+    OneWayProtocol::named(text.split(':').next().unwrap_or_default()).is_some()
 }
 
 /// Parses `udp`, `tcp`.
@@ -200,6 +212,8 @@ mod tests {
         assert_eq!(texts(&protocols("icmp,lamp:user,lamp:krt")), ["icmp", "lamp:user", "lamp:krt"]);
         assert_eq!(texts(&protocols("lamp,lamp:raw,lamp:raw:user")), ["lamp", "lamp:raw", "lamp:raw:user"]);
         assert!(protocols("icmp:raw").is_err(), "no switch of that protocol");
+        assert_eq!(texts(&protocols("jitlat,jitlat:user,owamp")), ["jitlat", "jitlat:user", "owamp"]);
+        assert!(is_one_way("jitlat:user") && !is_one_way("lamp:user"));
     }
 
     #[test]
@@ -221,6 +235,10 @@ mod tests {
         assert!(payloads("0..65507:1").is_err(), "too many");
         assert!(periods("0").is_err() && dscps("64").is_err() && transports("sctp").is_err());
         assert!(categories("BE,be").is_err() && categories("XX").is_err() && priorities("-1").is_err());
-        assert!(protocols("lamp:never").is_err() && protocols("ping").is_err());
+        assert!(
+            protocols("lamp:never").is_err()
+                && protocols("ping").is_err()
+                && protocols("jitlat:krt").is_err()
+        );
     }
 }

@@ -36,46 +36,55 @@ use state::{Named, State};
 use std::path::PathBuf;
 use test_options::TestOptions;
 
-/// The same test over lists of payloads, periods, waits, DSCPs, protocols, transports or loads: every combination,
-/// repeated, in random order
+/// Repeat one test over lists of payloads, periods, DSCPs, protocols or loads
+///
+/// Every combination is measured several times, in random order. The test is that of `jitlat HOST` unless --proto names
+/// protocols of `jitlat ping`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Lists: 40,200,1400; ranges with a step: 40..1400:20, 64..1024:x2, 1ms..10ms:1ms.\n\
-                        Options of the test itself follow a lone --: jitlat sweep HOST -l 40..1400:40 -- --interface eth0")]
+                        Options of the test itself follow a lone --: jitlat sweep HOST -l 40..1400:40 -- -R")]
 pub struct SweepArgs {
-    /// The far host
+    /// Far host: a name or an address
     #[arg(required_unless_present = "resume")]
     pub host: Option<String>,
-    /// One-way tests against `jitlat serve` instead of round trips
-    #[arg(long)]
-    pub one_way: bool,
-    /// Payloads, in bytes
+    /// Payloads in bytes (default: 60..1460:200)
     #[arg(short = 'l', long, value_name = "LIST", value_parser = lists::payloads)]
     pub payloads: Option<Levels>,
-    /// Times between packets
+    /// Times between packets (1ms,10ms,100ms)
     #[arg(short = 'p', long, value_name = "LIST", value_parser = lists::periods)]
     pub periods: Option<Levels>,
-    /// Stop and wait: times between an answer and the next request (0,1ms,100ms)
-    #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with_all = ["periods", "one_way"])]
+    /// Stop and wait: times between an answer and the next request (0,1ms)
+    ///
+    /// For round trips: give --proto too.
+    #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with = "periods")]
     pub waits: Option<Levels>,
-    /// Code points, the classes of traffic (BE,EF,AF41): the columns of a second table
+    /// DSCPs, the classes of traffic (BE,EF,AF41)
+    ///
+    /// They are the columns of a second table.
     #[arg(short = 'D', long, visible_alias = "classes", value_name = "LIST", value_parser = lists::dscps)]
     pub dscps: Option<Levels>,
-    /// Priorities of what is sent within this host (SO_PRIORITY)
+    /// Priorities of sent packets within this host (SO_PRIORITY)
     #[arg(long, value_name = "LIST", value_parser = lists::priorities)]
     pub priorities: Option<Levels>,
     /// Wi-Fi access categories: BK,BE,VI,VO
     #[arg(long, value_name = "LIST", value_parser = lists::categories, conflicts_with = "priorities")]
     pub acs: Option<Levels>,
-    /// Protocols of round trips, with their stamps if not kernel: icmp,stamp,twamp,lamp,lamp:user,lamp:krt,tcp
-    #[arg(long, value_name = "LIST", value_parser = lists::protocols, conflicts_with = "one_way")]
-    pub protos: Option<Levels>,
+    /// Protocols: of one-way tests (jitlat,owamp) or of round trips (icmp,stamp)
+    ///
+    /// The stamps follow a colon if they are not the kernel's, and so do switches of the protocol: icmp, stamp, twamp,
+    /// lamp, lamp:user, lamp:krt, lamp:raw, irtt, tcp; jitlat, jitlat:user, owamp.
+    #[arg(long, alias = "protos", value_name = "LIST", value_parser = lists::protocols)]
+    pub proto: Option<Levels>,
     /// Transports of one-way tests: udp,tcp
-    #[arg(long, value_name = "LIST", value_parser = lists::transports, requires = "one_way")]
+    #[arg(long, value_name = "LIST", value_parser = lists::transports)]
     pub transports: Option<Levels>,
-    /// Packets of each run
-    #[arg(short = 'n', value_name = "N", default_value_t = 100)]
+    /// One-way tests, which is the default.
+    #[arg(long, hide = true, help = "One-way tests, which are the default")]
+    pub one_way: bool,
+    /// Packets per run
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub packets: u64,
-    /// Runs of each combination
+    /// Runs per combination
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repetitions: u32,
     /// Pause between runs
@@ -84,26 +93,28 @@ pub struct SweepArgs {
     /// Order of the runs: random within each repetition, or as given
     #[arg(long, value_name = "ORDER", default_value = "random")]
     pub order: Order,
-    /// Seed of the random order; drawn afresh and kept unless given
+    /// Seed of the random order (default: drawn afresh, and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Confidence of the intervals, in percent: 90, 95 or 99
+    /// Confidence of the intervals in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95")]
     pub confidence: Confidence,
-    /// Keep every finished run in FILE (default: sweep.XXXXXX in this folder); an existing file is never replaced
+    /// File for finished runs (default: sweep.XXXXXX in this folder)
+    ///
+    /// An existing file is never replaced.
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Go on with the sweep kept in FILE, or show it again if it is complete
+    /// Continue the sweep in FILE, or show it again if it is complete
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host", "output"])]
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
-    /// Each --load is a condition too, beside none: the traffic that runs beside the test
+    /// Each --load is a condition too, in addition to none: the traffic that runs during the test
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]
     pub length: LengthArgs,
-    /// Options of the test, as for `jitlat ping` or `jitlat HOST`
+    /// Options of the test, as of `jitlat HOST` or `jitlat ping`
     #[arg(last = true, value_name = "OPTION")]
     pub options: Vec<String>,
 }
@@ -118,9 +129,34 @@ pub enum Order {
 const SIZES: &str = "60..1460:200";
 
 impl SweepArgs {
+    /// Whether one-way tests are made: those of `jitlat HOST`, unless protocols of round trips are named.
+    fn is_one_way(&self) -> Result<bool> {
+        let levels = self.proto.iter().flat_map(|Levels(levels)| levels);
+        let two_way: Vec<&str> =
+            levels.map(|level| level.text.as_str()).filter(|text| !lists::is_one_way(text)).collect();
+        let count = self.proto.as_ref().map_or(0, |Levels(levels)| levels.len());
+        match two_way[..] {
+            [] if self.waits.is_some() => {
+                bail!("--waits is defined for round trips: name their protocol, for example --proto icmp")
+            }
+            [] => Ok(true),
+            [name, ..] if two_way.len() < count => {
+                bail!(
+                    "--proto: {name} measures round trips and others one direction: sweep one kind at a time"
+                )
+            }
+            [name, ..] if self.one_way => bail!("--one-way: {name} measures round trips"),
+            [name, ..] if self.transports.is_some() => {
+                bail!("--transports is defined for one-way tests, and {name} measures round trips")
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// The sweep that is asked for.
     fn plan(&self) -> Result<Plan> {
         let host = self.host.clone().context("name the far host")?;
+        let one_way = self.is_one_way()?;
         let mut loads: Vec<Level> = Vec::new();
         if !self.load.load.is_empty() {
             loads.push(Level { text: "none".to_owned(), number: None });
@@ -133,7 +169,7 @@ impl SweepArgs {
             (Factor::Dscp, &self.dscps),
             (Factor::Priority, &self.priorities),
             (Factor::Category, &self.acs),
-            (Factor::Protocol, &self.protos),
+            (Factor::Protocol, &self.proto),
             (Factor::Transport, &self.transports),
         ];
         let axis = |(factor, levels): (Factor, &Option<Levels>)| {
@@ -159,7 +195,7 @@ impl SweepArgs {
         Ok(Plan {
             format: FORMAT.to_owned(),
             host,
-            one_way: self.one_way,
+            one_way,
             grid: Grid { axes },
             packets: self.packets,
             repetitions: self.repetitions,
@@ -219,6 +255,13 @@ pub fn run(args: &SweepArgs) -> Result<Status> {
             args.length.choose(report.answer(), || report.table_page(), one_screen)
         });
     if let Some(e) = failure {
+        // Without a finished run there is nothing to continue: the same command begins again.
+        if state.outcomes().is_empty() {
+            if args.resume.is_none() {
+                state.discard();
+            }
+            return Err(e);
+        }
         let file = state.path().display();
         return Err(
             e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))

@@ -72,6 +72,13 @@ impl State {
         Ok(())
     }
 
+    /// Removes the file.
+    pub fn discard(self) {
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            tracing::warn!("{} has no finished run, and cannot be removed: {e}", self.path.display());
+        }
+    }
+
     fn write(&mut self, line: &str) -> Result<()> {
         self.file.write_all(line.as_bytes()).with_context(|| format!("writing {}", self.path.display()))
     }

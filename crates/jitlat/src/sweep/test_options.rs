@@ -1,11 +1,11 @@
 //! [`TestOptions`]: the test's options after `--`, and how a combination of conditions changes them.
 
 use crate::options::load::LoadArgs;
-use crate::options::one_way::OneWayArgs;
+use crate::options::one_way::{self, OneWayArgs};
 use crate::options::ping::PingArgs;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command};
+use clap::{ArgMatches, Args, Command, ValueEnum};
 use jitlat_core::Span;
 use jitlat_core::sweep::{Factor, Level};
 use jitlat_instruments::Instrument;
@@ -72,7 +72,17 @@ impl TestOptions {
                         Factor::Load => {}
                         Factor::Priority => args.host_args.priority.priority = Some(number(level)?),
                         Factor::Category => args.host_args.priority.ac = Some(level.text.parse()?),
-                        Factor::Wait | Factor::Protocol | Factor::Number | Factor::Group => {
+                        Factor::Protocol => {
+                            let mut parts = level.text.split(':');
+                            args.protocol.choose(parts.next().unwrap_or_default())?;
+                            args.host_args.stamps = match parts.next() {
+                                Some(word) => {
+                                    one_way::Stamps::from_str(word, false).map_err(|e| anyhow!(e))?
+                                }
+                                None => one_way::Stamps::Kernel,
+                            };
+                        }
+                        Factor::Wait | Factor::Number | Factor::Group => {
                             bail!("{factor}: not a condition of one-way tests")
                         }
                     }
@@ -122,6 +132,9 @@ fn parse<'a, A: Args>(arguments: impl Iterator<Item = &'a String>) -> Result<(A,
     // clap's first line describes the error; the rest is about this parser's usage, which is not the user's.
     let wrong = |e: clap::Error| {
         let text = e.to_string();
+        if text.contains("--proto") {
+            return anyhow!("--proto is an option of the sweep: write it before --");
+        }
         anyhow!("{}", text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };
     let matches = command.try_get_matches_from(arguments).map_err(wrong)?;
@@ -137,18 +150,21 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
             Factor::Wait => &["wait", "rate"],
             Factor::Dscp => &["dscp"],
             Factor::Priority | Factor::Category => &["priority", "ac"],
-            Factor::Protocol => &["proto", "stamps"],
+            Factor::Protocol => &["stamps"],
             Factor::Transport => &["tcp"],
             Factor::Load => &["load"],
             Factor::Number | Factor::Group => &[],
         }
     };
-    let decided = factors.iter().flat_map(ids).chain(&["packets", "duration"]);
+    let decided = factors.iter().flat_map(ids).chain(&["packets", "duration", "proto"]);
     for id in decided {
         let explicit =
             given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine);
+        if explicit && *id == "proto" {
+            bail!("--proto is an option of the sweep: write it before --");
+        }
         if explicit {
-            bail!("{id}: the sweep itself decides it: leave it out behind --");
+            bail!("{id}: the sweep itself decides it: leave it out after --");
         }
     }
     Ok(())

@@ -33,8 +33,10 @@ use std::path::{Path, PathBuf};
 /// and back. Figures are of the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// A capture, pcap or pcapng, packed or not, or a folder of captures; - is standard input. Two that hold the same traffic are two points,
-    /// the nearer to the client first; any others are read one after the other as one point's
+    /// Captures, pcap or pcapng, or a folder of them; - is standard input
+    ///
+    /// Compressed or not. Two that hold the same traffic are two points, the one nearer to the client first; any
+    /// others are read one after the other as one point's.
     #[arg(value_name = "CAPTURE", required_unless_present = "join")]
     pub captures: Vec<PathBuf>,
     /// Only connections of this address or prefix
@@ -43,19 +45,25 @@ pub struct TcpArgs {
     /// Only connections of this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// With -v: connections shown, those with most bytes first; 0 shows all
+    /// With -v: number of connections, those with most bytes first; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// One line for everything that delayed data instead of the summary: time, sender, receiver, what, bytes, wait
+    /// Print a line per delay of data instead of the summary
+    ///
+    /// Time, sender, receiver, what, bytes, wait.
     #[arg(short = 'e', long)]
     pub events: bool,
     /// Read two captures one after the other, even if they hold the same traffic
     #[arg(long)]
     pub one_point: bool,
-    /// The capture, a folder or a file, is still being written: read files as they appear in it (tcpdump -C, -G), until Ctrl-C
+    /// Read a folder or file while it is written, until Ctrl-C
+    ///
+    /// As of tcpdump -C or -G.
     #[arg(long, conflicts_with_all = ["join", "keep"])]
     pub follow: bool,
-    /// With --follow: end after this long (30s, 10m; a bare number is seconds)
+    /// With --follow: stop after this time (30s, 10m)
+    ///
+    /// A bare number is seconds.
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
     pub duration: Option<Span>,
     #[command(flatten)]

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct PartArgs {
-    /// Only the connections of part K of N, by their addresses and ports: 1/4
+    /// Only connections of part K of N, by addresses and ports: 1/4
     #[arg(long, value_name = "K/N")]
     pub keep: Option<ConnectionShare>,
-    /// Write what this part has to FILE, for --join
+    /// Write the results of this part to FILE, for --join
     #[arg(long, value_name = "FILE", requires = "keep")]
     pub state: Option<PathBuf>,
-    /// The report of the whole, from the states of all its parts
+    /// Report on the whole, from the states of all its parts
     #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["captures", "keep", "host", "port", "one_point"])]
     pub join: Vec<PathBuf>,
 }

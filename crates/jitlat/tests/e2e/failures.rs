@@ -137,7 +137,8 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
         lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
     }
-    let outputs = "-o e.log --json e.json --html e.html --csv e.csv --summary-csv s.csv --openmetrics e.om";
+    let outputs =
+        "-o e.log --json e.json --html e.html --csv e.csv --as summary-csv=s.csv --as openmetrics=e.om";
     let files = ["e.log", "e.json", "e.html", "s.csv", "e.om"];
     // Everything that a test, and the analysis of its log, say.
     let said = |host: std::net::IpAddr, status: i32| {
@@ -454,7 +455,7 @@ fn a_killed_test_leaves_the_windows_that_had_ended() {
     let (folder, host, _server) = start("");
     for test in ["ping {} --proto stamp", "{} --no-log -R", "ping {} --proto tcp"] {
         let line = test.replace("{}", &host.to_string());
-        let line = format!("{line} -n 30000 -p 2ms --interval 200ms --intervals windows");
+        let line = format!("{line} -n 30000 -p 2ms --interval 200ms --as intervals=windows");
         let file = folder.path().join("windows");
         let running = client(folder.path(), &line);
         jitlat_waiting::until(&format!("{test}: windows while it runs"), PATIENCE, || {
@@ -481,7 +482,7 @@ fn windows_are_printed_once_each_as_they_end() {
     let (folder, host, _server) = start("");
     for test in ["ping {} --proto stamp", "{} --no-log -R", "{} --no-log"] {
         let line = test.replace("{}", &host.to_string()) + " -n 750 -p 2ms --interval 500ms";
-        let lines = client(folder.path(), &format!("{line} --intervals -")).finish(PATIENCE * 2);
+        let lines = client(folder.path(), &format!("{line} --as intervals")).finish(PATIENCE * 2);
         assert_eq!(lines.code(), 0, "{}", lines.stderr);
         let starts = lines.stdout.lines().map(|line| {
             serde_json::from_str::<serde_json::Value>(line).unwrap()["start_ns"].as_u64().unwrap()

@@ -116,7 +116,7 @@ fn a_test_with_owamp_is_printed_as_its_own_tools_print_it() {
         let _tun = lab.tun(path("neither"), Numbering::Arrival).unwrap();
         let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--only jitlat,owamp");
         let line = format!(
-            "{host} --proto owamp -b -n 50 -p 5ms --owamp-timeout 1s --no-log --owamp-stats stats.txt --owamp-raw raw.txt \
+            "{host} --proto owamp -b -n 50 -p 5ms --owamp-timeout 1s --no-log --as owstats=stats.txt --as owping=raw.txt \
              --json -"
         );
         Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))

@@ -43,3 +43,4 @@ mod spp;
 mod sweep;
 mod tcp;
 mod twamp;
+mod walk;

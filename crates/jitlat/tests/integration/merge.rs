@@ -133,8 +133,8 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
         ("analyze whole.log other.log --merge --streaming", "a part of another test"),
         (
-            "analyze streaming.state --hdr -",
-            "--hdr needs all packets, and streaming.state was analysed in constant memory",
+            "analyze streaming.state --as hdr",
+            "--as hdr needs all packets, and streaming.state was analysed in constant memory",
         ),
         ("analyze streaming.state --within 1ms", "--within needs all packets"),
         ("analyze whole.log --state /nonexistent/x.state", "/nonexistent/x.state"),

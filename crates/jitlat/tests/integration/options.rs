@@ -91,20 +91,21 @@ fn the_bootstrap_is_in_the_report_too() {
 fn histograms_for_other_tools() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wan.hlog");
-    let output = analyze("b_wan_lossy_v1.log", &["--hdr", file.to_str().unwrap(), "--interval", "10s"]);
+    let output =
+        analyze("b_wan_lossy_v1.log", &["--as", &format!("hdr={}", file.display()), "--interval", "10s"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(file).unwrap();
     let histograms = |tag: &str| text.lines().filter(|l| l.starts_with(&format!("Tag={tag},"))).count();
     assert_eq!((histograms("pdv"), histograms("latency")), (3, 3), "{text}");
     assert_eq!(text.lines().filter(|l| l.contains(",HISTFA")).count(), 6);
-    let output = analyze("b_wan_lossy_v1.log", &["--hdr", "-", "--json", "-"]);
+    let output = analyze("b_wan_lossy_v1.log", &["--as", "hdr", "--json", "-"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("one format only"));
 }
 
 #[test]
 fn intervals_are_json_lines() {
-    let output = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--intervals", "-"]);
+    let output = analyze("b_wan_lossy_v1.log", &["--interval", "5s", "--as", "intervals"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let report = String::from_utf8(analyze("b_wan_lossy_v1.log", &["--interval", "5s"]).stdout).unwrap();

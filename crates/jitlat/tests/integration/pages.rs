@@ -13,7 +13,7 @@ const PAGES: [(&str, &str); 9] = [
     ("both", "HOST -b -n 300 -p 3ms -o both.log --plots figures"),
     ("ping", "ping HOST --proto stamp -n 300 -p 3ms -o ping.log"),
     ("load", "HOST -n 200 -p 3ms --load tcp:1Mbit,streams=2 --load-settle 50ms"),
-    ("sweep", "sweep HOST --protos stamp -l 44,400 -n 60 -p 2ms --repetitions 2 --pause 1ms -o s.sweep"),
+    ("sweep", "sweep HOST --proto stamp -l 44,400 -n 60 -p 2ms --repetitions 2 --pause 1ms -o s.sweep"),
     ("spp", "spp --summary -f testdata/spp/atm_udp40.ref.pcap -F testdata/spp/atm_udp40.mon.pcap"),
     ("tcp", "tcp testdata/spp/htb_tcp_up.ref.pcap"),
     ("compare", "compare testdata/compare/1tcp-be.log testdata/compare/20tcp-be.log"),

@@ -195,10 +195,10 @@ fn a_metric_is_everywhere(copy: &Copy) {
     let days = copy.run(&format!("archive query {archive} --figure latency-latest --by day --json"));
     let days: serde_json::Value = serde_json::from_str(&days).unwrap();
     assert!(days["streams"][0]["points"][0]["value"].is_number(), "{days:#}");
-    let rows = analyze("--summary-csv -");
+    let rows = analyze("--as summary-csv");
     let column = rows.lines().next().unwrap().split(',').position(|c| c == "latency_latest_ns").unwrap();
     assert!(rows.lines().nth(1).unwrap().split(',').nth(column).unwrap().parse::<f64>().is_ok(), "{rows}");
-    assert!(analyze("--openmetrics -").contains("\njitlat_latency_latest_seconds{"));
+    assert!(analyze("--as openmetrics").contains("\njitlat_latency_latest_seconds{"));
     assert!(analyze("--html -").contains("latest latency"));
     let mut fail_if = Command::new(&copy.jitlat);
     fail_if.args(["analyze", LOG, "--fail-if", "latency-latest<1h"]).current_dir(&copy.sources);
@@ -218,11 +218,12 @@ fn a_protocol_is_everywhere(copy: &Copy) {
     let server = copy.serve("udp-echo", "--udp-echo-port 0");
     assert!(server.listening[0].contains("UDP echo"), "{:?}", server.listening);
     let options = format!("--udp-echo-port {}", server.port(0));
-    let json = copy.run(&format!("ping {} --proto udp-echo {options} -n 20 -p 2ms --json -", server.host));
+    let json =
+        copy.run(&format!("ping {} --no-log --proto udp-echo {options} -n 20 -p 2ms --json -", server.host));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["counts"]["received"], &json["two_way"]["protocol"]), (&20.into(), &"udp-echo".into()));
     let sweep = format!(
-        "sweep {} -v --protos udp-echo -l 40,80 -n 5 -p 1ms --repetitions 1 -o {{}} -- {options}",
+        "sweep {} -v --proto udp-echo -l 40,80 -n 5 -p 1ms --repetitions 1 -o {{}} -- {options}",
         server.host
     );
     let kept = tempfile::tempdir().unwrap();
@@ -239,11 +240,9 @@ fn an_output_is_everywhere(copy: &Copy) {
     let captures = "testdata/spp/atm_loss_udp340";
     for instrument in [
         format!("{host} -n 20 -p 2ms -o {kept}/log"),
-        format!("{host} -n 20 -p 2ms --load udp:1Mbit"),
-        format!("ping {host} -n 20 -p 2ms --proto stamp {stamp}"),
-        format!(
-            "sweep {host} -l 60,90 --protos stamp -n 5 -p 1ms --repetitions 1 -o {kept}/sweep -- {stamp}"
-        ),
+        format!("{host} -n 20 -p 2ms --load udp:1Mbit --no-log"),
+        format!("ping {host} -n 20 -p 2ms --no-log --proto stamp {stamp}"),
+        format!("sweep {host} -l 60,90 --proto stamp -n 5 -p 1ms --repetitions 1 -o {kept}/sweep -- {stamp}"),
         format!("analyze {LOG}"),
         format!("compare a={OTHER} b={LOG}"),
         "doctor --duration 1s".to_owned(),
@@ -252,7 +251,7 @@ fn an_output_is_everywhere(copy: &Copy) {
     ] {
         let file = format!("{kept}/line");
         let (options, of_the_test) = instrument.split_at(instrument.find(" -- ").unwrap_or(instrument.len()));
-        let output = copy.run(&format!("{options} --json-line {file}{of_the_test}"));
+        let output = copy.run(&format!("{options} --as json-line={file}{of_the_test}"));
         let line = fs::read_to_string(&file).unwrap();
         let whole = line.lines().count() == 1 && line.starts_with('{') && line.ends_with("}\n");
         assert!(whole, "{instrument}: {output}: {line}");

@@ -265,10 +265,10 @@ fn flent_reads_our_results() {
     let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
     let server = Server::start(&ip, "irtt", &[]);
     let line = format!("ping {ip} --proto irtt --irtt-port {} -n 50 -p 10ms", server.port(0));
-    let output = run(JITLAT, &format!("{line} --json-irtt irtt.json --json ours.json -o log"), dir.path());
+    let output = run(JITLAT, &format!("{line} --as irtt=irtt.json --json ours.json -o log"), dir.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The log has all that is needed.
-    let again = run(JITLAT, "analyze log --json-irtt again.json", dir.path());
+    let again = run(JITLAT, "export log --as irtt again.json", dir.path());
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     assert_eq!(json(&dir.path().join("irtt.json")), json(&dir.path().join("again.json")));
     let script = "

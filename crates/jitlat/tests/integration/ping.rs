@@ -14,7 +14,7 @@ fn serve() -> (Server, [String; 3]) {
 
 fn ping(arguments: &[&str]) -> serde_json::Value {
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-"])
+        .args(["ping", "127.0.0.1", "--no-log", "-n", "20", "-p", "2ms", "--json", "-"])
         .args(arguments)
         .output()
         .unwrap();
@@ -52,7 +52,7 @@ fn every_protocol_measures_round_trips() {
 /// A raw socket of a host that asks itself receives its own requests, too.
 #[test]
 fn own_echo_requests_are_not_foreign() {
-    let json = ping(&["--proto", "icmp", "--no-log"]);
+    let json = ping(&["--proto", "icmp"]);
     assert_eq!(json["counts"]["received"], 20);
     assert_eq!(json["two_way"]["not_answers"]["foreign"].as_u64().unwrap_or(0), 0, "{:#}", json["two_way"]);
 }
@@ -147,7 +147,7 @@ fn answers_from_another_port_are_taken_where_that_is_asked_for() {
     for stamps in ["kernel", "user"] {
         let (port, far) = two_ports();
         let port = port.to_string();
-        let asked = ["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps, "--no-log"];
+        let asked = ["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps];
         let json = ping(&[&asked[..], &["--any-port"]].concat());
         far.join().unwrap();
         assert_eq!(
@@ -158,8 +158,20 @@ fn answers_from_another_port_are_taken_where_that_is_asked_for() {
         let (port, far) = two_ports();
         let port = port.to_string();
         let output = Command::new(JITLAT)
-            .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-", "--timeout", "300ms"])
-            .args(["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps, "--no-log"])
+            .args([
+                "ping",
+                "127.0.0.1",
+                "--no-log",
+                "-n",
+                "20",
+                "-p",
+                "2ms",
+                "--json",
+                "-",
+                "--timeout",
+                "300ms",
+            ])
+            .args(["--proto", "stamp", "--stamp-port", &port, "--stamps", stamps])
             .output()
             .unwrap();
         far.join().unwrap();
@@ -173,7 +185,7 @@ fn answers_from_another_port_are_taken_where_that_is_asked_for() {
         );
     }
     let refused = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "--proto", "lamp", "--any-port", "--raw"])
+        .args(["ping", "127.0.0.1", "--no-log", "--proto", "lamp", "--any-port", "--raw"])
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -191,9 +203,9 @@ fn a_listener_of_samples_that_is_not_there_stops_no_test() {
     let csv = folder.path().join("late.csv");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-", "--no-log", "--proto", "lamp"])
-        .args(["--lamp-port", &lamp, "--late-stream", &gone, "--late-csv"])
-        .arg(&csv)
+        .args(["ping", "127.0.0.1", "--no-log", "-n", "20", "-p", "2ms", "--json", "-", "--proto", "lamp"])
+        .args(["--lamp-port", &lamp, "--late-stream", &gone, "--as"])
+        .arg(format!("late={}", csv.display()))
         .output()
         .unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -215,18 +227,17 @@ fn a_test_that_no_server_accepts_is_a_row() {
             .args([
                 "ping",
                 "127.0.0.1",
+                "--no-log",
                 "-n",
                 "3",
                 "-p",
                 "2ms",
-                "--no-log",
                 "--proto",
                 "lamp",
                 "--lamp-port",
                 &port,
             ])
-            .arg("--late-csv")
-            .arg(&csv)
+            .args(["--as", &format!("late={}", csv.display())])
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -243,7 +254,7 @@ fn a_plain_echo_server_is_told_from_our_own() {
         let mut to = from.try_clone().unwrap();
         let _ = std::io::copy(&mut from, &mut to);
     });
-    let json = ping(&["--proto", "tcp", "--tcp-port", &port, "--no-log"]);
+    let json = ping(&["--proto", "tcp", "--tcp-port", &port]);
     echo.join().unwrap();
     assert_eq!(json["counts"]["received"], 20);
     assert!(json["two_way"]["remarks"].to_string().contains("a plain echo server"), "{:#}", json["two_way"]);
@@ -253,7 +264,7 @@ fn a_plain_echo_server_is_told_from_our_own() {
 /// The full report of such a test.
 fn full_report(arguments: &[&str]) -> String {
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "-n", "120", "-p", "1ms", "-v"])
+        .args(["ping", "127.0.0.1", "--no-log", "-n", "120", "-p", "1ms", "-v"])
         .args(arguments)
         .output()
         .unwrap();
@@ -284,6 +295,7 @@ fn nothing_there_is_an_error_that_says_so() {
         .args([
             "ping",
             "127.0.0.1",
+            "--no-log",
             "--proto",
             "stamp",
             "-n",
@@ -305,8 +317,20 @@ fn nothing_answered_is_nothing_measured() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     let run = |more: &[&str]| {
-        let arguments =
-            ["ping", "127.0.0.1", "--proto", "stamp", "-n", "3", "-p", "2ms", "--timeout", "200ms", "-q"];
+        let arguments = [
+            "ping",
+            "127.0.0.1",
+            "--no-log",
+            "--proto",
+            "stamp",
+            "-n",
+            "3",
+            "-p",
+            "2ms",
+            "--timeout",
+            "200ms",
+            "-q",
+        ];
         let output =
             Command::new(JITLAT).args(arguments).args(["--stamp-port", &port]).args(more).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -321,7 +345,19 @@ fn nothing_answered_is_nothing_measured() {
 fn one_way_lamp_has_one_screen_of_what_the_server_reports() {
     let (_server, [_, lamp, _]) = serve();
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "--proto", "lamp", "--mode", "unidir", "-n", "30", "-p", "2ms"])
+        .args([
+            "ping",
+            "127.0.0.1",
+            "--no-log",
+            "--proto",
+            "lamp",
+            "--mode",
+            "unidir",
+            "-n",
+            "30",
+            "-p",
+            "2ms",
+        ])
         .args(["--lamp-port", &lamp])
         .output()
         .unwrap();
@@ -339,7 +375,19 @@ fn the_screen_says_once_that_nothing_was_answered() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "--proto", "stamp", "-n", "3", "-p", "2ms", "--timeout", "200ms"])
+        .args([
+            "ping",
+            "127.0.0.1",
+            "--no-log",
+            "--proto",
+            "stamp",
+            "-n",
+            "3",
+            "-p",
+            "2ms",
+            "--timeout",
+            "200ms",
+        ])
         .args(["--stamp-port", &port])
         .output()
         .unwrap();

@@ -412,7 +412,7 @@ fn several_captures_are_several_curves() {
     assert!(spp_sweep(&[&names[..], &["-q", "--html", page.to_str().unwrap()]].concat()).status.success());
     assert!(std::fs::read_to_string(&page).unwrap().contains("Round trips of several captures"));
     for (wrong, said) in
-        [(&["--label", "a,b"][..], "2 names"), (&["--label", "a,b,c,d", "--hdr", "x"], "--hdr")]
+        [(&["--label", "a,b"][..], "2 names"), (&["--label", "a,b,c,d", "--as", "hdr=x"], "--as hdr")]
     {
         let o = spp_sweep(wrong);
         assert!(o.status.code() == Some(2) && String::from_utf8_lossy(&o.stderr).contains(said), "{o:?}");
@@ -477,16 +477,19 @@ fn every_file_can_be_had_alone() {
         assert_eq!(a, b, "{way}");
     }
     for (option, files) in [
-        ("--hdr", &["x.up", "x.down"][..]),
-        ("--summary-csv", &["x"]),
-        ("--openmetrics", &["x"]),
-        ("--interval=10s --intervals", &["x"]),
+        ("--as hdr=", &["x.up", "x.down"][..]),
+        ("--as summary-csv=", &["x"]),
+        ("--as openmetrics=", &["x"]),
+        ("--interval=10s --as intervals=", &["x"]),
         ("--html", &["x"]),
         ("--json", &["x"]),
     ] {
         let file = path("x");
-        let options: Vec<&str> = ["-q"].into_iter().chain(option.split(' ')).chain([&file[..]]).collect();
-        let o = pair("atm_loss_udp340", &options);
+        let options = match option.strip_suffix('=') {
+            Some(_) => format!("-q {option}{file}"),
+            None => format!("-q {option} {file}"),
+        };
+        let o = pair("atm_loss_udp340", &options.split(' ').collect::<Vec<_>>());
         assert!(o.status.success() && fields(&o).len() == 420, "{option}: {o:?}");
         for name in files {
             let length = std::fs::metadata(path(name)).unwrap().len();
@@ -516,10 +519,11 @@ fn what_cannot_be_written_costs_nothing_else() {
     for name in ["full", "full.up", "full.down"] {
         std::os::unix::fs::symlink("/dev/full", dir.path().join(name)).unwrap();
     }
-    for option in ["--csv", "--summary-csv", "--openmetrics", "--html", "--hdr", "--ping"] {
+    for option in ["csv", "summary-csv", "openmetrics", "html", "hdr", "ping"] {
         std::fs::remove_file(&json).unwrap();
-        let path = if option == "--ping" { "/dev/null/x" } else { no_room.to_str().unwrap() };
-        let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), option, path]);
+        let path = if option == "ping" { "/dev/null/x" } else { no_room.to_str().unwrap() };
+        let given = if option == "ping" { format!("--ping={path}") } else { format!("--as={option}={path}") };
+        let o = pair("atm_loss_udp340", &["--json", json.to_str().unwrap(), &given]);
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains("round trip") && said.contains(path), "{option}: {said}");
@@ -529,8 +533,8 @@ fn what_cannot_be_written_costs_nothing_else() {
 
 #[test]
 fn what_could_not_be_written_is_refused_before_anything_is_read() {
-    for option in ["--json", "--csv", "--summary-csv", "--openmetrics", "--html", "--plots", "--hdr"] {
-        let o = pair("atm_loss_udp340", &[option, "/dev/null/x"]);
+    for option in ["json", "csv", "summary-csv", "openmetrics", "html", "plots", "hdr"] {
+        let o = pair("atm_loss_udp340", &["--as", &format!("{option}=/dev/null/x")]);
         let said = String::from_utf8_lossy(&o.stderr);
         assert_eq!(o.status.code(), Some(2), "{option}: {said}");
         assert!(said.contains(option) && said.contains("/dev/null/x"), "{option}: {said}");

@@ -52,7 +52,7 @@ impl Far {
 #[test]
 fn every_combination_is_repeated_and_shown_in_every_form() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
-    let line = "sweep HOST -l 100..500:200 --protos stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
+    let line = "sweep HOST -l 100..500:200 --proto stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
                 --seed 5 -o s --csv s.csv --plots plots --json - -- PORTS";
     let v = server.json(folder.path(), line);
     assert_eq!((&v["format"], &v["complete"]), (&"jitlat sweep 2".into(), &true.into()));
@@ -115,7 +115,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
 fn an_interrupted_sweep_goes_on() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let line =
-        "sweep HOST --protos stamp,lamp -p 1ms -n 10 --repetitions 50 --pause 100ms -o s --json j -- PORTS";
+        "sweep HOST --proto stamp,lamp -p 1ms -n 10 --repetitions 50 --pause 100ms -o s --json j -- PORTS";
     let mut child =
         server.jitlat(folder.path(), line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = || std::fs::read_to_string(folder.path().join("s")).unwrap_or_default().lines().count();
@@ -143,7 +143,7 @@ fn an_interrupted_sweep_goes_on() {
 #[test]
 fn one_way_sweeps_over_transports_and_loads() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
-    let line = "sweep HOST --one-way --transports udp,tcp --load udp:500/s --load-settle 100ms -p 2ms -n 20 \
+    let line = "sweep HOST --transports udp,tcp --load udp:500/s --load-settle 100ms -p 2ms -n 20 \
                 --repetitions 1 --pause 0 --json -";
     let v = server.json(folder.path(), line);
     let of =
@@ -156,12 +156,22 @@ fn one_way_sweeps_over_transports_and_loads() {
 #[test]
 fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    // Nothing was measured, so there is nothing to go on with.
+    for line in ["sweep HOST -l 40,80 -n 5 -- --control-port 1", "sweep host.invalid -l 40,80 -n 5"] {
+        let output = server.jitlat(folder.path(), line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(!said.contains("--resume") && said.contains("cannot "), "{line}: {said}");
+    }
     for (line, word) in [
         ("sweep HOST -l 40..100", "lacks a step"),
-        ("sweep HOST -l 10..90:20 --protos stamp", "44"),
-        ("sweep HOST --transports tcp", "--one-way"),
+        ("sweep HOST -l 10..90:20 --proto stamp", "44"),
+        ("sweep HOST --proto stamp --transports tcp", "--transports is defined for one-way tests"),
+        ("sweep HOST --proto stamp,owamp", "one kind at a time"),
+        ("sweep HOST --waits 0,1ms", "--proto icmp"),
+        ("sweep HOST -l 40,80 -- --proto stamp", "before --"),
         ("sweep HOST -l 1..60000:1 --repetitions 100", "10000 values"),
-        ("sweep HOST --protos stamp,lamp -- --no-such-option", "--no-such-option"),
+        ("sweep HOST --proto stamp,lamp -- --no-such-option", "--no-such-option"),
         ("sweep --resume nothing", "nothing"),
         ("sweep", "<HOST>"),
     ] {
@@ -179,10 +189,20 @@ fn a_test_idle_and_under_load() {
     let tests = ["ping HOST --proto stamp -n 50 -p 2ms PORTS", "HOST -n 50 -p 2ms -R"];
     for (test, quantity) in tests.into_iter().zip(["round trip", "one-way delay"]) {
         let line = format!(
-            "{test} --load udp:1Mbit,dscp=EF --load tcp:2Mbit,streams=2,down --load-settle 200ms --json -"
+            "{test} --load udp:1Mbit,dscp=EF --load tcp:2Mbit,streams=2,down --load-settle 200ms --json - -o two"
         );
         let v = server.json(folder.path(), &line);
         assert_eq!(v["quantity"], quantity);
+        // Both phases are logs, which say the same.
+        for phase in ["idle", "loaded"] {
+            let log = format!("two.{phase}");
+            let again = server.run(folder.path(), &format!("analyze {log} --json -"));
+            let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+            for part in ["counts", "latency", "pdv", "loss"] {
+                assert_eq!(again[part], v[phase][part], "{phase}: {part}");
+            }
+            std::fs::remove_file(folder.path().join(log)).unwrap();
+        }
         assert_eq!(
             (&v["idle"]["counts"]["received"], &v["loaded"]["counts"]["received"]),
             (&50.into(), &50.into())
@@ -205,7 +225,7 @@ fn a_test_idle_and_under_load() {
     assert!(page.contains("idle         loaded") && page.contains("What the load does"), "{page}");
     assert!(page.contains("round trips follow each other in a minute"), "{page}");
     let none = server
-        .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --load udp:10/s --load-port 1")
+        .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --no-log --load udp:10/s --load-port 1")
         .output();
     let none = none.unwrap();
     assert_eq!(none.status.code(), Some(2));

@@ -15,8 +15,21 @@ fn serve(ip: &str, arguments: &[&str]) -> (Server, String) {
 }
 
 fn ping(ip: &str, port: &str, arguments: &[&str]) -> Output {
-    let fixed =
-        ["ping", ip, "--proto", "twamp", "--twamp-port", port, "-n", "20", "-p", "2ms", "--json", "-"];
+    let fixed = [
+        "ping",
+        ip,
+        "--no-log",
+        "--proto",
+        "twamp",
+        "--twamp-port",
+        port,
+        "-n",
+        "20",
+        "-p",
+        "2ms",
+        "--json",
+        "-",
+    ];
     Command::new(JITLAT).args(fixed).args(arguments).output().unwrap()
 }
 

@@ -3,12 +3,11 @@
 
 use super::receiving::{Receiving, Recorded};
 use super::sending::{Departing, Sending};
-use crate::client::{ClientError, Family, Measured, ServerAddress, connect};
+use crate::client::{ClientError, Measured, ServerAddress, TestRequest, connect};
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::stream_socket::{self, Marks};
 use crate::interface_counters::InterfaceCounters;
-use crate::pace::Pacing;
 use crate::ring::{self, Intake, Outlet};
 use crate::stamp::{Stamps, Ways};
 use crate::wake::Waker;
@@ -26,10 +25,10 @@ use jitlat_proto::amp::{Mode, Sid};
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, Config, Event as Happened, Granted, Input};
 use jitlat_proto::owamp::{
-    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Statistics, Style, Wish, packet,
+    DataRecord, Received, SessionData, SessionReceiver, SessionSender, Slot, Wish, packet,
 };
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -44,17 +43,9 @@ const UNSYNCHRONISED: Span = Span::seconds(16);
 /// A test to run.
 #[derive(Clone, Debug)]
 pub struct OwampRequest {
-    /// The server: a name or an address.
-    pub host: String,
-    /// TCP port of its control connections.
-    pub port: u16,
-    /// Only addresses of this family.
-    pub family: Option<Family>,
-    /// Local address of the control connection and the test sockets.
-    pub bind: Option<IpAddr>,
-    /// The sessions to request, UDP only. The payload includes the fields of a test packet; the ports of this end are
-    /// used, those of the server's end it chooses itself.
-    pub specs: Vec<TestSpec>,
+    /// Server, control port, sessions to request (UDP only), and how this host sends and stamps. The payload of a session
+    /// includes the fields of a test packet; the ports of this end are used, those of the server's end it chooses itself.
+    pub settings: TestRequest,
     /// The mode to use; `None`: the strongest that both sides support.
     pub mode: Option<Mode>,
     /// Name and passphrase for the keyed modes; `None`: open.
@@ -63,14 +54,6 @@ pub struct OwampRequest {
     pub timeout: Option<Span>,
     /// How long the server may take for each step of the conversation.
     pub patience: Span,
-    /// How the sending threads are scheduled and wait.
-    pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
-    pub priority: Option<u32>,
-    /// The best kind of time stamps to use.
-    pub stamps: Source,
-    /// How the results are printed in the text of owping.
-    pub style: Style,
 }
 
 impl OwampRequest {
@@ -94,7 +77,7 @@ fn slots(spec: &TestSpec) -> Vec<Slot> {
     }
 }
 
-/// Runs a test to its end. Setting `stop` ends it early: what was received by then is kept and fetched; setting it again
+/// Runs a test to its end; also returns what the receivers of its sessions recorded, as far as that is known. Setting `stop` ends it early: what was received by then is kept and fetched; setting it again
 /// ends that, too. On return it is set if it ever was.
 ///
 /// # Errors
@@ -103,11 +86,11 @@ pub fn run(
     request: &OwampRequest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<Measured, ClientError> {
-    let OwampRequest { host, port, family, bind, .. } = request;
+) -> Result<(Measured, Vec<SessionData>), ClientError> {
+    let TestRequest { host, control_port, family, bind, .. } = &request.settings;
     let server = ServerAddress {
         host,
-        port: *port,
+        port: *control_port,
         family: *family,
         bind: *bind,
         programs: "owampd or `jitlat serve`",
@@ -172,15 +155,15 @@ impl<'a> Test<'a> {
         let mut notes = Vec::new();
         let mut streams = Vec::new();
         let mut wishes = Vec::new();
-        for spec in &request.specs {
+        for spec in &request.settings.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
             let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
-            let marks = Marks { dscp: spec.dscp, priority: request.priority };
+            let marks = Marks { dscp: spec.dscp, priority: request.settings.priority };
             let (stamps, said) =
-                stream_socket::prepare_udp(&socket, ways, marks, Stamps::from(request.stamps))?;
+                stream_socket::prepare_udp(&socket, ways, marks, Stamps::from(request.settings.stamps))?;
             notes.extend(said);
             if sends {
                 set_hop_limit(&socket, &local)?;
@@ -240,7 +223,11 @@ impl<'a> Test<'a> {
         })
     }
 
-    fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
+    fn run(
+        &mut self,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<(Measured, Vec<SessionData>), ClientError> {
         let mut shown = steady();
         let failure = loop {
             if let Some(failure) = self.execute(observer)? {
@@ -276,7 +263,7 @@ impl<'a> Test<'a> {
             }
         };
         if !self.started {
-            let (host, address) = (self.request.host.clone(), self.remote);
+            let (host, address) = (self.request.settings.host.clone(), self.remote);
             return Err(ClientError::Interrupted { host, address });
         }
         self.driver.finish(Span::millis(100));
@@ -349,7 +336,7 @@ impl<'a> Test<'a> {
                 padding: session.request.padding,
                 stamps,
                 keeps_stamps: true,
-                pacing: self.request.pacing.clone(),
+                pacing: self.request.settings.pacing.clone(),
                 admit: Box::new(|_| true),
             }));
             stream.spec.src_port = session.request.sender_port;
@@ -408,7 +395,11 @@ impl<'a> Test<'a> {
     }
 
     /// Puts together what is known of each stream.
-    fn conclude(&mut self, failure: Option<&str>, observer: &mut dyn Observer) -> Measured {
+    fn conclude(
+        &mut self,
+        failure: Option<&str>,
+        observer: &mut dyn Observer,
+    ) -> (Measured, Vec<SessionData>) {
         let now = steady();
         for stream in &mut self.streams {
             match std::mem::replace(&mut stream.end, End::Over) {
@@ -450,8 +441,7 @@ impl<'a> Test<'a> {
         observer.event(&Event::Finished(&sessions));
         let taken = || Err("it has been handed out".to_owned());
         let known = self.streams.iter_mut().filter_map(|s| std::mem::replace(&mut s.data, taken()).ok());
-        let owamp = known.map(|data| Statistics { data, style: self.request.style.clone() }).collect();
-        Measured { sessions, ending, reason, owamp }
+        (Measured { sessions, ending, reason }, known.collect())
     }
 
     fn sessions(&self) -> Vec<Session> {

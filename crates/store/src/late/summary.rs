@@ -1,5 +1,6 @@
 //! One line per test, as LaTe's `-f`: 34 columns.
 
+use super::Extra;
 use jitlat_core::WallTime;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::summary::Summary;
@@ -68,6 +69,8 @@ pub struct Setting {
     pub began: WallTime,
     /// The levels, of 90, 95 and 99 %, whose intervals the last message to a listener has (LaTe's `-C`).
     pub levels: [bool; 3],
+    /// Further values of each sample (LaTe's `-X`).
+    pub extra: Extra,
 }
 
 /// The usual levels of LaTe: 95 % alone.

@@ -67,6 +67,7 @@ fn setting() -> Setting {
         // 2026-11-20 12:15:07
         began: WallTime(1_795_176_907 * 1_000_000_000),
         levels: USUAL_LEVELS,
+        extra: Extra::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::Version;
 use super::write::{LogOutput, LogWriter, WriteError, Written};
 use crate::platform;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Direction, PacketRecord, Session};
+use jitlat_core::{PacketRecord, Session};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,27 @@ impl Naming {
         match self {
             Naming::Given(path) => exclusive(path),
             Naming::Random(dir) => random(dir, ""),
+        }
+    }
+}
+
+/// Kind of rows in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Two times per packet, in this version.
+    OneWay(Version),
+    /// Up to four times per packet, in version 3.
+    TwoWay,
+    /// The same with columns for the kernel's TCP_INFO.
+    TwoWayTcp,
+}
+
+impl Rows {
+    fn writer(self, output: Output) -> LogWriter<Output> {
+        match self {
+            Rows::OneWay(version) => LogWriter::new(output, version),
+            Rows::TwoWay => LogWriter::two_way(output),
+            Rows::TwoWayTcp => LogWriter::two_way_tcp(output),
         }
     }
 }
@@ -75,13 +96,21 @@ impl LogFile {
         Ok(LogFile { path, writer: LogWriter::new(output, version) })
     }
 
+    /// Creates the file for rows of any kind.
+    ///
+    /// # Errors
+    /// As [`LogFile::create`].
+    pub fn create_for(naming: &Naming, rows: Rows) -> Result<LogFile, CreateError> {
+        let (path, output) = naming.file()?;
+        Ok(LogFile { path, writer: rows.writer(output) })
+    }
+
     /// Creates the file for records with up to four times, in version 3.
     ///
     /// # Errors
     /// As [`LogFile::create`].
     pub fn create_two_way(naming: &Naming) -> Result<LogFile, CreateError> {
-        let (path, output) = naming.file()?;
-        Ok(LogFile { path, writer: LogWriter::two_way(output) })
+        LogFile::create_for(naming, Rows::TwoWay)
     }
 
     /// The same, with columns for the kernel's TCP_INFO.
@@ -89,8 +118,7 @@ impl LogFile {
     /// # Errors
     /// As [`LogFile::create`].
     pub fn create_two_way_tcp(naming: &Naming) -> Result<LogFile, CreateError> {
-        let (path, output) = naming.file()?;
-        Ok(LogFile { path, writer: LogWriter::two_way_tcp(output) })
+        LogFile::create_for(naming, Rows::TwoWayTcp)
     }
 
     /// Creates the two files of a test in both directions: the same name with `.up` and `.down` appended.
@@ -98,25 +126,37 @@ impl LogFile {
     /// # Errors
     /// [`CreateError`]; then neither file exists.
     pub fn create_pair(naming: &Naming, version: Version) -> Result<[LogFile; 2], CreateError> {
+        LogFile::create_two(naming, Rows::OneWay(version), [".up", ".down"])
+    }
+
+    /// Creates two files that belong together: the same name with each of `endings` appended.
+    ///
+    /// # Errors
+    /// [`CreateError`]; then neither file exists.
+    pub fn create_two(
+        naming: &Naming,
+        rows: Rows,
+        [first, second]: [&str; 2],
+    ) -> Result<[LogFile; 2], CreateError> {
         const ATTEMPTS: usize = 16;
         let mut attempt = 0;
         let both = loop {
-            let (up, base) = match naming {
-                Naming::Given(base) => (exclusive(&suffixed(base, Direction::Up))?, base.clone()),
+            let (one, base) = match naming {
+                Naming::Given(base) => (exclusive(&suffixed(base, first))?, base.clone()),
                 Naming::Random(dir) => {
-                    let up = random(dir, ".up")?;
-                    let base = up.0.with_extension("");
-                    (up, base)
+                    let one = random(dir, first)?;
+                    let base = one.0.with_extension("");
+                    (one, base)
                 }
             };
             attempt += 1;
-            match exclusive(&suffixed(&base, Direction::Down)) {
-                Ok(down) => break [up, down],
+            match exclusive(&suffixed(&base, second)) {
+                Ok(other) => break [one, other],
                 Err(CreateError::Exists(_)) if matches!(naming, Naming::Random(_)) && attempt < ATTEMPTS => {}
                 Err(e) => return Err(e),
             }
         };
-        Ok(both.map(|(path, output)| LogFile { path, writer: LogWriter::new(output, version) }))
+        Ok(both.map(|(path, output)| LogFile { path, writer: rows.writer(output) }))
     }
 
     /// The file's name.
@@ -268,12 +308,9 @@ fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
-fn suffixed(base: &Path, direction: Direction) -> PathBuf {
+fn suffixed(base: &Path, ending: &str) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
-    name.push(match direction {
-        Direction::Up => ".up",
-        Direction::Down => ".down",
-    });
+    name.push(ending);
     name.into()
 }
 

@@ -2,12 +2,13 @@
 
 use crate::arguments::Arguments;
 use crate::error::Error;
+use crate::instrument::Outcome;
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::stop::Stop;
 use jitlat_core::Direction;
 use jitlat_core::observer::Observer;
-use jitlat_net::client::{self, Measured};
+use jitlat_net::client;
 
 /// The entry of jitlat's own protocol.
 pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
@@ -43,8 +44,8 @@ impl OneWayClient for JitlatClient {
         )))
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Measured, Error> {
-        Ok(client::run(&test.request(), stop.flag(), observer)?)
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+        Ok(client::run(&test.settings, stop.flag(), observer)?.into())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
+use crate::instrument::{Outcome, ProtocolText};
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::ping::protocol::ProtocolServer;
@@ -10,13 +11,13 @@ use crate::stop::Stop;
 use jitlat_core::observer::Observer;
 use jitlat_core::spec::{TEST_PORT, UNKNOWN_SEED};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
-use jitlat_net::client::Measured;
+use jitlat_net::client::TestRequest;
 use jitlat_net::owamp::{OwampRequest, run};
 use jitlat_net::reflect::OwampServer;
 use jitlat_proto::amp::Mode;
 use jitlat_proto::jitlat::Dialect;
 use jitlat_proto::owamp;
-use jitlat_proto::owamp::Style;
+use jitlat_proto::owamp::{Statistics, Style};
 use std::fmt;
 
 /// The entry of OWAMP.
@@ -28,21 +29,21 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
         PORT,
         Argument::file(
             "owamp-key-file",
-            "File with the OWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs), for the keyed \
-             modes",
+            "File with the OWAMP users, for the keyed modes\n\n\
+             A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
         ),
         Argument::value(
             "owamp-user",
             "NAME",
-            "The user to be; needed where the key file has several",
+            "User name to authenticate as; needed where the key file has several",
             |_| Ok(()),
         )
         .requires("owamp-key-file"),
         Argument::choice(
             "owamp-mode",
             "MODE",
-            "Protection; without this encrypted, or authenticated where the server offers only that, with a key file, \
-             and open without one",
+            "Protection (default: the strongest that the server offers)\n\n\
+             With a key file encrypted, or authenticated where the server offers only that; open without one.",
             &[
                 ("open", "Nothing is protected"),
                 ("authenticated", "Control encrypted, test packets signed by their number"),
@@ -52,19 +53,20 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
         Argument::value(
             "owamp-timeout",
             "TIME",
-            "After how long a packet is lost; both clocks must agree within it (default: 2 s and the time of the set-up)",
+            "Time after which a packet is lost (default: 2 s and the set-up's time)\n\n\
+             Both clocks must agree within it.",
             |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
         ),
         Argument::value(
             "owamp-bucket",
             "TIME",
-            "Width of the buckets of --owamp-stats, as owping's -b (default: 100us)",
+            "Width of the buckets of --as owstats, as owping's -b (default: 100us)",
             |text| bucket(text).map(drop),
         ),
         Argument::value(
             "owamp-percentiles",
             "LIST",
-            "Further percentiles of --owamp-stats, as owping's -a: 50,90,99",
+            "Further percentiles of --as owstats, as owping's -a: 50,90,99",
             |text| percentiles(text).map(drop),
         ),
     ],
@@ -74,13 +76,13 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
             PORT,
             Argument::file(
                 "owamp-key-file",
-                "File with the OWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the \
-                 keyed modes and no longer the open one",
+                "File with the OWAMP users; offers only the keyed modes\n\n\
+                 A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
             ),
             Argument::value(
                 "owamp-test-ports",
                 "FIRST-LAST",
-                "UDP ports of OWAMP sessions, for a firewall; without this any that is free",
+                "UDP ports of OWAMP sessions, for a firewall (default: any free one)",
                 |text| quantity::ports(text).map(drop).map_err(|e| e.to_string()),
             ),
         ],
@@ -176,20 +178,13 @@ impl OwampClient {
     }
 
     fn request(&self, test: &OneWay) -> OwampRequest {
+        let specs = test.settings.specs.iter().map(of_this_end).collect();
         OwampRequest {
-            host: test.host.clone(),
-            port: self.port,
-            family: test.family,
-            bind: test.bind,
-            specs: test.streams.iter().map(of_this_end).collect(),
+            settings: TestRequest { control_port: self.port, specs, ..test.settings.clone() },
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
             patience: CONVERSATION,
-            pacing: test.pacing.clone(),
-            priority: test.priority,
-            stamps: test.stamps,
-            style: self.style.clone(),
         }
     }
 }
@@ -216,31 +211,31 @@ impl OneWayClient for OwampClient {
 
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let cannot = |why: String| Err(Error::Settings(why));
-        if test.streams.iter().any(|spec| spec.transport() == Transport::Tcp) {
+        if test.settings.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
             return cannot("--proto owamp: its packets are UDP; leave -t out".to_owned());
         }
-        if test.dialect == Dialect::Classic {
+        if test.settings.dialect == Dialect::Classic {
             return cannot("--proto owamp: --classic is of jitlat's own protocol".to_owned());
         }
-        if test.key.is_some() {
+        if test.settings.key.is_some() {
             return cannot(
                 "--key-file is of jitlat's own protocol: OWAMP's users are in --owamp-key-file".to_owned(),
             );
         }
-        if test.streams.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
+        if test.settings.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
             return cannot("--proto owamp: periodic, Poisson or bursts".to_owned());
         }
         let named = |spec: &&TestSpec| match spec.direction() {
             Direction::Up => spec.dst_port != 0 && spec.dst_port != TEST_PORT,
             Direction::Down => spec.src_port != 0,
         };
-        if test.streams.iter().any(|spec| named(&spec)) {
+        if test.settings.specs.iter().any(|spec| named(&spec)) {
             let why =
                 "--proto owamp: the server chooses its ports; name only that of this host (-s, with -R -d)";
             return cannot(why.to_owned());
         }
         let header = self.request(test).header();
-        match test.streams.iter().find(|spec| usize::from(spec.payload()) < header) {
+        match test.settings.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
             Some(spec) => cannot(format!(
                 "-l {}: a packet of OWAMP has {header} bytes at least in this mode",
                 spec.payload()
@@ -249,7 +244,17 @@ impl OneWayClient for OwampClient {
         }
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Measured, Error> {
-        Ok(run(&self.request(test), stop.flag(), observer)?)
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+        let (measured, received) = run(&self.request(test), stop.flag(), observer)?;
+        let print = |format, text: fn(&Statistics) -> String| {
+            let sessions =
+                received.iter().map(|data| Statistics { data: data.clone(), style: self.style.clone() });
+            ProtocolText { format, text: sessions.map(|session| text(&session)).collect() }
+        };
+        let texts = match received[..] {
+            [] => Vec::new(),
+            _ => vec![print("owstats", Statistics::text), print("owping", Statistics::raw)],
+        };
+        Ok(Outcome { texts, ..measured.into() })
     }
 }

@@ -24,7 +24,7 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::choice(
             "tstamp",
             "WHEN",
-            "When the server is to read its clocks",
+            "When the server reads its clocks",
             &[
                 ("none", "Never: round trips contain its processing time"),
                 ("send", "When it answers"),
@@ -37,7 +37,7 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::choice(
             "server-clock",
             "CLOCK",
-            "Which clocks the server is to read",
+            "Clocks that the server reads",
             &[
                 ("wall", "The time of day: gives delays one way"),
                 ("monotonic", "One that never steps: gives its processing time only"),
@@ -48,7 +48,7 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::choice(
             "received-stats",
             "WHAT",
-            "What the server is to report of the requests it received: loss by direction follows from it",
+            "What the server reports of the requests it received\n\nLoss by direction follows from it.",
             &[
                 ("none", "Nothing"),
                 ("count", "How many"),
@@ -67,13 +67,11 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::value(
             "server-fill",
             "FILL",
-            "Payload of answers: none (that of the request), rand or pattern:HEX (default: the server's own)",
+            "Payload of answers: none, rand or pattern:HEX (default: the server's own)\n\n\
+             none is the payload of the request.",
             parses_as::<Fill>,
         ),
-        Argument::switch(
-            "loose",
-            "Take what the server grants, if it restricts the test, instead of giving up",
-        ),
+        Argument::switch("loose", "Accept what the server grants if it restricts the test"),
     ],
     client: |arguments| Ok(Box::new(IrttClient::new(arguments)?)),
     server: Some(ProtocolServer {
@@ -82,21 +80,23 @@ pub static PROTOCOL: Protocol = Protocol {
             KEY_FILE,
             Argument::file(
                 KEYS_FILE,
-                "File with a key for each peer, beside that of --irtt-key-file: lines of a name and a key (probe-1 0x0001…), 64 \
-                 keys at most. A session stays with the key that opened it",
+                "File with a key per peer, in addition to that of --irtt-key-file\n\n\
+                 Lines of a name and a key (probe-1 0x0001…), at most 64. A session stays with the key that opened \
+                 it.",
             ),
             Argument::value(
                 "irtt-min-interval",
                 "TIME",
-                "Shortest interval granted to irtt's clients; requests that come faster are not answered",
+                "Shortest interval granted to irtt's clients\n\nFaster requests are not answered.",
                 |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
             )
             .or(|| "0".to_owned()),
             Argument::value(
                 "irtt-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses nobody can forge: irtt's clients there get their \
-                 session with the first request; others with the second, because its answer is longer",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
+                 irtt's clients there get their session with the first request; others with the second, because its \
+                 answer is longer.",
                 |text| networks(text).map(drop),
             ),
         ],
@@ -115,7 +115,7 @@ pub static PROTOCOL: Protocol = Protocol {
 const PORT: Argument = Argument::port("irtt-port", "UDP port of the IRTT server", || irtt::PORT.to_string());
 const KEY_FILE: Argument = Argument::file(
     "irtt-key-file",
-    "File with the key of IRTT's HMAC, as irtt takes it: text, or hexadecimal after 0x; unsigned packets are not taken",
+    "File with the key of IRTT's HMAC: text, or hexadecimal after 0x\n\nUnsigned packets are not accepted.",
 );
 
 /// Sends requests to an IRTT server.

@@ -27,15 +27,16 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::choice(
             "mode",
             "MODE",
-            "Round trips, or one-way with the server's report",
+            "Round trips, or one direction with the server's report",
             &[("bidir", "Round trips"), ("unidir", "One-way, client to server")],
         )
         .or(|| "bidir".to_owned()),
         Argument::choice(
             "follow-up",
             "KIND",
-            "Have the server report its own processing time, which is then left out of the round trip; KIND says where it \
-             takes its two times (default: as --stamps here)",
+            "Have the server report its processing time\n\n\
+             It is then left out of the round trip. KIND is the source of its two times (default: as --stamps \
+             here).",
             &[
                 ("same", "As --stamps of this host"),
                 ("app", "Both by the program"),
@@ -47,21 +48,21 @@ pub static PROTOCOL: Protocol = Protocol {
         .bare("same"),
         Argument::switch(
             "timeless",
-            "Requests carry no time, as LaTe's with kernel or hardware stamps; this host keeps its own",
+            "Send requests without a time, as LaTe with kernel or hardware stamps\n\nThis host keeps its own times.",
         ),
         Argument::switch(
             "raw",
-            "Whole Ethernet frames through a packet socket, past this host's own IP and UDP",
+            "Send whole Ethernet frames, past this host's own IP and UDP\n\nThrough a packet socket.",
         ),
         Argument::switch(
             "ethernet",
-            "LaMP in Ethernet frames of its own (type 0x88B5), without IP and UDP, to a host on the same link (serve \
-             --lamp-ethernet); its IP address is used to find it only",
+            "Send LaMP in Ethernet frames of its own, without IP and UDP\n\n\
+             Type 0x88B5, to a host on the same link (serve --lamp-ethernet), which is found by its IP address.",
         ),
         Argument::switch(
             "broadcast",
-            "Flood the local segment: requests alone, to a broadcast address (10.0.0.255), which jitlat serve never \
-             answers and no router passes on",
+            "Flood the local segment: only requests, to a broadcast address\n\n\
+             For example 10.0.0.255. jitlat serve never answers them, and no router forwards them.",
         ),
     ],
     client: |arguments| Ok(Box::new(LampClient::new(arguments)?)),
@@ -71,22 +72,22 @@ pub static PROTOCOL: Protocol = Protocol {
             Argument::value(
                 "lamp-raw",
                 "IFACE",
-                "Answer LaMP in whole Ethernet frames at this interface only, bypassing this host's own IP and UDP \
-                 (needs CAP_NET_RAW)",
+                "Answer LaMP at this interface only, past this host's own IP and UDP\n\n\
+                 In whole Ethernet frames. Needs CAP_NET_RAW.",
                 |_| Ok(()),
             ),
             Argument::value(
                 "lamp-ethernet",
                 "IFACE",
-                "Also answer LaMP in Ethernet frames of its own (type 0x88B5) at this interface (needs CAP_NET_RAW); \
-                 --allow knows these clients by their link-local IPv6 address",
+                "Also answer LaMP in Ethernet frames of its own at this interface\n\n\
+                 Type 0x88B5. --allow knows these clients by their link-local IPv6 address. Needs CAP_NET_RAW.",
                 |_| Ok(()),
             ),
             Argument::value(
                 "lamp-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses nobody can forge: LaTe's clients there, which \
-                 cannot prove their address, get follow-up and repeated reports too",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
+                 LaTe's clients there, which cannot prove their address, get follow-up and repeated reports too.",
                 |text| networks(text).map(drop),
             ),
         ],

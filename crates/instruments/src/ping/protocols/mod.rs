@@ -32,8 +32,8 @@ impl Protocol {
 /// Of protocols whose reflectors may answer from another port.
 const ANY_PORT: Argument = Argument::switch(
     "any-port",
-    "Take answers from any UDP port of that host; without this what comes from another port than the one asked is counted \
-     and no answer",
+    "Accept answers from any UDP port of that host\n\n\
+     Without this, packets from another port than the one that was asked are counted and are not answers.",
 );
 
 /// Networks separated by commas.

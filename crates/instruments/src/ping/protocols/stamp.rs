@@ -31,14 +31,14 @@ pub static PROTOCOL: Protocol = Protocol {
         Argument::value(
             "cos",
             "DSCP",
-            "Ask with which code point requests arrive, and for this one on answers: 0 to 63 or a name. With -D that is \
-             asked anyway, and answers are to have the same",
+            "Ask for this DSCP on answers, and with which one requests arrive\n\n\
+             0 to 63 or a name. With -D that is asked anyway, and answers have the same.",
             parses_as::<Dscp>,
         ),
         Argument::switch("direct-measurement", "Ask how many packets the far host counted in and out"),
         Argument::switch(
             "telemetry",
-            "Ask when answers really left, and where the far host's stamps come from",
+            "Ask when answers really left, and for the source of the far host's stamps",
         ),
     ],
     client: |arguments| Ok(Box::new(StampClient::new(arguments)?)),
@@ -47,25 +47,27 @@ pub static PROTOCOL: Protocol = Protocol {
             PORT,
             Argument::file(
                 "stamp-key-file",
-                "File with the key of STAMP's authenticated mode, in hexadecimal; unsigned requests are not answered",
+                "File with the key of STAMP's authenticated mode, in hexadecimal\n\n\
+                 Unsigned requests are not answered.",
             ),
             Argument::file(
                 KEYS_FILE,
-                "File with keys by network, which go before that of --stamp-key-file: lines of a network and a key in \
-                 hexadecimal (192.0.2.0/24 000102…). STAMP has no names of peers",
+                "File with keys by network, before that of --stamp-key-file\n\n\
+                 Lines of a network and a key in hexadecimal (192.0.2.0/24 000102…). STAMP has no names of peers.",
             ),
             Argument::value(
                 "stamp-sessions",
                 "N",
-                "STAMP sessions whose answers are counted, so that loss is known by direction; 0 = stateless",
+                "STAMP sessions with counted answers, for loss by direction; 0: stateless",
                 parses_as::<usize>,
             )
             .or(|| StampReflector::default().sessions.to_string()),
             Argument::value(
                 "stamp-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses nobody can forge: requests of TWAMP Light from there that \
-                 are shorter than an answer get a whole one; others an answer cut to their size",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
+                 Requests of TWAMP Light from there that are shorter than an answer get a whole one; others an \
+                 answer cut to their size.",
                 |text| networks(text).map(drop),
             ),
         ],
@@ -88,7 +90,7 @@ pub(super) const PORT: Argument =
     });
 pub(super) const PTP: Argument = Argument::switch(
     "ptp",
-    "Write times in the PTP format (seconds and nanoseconds) instead of NTP's (also TWAMP Light)",
+    "Write times in the PTP format instead of NTP's\n\nSeconds and nanoseconds; also for TWAMP Light.",
 );
 pub(super) const KEY_FILE: Argument =
     Argument::file("stamp-key-file", "File with the key of STAMP's authenticated mode, in hexadecimal");

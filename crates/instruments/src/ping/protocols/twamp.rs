@@ -29,27 +29,27 @@ pub static PROTOCOL: Protocol = Protocol {
         PORT,
         Argument::switch(
             "light",
-            "TWAMP Light: no control server, straight to the reflector at --stamp-port. Without this that is done where \
-             the control port refuses connections",
+            "Use TWAMP Light: no control server, reflector at --stamp-port\n\n\
+             Without this it is used where the control port refuses connections.",
         )
         .conflicts(&["twamp-key-file", "twamp-user", "twamp-mode", "nat"]),
         Argument::file(
             "twamp-key-file",
-            "File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs), for the keyed \
-             modes",
+            "File with the TWAMP users, for the keyed modes\n\n\
+             A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
         ),
         Argument::value(
             "twamp-user",
             "NAME",
-            "The user to be; needed where the key file has several",
+            "User name to authenticate as; needed where the key file has several",
             |_| Ok(()),
         )
         .requires("twamp-key-file"),
         Argument::choice(
             "twamp-mode",
             "MODE",
-            "Protection; without this the strongest that the server offers: encrypted, authenticated or mixed with a key \
-             file, open without one",
+            "Protection (default: the strongest that the server offers)\n\n\
+             Encrypted, authenticated or mixed with a key file, open without one.",
             &[
                 ("open", "Nothing is protected"),
                 ("authenticated", "Control encrypted, test packets signed by their number"),
@@ -59,7 +59,7 @@ pub static PROTOCOL: Protocol = Protocol {
         ),
         Argument::switch(
             "nat",
-            "Let the server take the addresses of the control connection, as needed behind address translation",
+            "Have the server use the addresses of the control connection\n\nNeeded behind address translation.",
         ),
         stamp::PORT,
         ANY_PORT,
@@ -72,13 +72,13 @@ pub static PROTOCOL: Protocol = Protocol {
             PORT,
             Argument::file(
                 "twamp-key-file",
-                "File with the TWAMP users, a name and a passphrase in hexadecimal a line (perfSONAR's .pfs); offers the \
-                 keyed modes and no longer the open one",
+                "File with the TWAMP users; offers only the keyed modes\n\n\
+                 A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
             ),
             Argument::value(
                 "twamp-test-ports",
                 "FIRST-LAST",
-                "UDP ports of TWAMP sessions, for a firewall; without this any from 1024 up",
+                "UDP ports of TWAMP sessions, for a firewall (default: 1024 and above)",
                 |text| quantity::ports(text).map(drop).map_err(|e| e.to_string()),
             ),
         ],

@@ -1,7 +1,7 @@
 //! Tests of a client and a server through the kernel, on loopback.
 
 use super::*;
-use crate::client::{ClientError, Measured};
+use crate::client::{ClientError, Measured, TestRequest};
 use crate::owamp::{OwampRequest, run};
 use crate::reflect::Reflectors;
 use jitlat_core::observer::{Event as Seen, Unobserved};
@@ -37,31 +37,23 @@ fn spec(direction: Direction, packets: u64, schedule: Schedule) -> TestSpec {
 
 fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
     OwampRequest {
-        host: at.ip().to_string(),
-        port: at.port(),
-        family: None,
-        bind: None,
-        specs,
+        settings: TestRequest { control_port: at.port(), ..TestRequest::new(at.ip().to_string(), specs) },
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec())),
         timeout: Some(Span::millis(300)),
         patience: Span::seconds(20),
-        pacing: Pacing::default(),
-        priority: None,
-        stamps: Source::Kernel,
-        style: jitlat_proto::owamp::Style::default(),
     }
 }
 
 /// Runs a test; its records by stream.
 fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
-    let mut records = vec![Vec::new(); request.specs.len()];
+    let mut records = vec![Vec::new(); request.settings.specs.len()];
     let mut observer = |event: &Seen<'_>| {
         if let Seen::Records { stream, records: chunk, .. } = event {
             records[*stream].extend_from_slice(chunk);
         }
     };
-    let measured = run(request, &AtomicBool::new(false), &mut observer)?;
+    let (measured, _) = run(request, &AtomicBool::new(false), &mut observer)?;
     Ok((measured, records))
 }
 
@@ -172,7 +164,7 @@ fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    let measured = run(&request(at, Mode::Open, specs.into()), &stop, &mut observer).unwrap();
+    let (measured, _) = run(&request(at, Mode::Open, specs.into()), &stop, &mut observer).unwrap();
     assert_eq!(measured.ending, Ending::Interrupted);
     for session in &measured.sessions {
         // What was sent within the timeout before the end is not judged.

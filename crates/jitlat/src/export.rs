@@ -1,0 +1,48 @@
+//! `jitlat export LOG --as NAME [FILE]`: a saved test in the format of another program.
+
+use crate::analyze::{self, Together};
+use crate::exit::Status;
+use crate::options::analysis::AnalysisArgs;
+use crate::options::report::ReportArgs;
+use crate::output::args::Exports;
+use crate::output::report::Streams;
+use crate::output::{AnalysedStream, log_failures};
+use anyhow::{Result, bail};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Write a log in a format that other programs read
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Every test writes the same formats: jitlat HOST --as hdr=FILE.")]
+pub struct ExportArgs {
+    /// Log, state saved by `analyze --state`, or test of an archive (DIR/ID)
+    #[arg(value_name = "LOG")]
+    pub log: PathBuf,
+    /// File to write (default: standard output)
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub exports: Exports,
+    #[command(flatten)]
+    pub analysis: AnalysisArgs,
+}
+
+/// Analyses the log and writes the formats.
+pub fn run(args: &ExportArgs) -> Result<Status> {
+    let outputs = match (&args.file, args.exports.named()) {
+        (None, _) => args.exports.clone(),
+        (Some(file), [_]) => args.exports.clone().to(file),
+        (Some(_), several) => {
+            bail!(
+                "FILE is for one format, and {} are asked for: write --as NAME=FILE for each",
+                several.len()
+            )
+        }
+    };
+    let report = ReportArgs::of_files(outputs.into(), args.analysis.clone());
+    let runs = analyze::analyse(std::slice::from_ref(&args.log), &Together::default(), &report)?;
+    let interval = args.analysis.interval;
+    let failures = report.outputs.write_files(&Streams { runs: &runs, extra: None, interval, texts: &[] });
+    let whole = log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
+    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+}

@@ -1,0 +1,116 @@
+//! jitlat: measures what a network path does to real-time traffic. This crate is the command line of the library
+//! `jitlat-instruments`; ARCHITECTURE.md says where everything else is. It is a library for the tests of the command alone: no
+//! other program should use it.
+//!
+//! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
+//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
+//!   or mode each
+//! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`input`] – where logs are opened; [`spp`],
+//!   [`tcp`] – captured traffic
+//! * [`monitor`] – many paths, all the time
+//! * [`mod@web`] – the page of an archive
+//! * [`output`] – all output formats, in one list
+//! * [`live`] – options of the full-screen view
+//! * [`without`] – what stands in the place of modules that a build leaves out
+//! * [`logs`] – the files of logs; [`journal`] – logs that grow while a test runs; [`console`] – text for people
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod analyze;
+#[cfg(feature = "archive")]
+mod archive;
+mod capture;
+mod collect;
+mod compare;
+mod confinement;
+mod console;
+mod demo;
+mod doctor;
+mod exit;
+mod export;
+mod help;
+mod input;
+mod interrupt;
+mod journal;
+mod label;
+mod late_server;
+#[cfg(feature = "live")]
+mod live;
+mod load;
+mod logs;
+mod manual;
+mod modes;
+#[cfg(feature = "web")]
+mod monitor;
+mod options;
+mod output;
+mod path;
+mod ping;
+mod policy;
+mod root;
+#[cfg(test)]
+mod schemas;
+mod serve;
+mod spp;
+mod sweep;
+mod tcp;
+mod test;
+#[cfg(feature = "web")]
+mod web;
+mod without;
+
+#[cfg(not(feature = "archive"))]
+use without::archive;
+#[cfg(not(feature = "live"))]
+use without::live;
+#[cfg(not(feature = "web"))]
+use without::monitor;
+#[cfg(not(feature = "web"))]
+use without::web;
+
+use analyze::Together;
+use exit::Status;
+use root::Command;
+use std::process::ExitCode;
+use tracing::error;
+
+/// The definition of the command line: commands, options, help.
+pub use root::command;
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    let cli = root::parse();
+    console::log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
+    let ended = match cli.command {
+        None => test::run(&cli.test),
+        Some(Command::Test(args)) => test::run(&args),
+        Some(Command::Ping(args)) => ping::run(&args),
+        Some(Command::Path(args)) => path::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Archive(args)) => archive::run(&args),
+        Some(Command::Analyze(args)) => match &args.dataset.dataset {
+            Some(root) => archive::dataset::run(root, &args.dataset, &args.report, args.live),
+            None => {
+                let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
+                let together = Together { merge: args.merge, state: args.state.clone() };
+                shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
+            }
+        },
+        Some(Command::Export(args)) => export::run(&args),
+        Some(Command::Monitor(args)) => monitor::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Sweep(args)) => sweep::run(&args),
+        Some(Command::Spp(args)) => spp::run(&args),
+        Some(Command::Tcp(args)) => tcp::run(&args),
+        Some(Command::Web(args)) => web::run(&args),
+        Some(Command::Completions(args)) => manual::completions(&args, root::command()),
+        Some(Command::Man(args)) => manual::pages(&args, root::command()),
+    };
+    let status = ended.unwrap_or_else(|e| {
+        error!("{}", exit::explain(&e));
+        Status::NotMeasured
+    });
+    status.into()
+}

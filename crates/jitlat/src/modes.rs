@@ -1,0 +1,144 @@
+//! Modes of a command that read fewer options than the command has: the others are refused, not ignored.
+
+use crate::options::analysis::AnalysisArgs;
+use crate::options::late::LateArgs;
+use crate::options::live::LiveArgs;
+use crate::options::load::LoadArgs;
+use crate::options::one_way::StreamArgs;
+use crate::options::one_way_protocol::OneWayProtocolArgs;
+use crate::options::report::{LengthArgs, QuietArgs, ReportArgs};
+use crate::options::unread::{ids, is_given, read_only, refuse_all};
+use crate::output::{OUTPUTS, OwnOption};
+use crate::spp;
+use crate::sweep::SweepArgs;
+use anyhow::Result;
+use clap::{ArgMatches, Command};
+
+/// Refuses options that the mode chosen by `given` does not read. `command` is the definition of the command `name`.
+pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
+    let with = |id: &str| is_given(given, id);
+    let only = |read: Vec<String>, why: &str| read_only(command, given, &read, why);
+    let none = |unread: Vec<String>, why: &str| refuse_all(command, given, &unread, why);
+    match name {
+        "jitlat" | "test" => {
+            if with("file") {
+                return only(saved(), "-f analyses a saved log");
+            }
+            if with("collect") {
+                let unread =
+                    [ids::<StreamArgs>(), ids::<LoadArgs>(), ids::<LiveArgs>(), named(NOT_COLLECTED)];
+                return none(unread.concat(), "--collect fetches the results of an earlier test");
+            }
+            if with("load") {
+                let unread = named(&["both", "doctor", "path", "capture", "live", "collect"]);
+                return none(unread, "--load measures one stream twice, idle and under load");
+            }
+            Ok(())
+        }
+        "demo" => {
+            let own = named(&["control_port", "bind", "key_file", "src_port", "dst_port", "ipv6"]);
+            let unread = [own, ids::<LoadArgs>(), ids::<OneWayProtocolArgs>()].concat();
+            none(unread, "the demonstration has a server and a path of its own")
+        }
+        "ping" if with("others") => {
+            let mut unread =
+                [ids::<AnalysisArgs>(), ids::<LoadArgs>(), ids::<LateArgs>(), outputs()].concat();
+            unread.extend(named(&[
+                "output",
+                "archive",
+                "doctor",
+                "path",
+                "fail_if",
+                "corrected",
+                "plot_corrected",
+                "verbose",
+                "text_plots",
+                "quiet",
+            ]));
+            let of_table = ["late_after", "percentiles", "names", "profiles"];
+            unread.retain(|id| !of_table.contains(&id.as_str()));
+            none(unread, "several hosts are shown in one table")
+        }
+        "ping" if with("load") => {
+            let unread = [ids::<LateArgs>(), ids::<LiveArgs>(), named(&["doctor", "path"])].concat();
+            none(unread, "--load measures one stream twice, idle and under load")
+        }
+        "sweep" if with("resume") => {
+            let length = ids::<LengthArgs>();
+            let read: Vec<String> =
+                [outputs(), length, named(&["resume", "log_level", "log_format"])].concat();
+            let of_plan = ids::<SweepArgs>().into_iter().filter(|id| !read.contains(id));
+            none(of_plan.collect(), "--resume takes it from the file")
+        }
+        "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
+            let unread = ids::<spp::LiveArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
+            none(unread.collect(), "it is for live points (-i, -I, -r, -R, --follow)")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Options of a test that are not those of its stream, and that fetching its results does not read.
+const NOT_COLLECTED: &[&str] =
+    &["doctor", "path", "pace", "realtime", "cpu", "priority", "ac", "stamps", "capture"];
+
+fn named(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// What the analysis of a saved log reads.
+fn saved() -> Vec<String> {
+    [ids::<ReportArgs>(), ids::<QuietArgs>(), ids::<LiveArgs>(), named(&["file", "log_level", "log_format"])]
+        .concat()
+}
+
+/// The options of the output formats.
+fn outputs() -> Vec<String> {
+    let own = OUTPUTS.iter().filter_map(|output| match output.option {
+        OwnOption::Shown => Some(output.name.to_owned()),
+        OwnOption::Former(name) => Some(name.to_owned()),
+        OwnOption::None => None,
+    });
+    own.chain(["as".to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::root;
+
+    fn refusal(line: &str) -> Option<String> {
+        let root = root::command();
+        let given = root.clone().try_get_matches_from(line.split(' ')).unwrap();
+        root::check_modes(&root, &given).err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn an_option_that_a_mode_does_not_read_is_refused() {
+        for (line, option) in [
+            ("jitlat -f log -n 5", "--packets"),
+            ("jitlat test -f log --no-log", "--no-log"),
+            ("jitlat h --collect log -R", "--reverse"),
+            ("jitlat h --load tcp --doctor", "--doctor"),
+            ("jitlat demo --control-port 5", "--control-port"),
+            ("jitlat demo --load tcp", "--load"),
+            ("jitlat ping a b --json x", "--json"),
+            ("jitlat ping a b --interval 1s", "--interval"),
+            ("jitlat ping a --load tcp --graphite g", "--graphite"),
+            ("jitlat sweep --resume file -n 5", "--packets"),
+            ("jitlat spp -f a -F b --pairs 5", "--pairs"),
+        ] {
+            let said = refusal(line).unwrap_or_else(|| panic!("{line} is accepted"));
+            assert!(said.starts_with(option) && said.ends_with("leave it out"), "{line}: {said}");
+        }
+        for line in [
+            "jitlat -f log --json x -C -q --log-level debug",
+            "jitlat h -n 5 -R",
+            "jitlat ping a b --timeout 1s --stamps user --no-log --log-format json",
+            "jitlat demo -n 5 -b",
+            "jitlat sweep --resume file -v --json x",
+            "jitlat spp -i a -I b --pairs 5",
+        ] {
+            assert_eq!(refusal(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Options that the chosen mode of a command does not read are refused, not ignored.
+
+use anyhow::{Result, bail};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command};
+
+/// The ids of a group of options.
+pub fn ids<A: Args>() -> Vec<String> {
+    A::augment_args(Command::new("")).get_arguments().map(|arg| arg.get_id().to_string()).collect()
+}
+
+/// Whether the option `id` was given on the command line.
+pub fn is_given(given: &ArgMatches, id: &str) -> bool {
+    given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// Refuses options that were given and are not among `read`; `why` says what the command does instead of reading them.
+pub fn read_only(command: &Command, given: &ArgMatches, read: &[String], why: &str) -> Result<()> {
+    refuse(command, given, |id| !read.iter().any(|known| known == id), why)
+}
+
+/// Refuses options that were given and are among `unread`.
+pub fn refuse_all(command: &Command, given: &ArgMatches, unread: &[String], why: &str) -> Result<()> {
+    refuse(command, given, |id| unread.iter().any(|known| known == id), why)
+}
+
+fn refuse(command: &Command, given: &ArgMatches, unread: impl Fn(&str) -> bool, why: &str) -> Result<()> {
+    let on_line = |arg: &&Arg| is_given(given, arg.get_id().as_str());
+    match command.get_arguments().filter(on_line).find(|arg| unread(arg.get_id().as_str())) {
+        Some(arg) => bail!("{}: {why}: leave it out", spelling(arg)),
+        None => Ok(()),
+    }
+}
+
+/// `--packets`, `-o`, or `HOST`.
+fn spelling(arg: &Arg) -> String {
+    match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => arg.get_id().as_str().to_uppercase(),
+    }
+}
