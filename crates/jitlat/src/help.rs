@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Options that `-h` shows, by command and id. A command that is not listed shows all of its options.
 const SHORT: &[(&str, &[&str])] = &[
-    ("jitlat", &["host", "file", "packets", "both", "names"]),
+    ("jitlat", &["host", "file", "packets", "names"]),
     ("test", ONE_WAY),
     ("demo", ONE_WAY),
     (

@@ -131,7 +131,7 @@ mod tests {
             assert!(said.starts_with(option) && said.ends_with("leave it out"), "{line}: {said}");
         }
         for line in [
-            "jitlat -f log --json x -C -q --log-level debug",
+            "jitlat -f log --json x -C --log-level debug",
             "jitlat h -n 5 -R",
             "jitlat ping a b --timeout 1s --stamps user --no-log --log-format json",
             "jitlat demo -n 5 -b",

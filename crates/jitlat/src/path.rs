@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::net::IpAddr;
 use tracing::warn;
 
-/// The routers on the way to a host: delay, DSCP rewriting and MPLS labels, hop by hop
+/// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Needs CAP_NET_RAW, for what routers quote. Routers answer seldom on purpose (Linux: once a second): silence \

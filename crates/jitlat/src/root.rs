@@ -25,7 +25,7 @@ use std::path::PathBuf;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
-    after_help = "On one host: jitlat serve.  On the other: jitlat HOST (options: jitlat test -h).  Alone: jitlat demo.\n\
+    after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
                   Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 the measurement\n\
                   failed, was cut short, or an output could not be written."
 )]
@@ -164,9 +164,9 @@ pub enum Command {
     Export(Box<export::ExportArgs>),
     Archive(Box<archive::ArchiveArgs>),
     Monitor(monitor::MonitorArgs),
-    /// Set saved tests side by side, with an honest verdict
+    /// Compare saved tests, with an honest verdict
     Compare(Box<compare::CompareArgs>),
-    /// A server, a client and an impaired path on this machine, and the report at the end
+    /// Run a server, a client and an impaired path on this machine
     Demo(Box<demo::DemoArgs>),
     Doctor(doctor::DoctorArgs),
     Sweep(Box<sweep::SweepArgs>),

@@ -38,10 +38,6 @@ pub struct WebArgs {
     /// A proxy in front decides who may read, and which names the page has
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
-    /// Let people start tests from this host, and watch them
-    ///
-    /// With HOSTS, separated by commas, or without any with the hosts that the archive knows. Results go into the
-    /// archive.
     #[command(flatten)]
     run: RunArgs,
 }
@@ -50,8 +46,10 @@ pub struct WebArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Running tests from the page")]
 struct RunArgs {
-    /// Let people start tests from this host, and watch them: with HOSTS, separated by commas, or without any with the hosts that
-    /// the archive knows. Results go into the archive
+    /// Let people start tests from this host, and watch them
+    ///
+    /// With HOSTS, separated by commas, or without any with the hosts that the archive knows. Results go into the
+    /// archive.
     #[arg(long, value_name = "HOSTS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',')]
     run: Option<Vec<String>>,
     /// Only those who know the token in FILE may start and stop tests

@@ -20,7 +20,7 @@ use jitlat_report::text;
 use serde_json::Value;
 use tracing::warn;
 
-/// Can this host be trusted: clocks, wake-ups, stamps, buffers, scheduling; and what to change
+/// Check this host: clocks, wake-ups, stamps, buffers, scheduling; and what to change
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
     /// Period of the tests that are planned (20ms; a bare number is ns)

@@ -19,7 +19,7 @@ use jitlat_store::passive::PairColumns;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
-/// Passive round-trip times: synthetic packet pairs from two captures of the same traffic.
+/// Measure round trips from two captures of the same traffic
 ///
 /// One line per pair goes to standard output, in the form of the CAIA tool: [count] timestamp rtt [spt]
 /// [owd-out owd-in], in seconds. What the captures say beyond that (loss, duplication, reordering and delay
@@ -205,7 +205,7 @@ pub struct SppArgs {
     /// Do not narrow the window with --compat
     #[arg(short = 'T', long = "no-narrowing", help_heading = "Matching")]
     pub no_narrowing: bool,
-    /// Accepted for old scripts; packets are always filtered, identities always 64 bits wide
+    /// Accepted for old scripts: packets are always filtered
     #[arg(short = 'P', hide = true)]
     pub filter: bool,
     /// See -P.

@@ -25,8 +25,10 @@ use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-/// What TCP hides: retransmissions and their reasons, reordering, losses before and after the capture point,
-/// round trips, closed and full windows; for each connection of a capture.
+/// Show what TCP hides in a capture: retransmissions, reordering, round trips, windows
+///
+/// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point, round
+/// trips, closed and full windows.
 ///
 /// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point,
 /// "after" between the capture point and the receiver. Round trips are from the capture point to the receiver
