@@ -70,7 +70,7 @@ impl TestOptions {
                         Factor::Dscp => args.stream.dscp = dscp(level)?,
                         Factor::Transport => args.stream.tcp = level.text == "tcp",
                         Factor::Load => {}
-                        Factor::Priority => args.host_args.priority.priority = Some(number(level)?),
+                        Factor::Priority => args.host_args.priority.priority = Some(level.text.parse()?),
                         Factor::Category => args.host_args.priority.ac = Some(level.text.parse()?),
                         Factor::Protocol => {
                             let mut parts = level.text.split(':');
@@ -98,7 +98,7 @@ impl TestOptions {
                         Factor::Period => args.period = span(level)?,
                         Factor::Wait => args.wait = Some(span(level)?),
                         Factor::Dscp => args.dscp = dscp(level)?,
-                        Factor::Priority => args.priority.priority = Some(number(level)?),
+                        Factor::Priority => args.priority.priority = Some(level.text.parse()?),
                         Factor::Category => args.priority.ac = Some(level.text.parse()?),
                         Factor::Protocol => {
                             let mut parts = level.text.split(':');

@@ -24,7 +24,8 @@ fn commands() -> Vec<String> {
 /// The options with a description in a help text.
 fn options(help: &str) -> BTreeSet<String> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    let parts = lines.flat_map(|line| line.split(&[' ', ',', '[', '=', '\u{a0}']).take(3).map(str::to_owned));
+    let parts =
+        lines.flat_map(|line| line.split(&[' ', ',', '.', '[', '=', '\u{a0}']).take(3).map(str::to_owned));
     parts.filter(|word| word.starts_with("--") && word.len() > 2).collect()
 }
 

@@ -14,7 +14,8 @@ fn serve() -> (Server, [String; 3]) {
 
 fn ping(arguments: &[&str]) -> serde_json::Value {
     let output = Command::new(JITLAT)
-        .args(["ping", "127.0.0.1", "--no-log", "-n", "20", "-p", "2ms", "--json", "-"])
+        .args(["ping", "127.0.0.1", "-n", "20", "-p", "2ms", "--json", "-"])
+        .args(if arguments.contains(&"-o") { &[][..] } else { &["--no-log"] })
         .args(arguments)
         .output()
         .unwrap();

@@ -3,7 +3,6 @@
 //! The options come from the definitions of the command line, so that a new one fails this test until `options.txt` has a row for
 //! it: how it is given, and how its effect is seen.
 
-
 use crate::network;
 use crate::server::Server;
 use crate::side_by_side;
@@ -22,6 +21,8 @@ const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/walk/options.txt");
 /// Rows that are tried at a time: most wait for packets.
 const AT_A_TIME: usize = 8;
+/// Seconds that a command may run.
+const LIMIT: &str = "120";
 /// How long a server may take to say what it does.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -54,6 +55,8 @@ enum Seen {
     Refused(String),
     /// A server says this, and is ended then.
     Starts(String),
+    /// A server with the arguments before `--` refuses a test with those after it, with these words.
+    Denies(String),
     /// Packets without loss cannot show it: the same option of this command is tried, and both have one definition.
     AsOf(String),
 }
@@ -99,6 +102,7 @@ fn seen_by(text: &'static str) -> Seen {
         "exit" => Seen::Exit(rest.parse().unwrap()),
         "refused" => Seen::Refused(rest),
         "starts" => Seen::Starts(rest),
+        "denies" => Seen::Denies(rest),
         "as" => Seen::AsOf(rest),
         _ => panic!("options.txt: there is no effect '{text}'"),
     }
@@ -132,6 +136,7 @@ impl Scene {
             "ping {HOST} --proto stamp {PORTS} -n 30 -p 1ms -o {DIR}/ping.log --name round --tag place=here",
         );
         make("archive add {DIR}/archive {DIR}/ping.log");
+        make("demo -n 200 -p 1ms --name lossy --no-log --archive {DIR}/archive");
         make("sweep {HOST} -l 100,200 -n 5 -p 1ms --repetitions 1 --pause 0 -o {DIR}/sweep");
         make("spp -f {REF} -F {MON} --keep +0..+1000 --state {DIR}/spp.state -q");
         make("tcp {TCP} --keep 1/1 --state {DIR}/tcp.state");
@@ -164,7 +169,9 @@ impl Scene {
 
     fn command(&self, line: &str, folder: &Path) -> Process {
         let line = line.replace("{PORTS}", "--stamp-port {STAMP}");
-        let mut process = Process::new(JITLAT);
+        // Nothing that is expected to end may run for ever.
+        let mut process = Process::new("timeout");
+        process.args(["-s", "KILL", LIMIT, JITLAT]);
         let words = line.split_whitespace().map(|word| self.word(word).replace('~', " "));
         process
             .args(words)
@@ -176,11 +183,11 @@ impl Scene {
     }
 }
 
-const PROFILE: &str = "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload = 300\nperiod_ms = 1\nduration_s = 0.03\n\
+const PROFILE: &str = "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload = 300\nperiod_ms = 1\nduration_s = 1\n\
                        delay_ms = [20, 50, 100]\nmissing = [0.001, 0.01, 0.1]\nsource = 'ours'\n";
 
 const MONITOR: &str = "[[host]]\nname = 'a'\naddress = '{HOST}'\n[[host]]\nname = 'b'\naddress = '127.0.0.2'\n\
-                       [[test]]\nname = 't'\nevery = '1min'\nfor = '1s'\n";
+                       [[test]]\nname = 't'\nevery = '1min'\nfor = '1s'\n[serve]\ncontrol-port = 45690\n";
 
 /// The words of `row` for the command `name`.
 fn line(bases: &Bases, name: &str, row: Option<&Row>) -> String {
@@ -225,6 +232,9 @@ fn fault(scene: &Scene, bases: &Bases, name: &str, row: &Row) -> Option<String> 
     if let Seen::Starts(words) = &row.seen {
         return starts(scene, &with, words).err();
     }
+    if let Seen::Denies(words) = &row.seen {
+        return denies(scene, &with, words).err().map(|why| format!("{name} {}: {why}", row.option));
+    }
     let ran = run(scene, &with);
     let said = || format!("`jitlat {with}` ends with {:?}:\n{}", ran.code, ran.all);
     let worked = matches!(ran.code, Some(0 | 1));
@@ -250,7 +260,7 @@ fn fault(scene: &Scene, bases: &Bases, name: &str, row: &Row) -> Option<String> 
                 && ran.all.contains(words.as_str())
                 && !run(scene, &line(bases, name, None)).all.contains(words.as_str())
         }
-        Seen::Starts(_) | Seen::AsOf(_) => true,
+        Seen::Starts(_) | Seen::Denies(_) | Seen::AsOf(_) => true,
     };
     (!holds).then(|| format!("{name} {}: not seen: {:?}: {}", row.option, row.seen, said()))
 }
@@ -281,6 +291,17 @@ fn starts(scene: &Scene, line: &str, words: &str) -> Result<(), String> {
     let _ = child.kill();
     let _ = child.wait();
     if all.contains(words) { Ok(()) } else { Err(format!("`jitlat {line}` does not say '{words}':\n{all}")) }
+}
+
+/// Starts a server for one-way tests with the words of `line` before `--`, and a test with those after it.
+fn denies(scene: &Scene, line: &str, words: &str) -> Result<(), String> {
+    let (server, client) = line.split_once(" -- ").unwrap();
+    let own: Vec<&str> = server.split_whitespace().chain(["--control-port", "0"]).collect();
+    let server = Server::start(&scene.host, "jitlat", &own);
+    let port = server.port(0).split(',').next().unwrap();
+    let ran = run(scene, &format!("test {{HOST}} --control-port {port} --no-log {client}"));
+    let refused = ran.code == Some(2) && ran.all.contains(words);
+    if refused { Ok(()) } else { Err(format!("`{line}` is not refused with '{words}': {}", ran.all)) }
 }
 
 /// Calls `each` with every command that does something, and its name on the command line.
