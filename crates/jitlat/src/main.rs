@@ -14,6 +14,8 @@
 //! * [`journal`] – logs that grow while a test runs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
+// What modules that are left out would call.
+#![cfg_attr(not(all(feature = "live", feature = "monitor", feature = "plots")), allow(dead_code))]
 
 mod analyze;
 #[cfg(feature = "archive")]
