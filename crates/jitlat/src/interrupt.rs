@@ -1,9 +1,6 @@
 //! Ctrl-C: the first ends the test early and keeps everything; one that comes before the previous request was noticed
 //! ends the process.
 
-// Files are read again by the monitor alone.
-#![cfg_attr(not(feature = "monitor"), allow(dead_code))]
-
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
 use jitlat_net::wake;

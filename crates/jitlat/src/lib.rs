@@ -15,6 +15,8 @@
 //! * [`logs`] – the files of logs; [`console`] – text for people
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
+// Shared code that only optional modules call is unused in a build without them.
+#![cfg_attr(not(all(feature = "live", feature = "monitor", feature = "plots")), allow(dead_code))]
 
 mod analyze;
 #[cfg(feature = "archive")]
