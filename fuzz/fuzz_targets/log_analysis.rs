@@ -15,7 +15,7 @@ const HEADER: &str = "# Sun Mar 13 07:06:40 UTC 2011\n# command SENDING\n# npkts
 libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
     let log = if rows.starts_with(b"#") { rows.to_vec() } else { [HEADER.as_bytes(), rows].concat() };
     let Ok(mut log) = LogReader::from_reader("fuzz", Box::new(Cursor::new(log))) else { return };
-    let options = Options { interval: Some(Span::millis(50)), ..Options::default() };
+    let options = Options { interval: Some(Span::millis(50)), ..jitlat_verdict::options() };
     let mut analyzer = Analyzer::new(log.session(), &options);
     let mut records = Vec::new();
     for record in log.by_ref() {

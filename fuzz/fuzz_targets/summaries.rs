@@ -1,10 +1,10 @@
 #![no_main]
-// Aims at: crates/store/src/json.rs crates/core/src/summary.rs crates/core/src/compare
+// Aims at: crates/store/src/json.rs crates/core/src/summary.rs crates/verdict/src/compare
 // Longest input: 100000
 
 use jitlat_core::Summary;
-use jitlat_core::compare::{Basis, Grid, Key, Question, LabelledRun, Statistic};
 use jitlat_store::json;
+use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
 
 fn written(summaries: &[Summary]) -> Vec<u8> {
     let mut bytes = Vec::new();

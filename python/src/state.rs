@@ -47,7 +47,7 @@ impl Wanted {
             comparable: (!self.bulk).then_some(1),
             interval: self.interval,
             wait: self.late_after,
-            ..Options::default()
+            ..jitlat_verdict::options()
         }
     }
 }

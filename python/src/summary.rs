@@ -3,15 +3,15 @@
 use crate::errors::{Error, failed, invalid};
 use jitlat_archive::{Header, Stream};
 use jitlat_core::analysis::Samples;
-use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
-use jitlat_core::scalars::{SCALARS, selectors};
 use jitlat_core::pool::Pool;
+use jitlat_core::scalars::{SCALARS, selectors};
 use jitlat_core::{Session, Summary as CoreSummary, WallTime};
 use jitlat_report::figure::{self, DrawnRun, DrawnStream, Trace};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::shown_shift;
 use jitlat_report::{draw, html, text};
 use jitlat_store::json;
+use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Question, Statistic};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

@@ -23,9 +23,9 @@ fn main() {
     let packets = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10_000_000usize);
     let only = std::env::args().nth(2).unwrap_or_default();
     println!("{packets} packets, one core, processor time, best of 3");
-    let all = Options::default();
-    let windows = Options { interval: Some(Span::seconds(1)), ..Options::default() };
-    let streaming = Options { streaming: true, ..Options::default() };
+    let all = jitlat_verdict::options();
+    let windows = Options { interval: Some(Span::seconds(1)), ..jitlat_verdict::options() };
+    let streaming = Options { streaming: true, ..jitlat_verdict::options() };
     for (name, path) in [("clean", Path::CLEAN), ("impaired", Path::IMPAIRED)] {
         let records = path.records(packets);
         println!("\n{name}: {} rows", records.len());

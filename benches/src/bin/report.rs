@@ -3,9 +3,7 @@
 //! `cargo run --release -p jitlat-benches --bin report [PACKETS]`
 
 use jitlat_core::session::Session;
-use jitlat_core::{
-    Analyzer, Direction, Options, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime,
-};
+use jitlat_core::{Analyzer, Direction, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_report::figure::{self, DrawnRun, Trace};
 use jitlat_report::html::{Part, Report, page};
 use jitlat_report::{draw, text};
@@ -29,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut reader = LogReader::from_reader("bench", Box::new(std::io::Cursor::new(log)))?;
     let session = reader.session().clone();
-    let mut analyzer = Analyzer::new(&session, &Options::default());
+    let mut analyzer = Analyzer::new(&session, &jitlat_verdict::options());
     reader.each_chunk(|records| analyzer.push_all(records))?;
     let (summary, samples) = analyzer.finish_with_samples(&session);
     steps.done("read and analyse");

@@ -9,9 +9,9 @@
 
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
 use jitlat_benches::queued;
+use jitlat_core::PacketRecord;
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::Scalar;
-use jitlat_core::{Options, PacketRecord};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use rusqlite::{Connection, params};
 use std::error::Error;
@@ -94,7 +94,7 @@ fn add(
 /// All tests pooled, from their packets; and how many packets those are.
 fn pooled(root: &Path, ids: &[TestId], jobs: usize) -> Result<(u64, Pool)> {
     let tests: Vec<(TestId, ())> = ids.iter().map(|id| (*id, ())).collect();
-    let mut found = analyse(root, &tests, jobs, &Options::default())?;
+    let mut found = analyse(root, &tests, jobs, &jitlat_verdict::options())?;
     match found.groups.remove(&()) {
         Some(pool) if found.failed.is_empty() => Ok((pool.received, pool)),
         _ => Err("a test cannot be read".into()),
@@ -232,7 +232,7 @@ fn small(folder: &Path) -> Result<()> {
     archive.compact()?;
     let each = |used: f64| used * 1e3 / ids.len() as f64;
     let (alone, _, ()) = best(UsageWho::RUSAGE_SELF, || {
-        ids.iter().take(50).try_for_each(|id| archive.analyse(*id, &Options::default()).map(drop))?;
+        ids.iter().take(50).try_for_each(|id| archive.analyse(*id, &jitlat_verdict::options()).map(drop))?;
         Ok(())
     })?;
     let (used, _, (rows, _)) = best(UsageWho::RUSAGE_SELF, || pooled(&root, &ids, 1))?;

@@ -6,7 +6,7 @@ use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
 use crate::text::Rest;
 use jitlat_core::pool::Pool;
-use jitlat_core::{Analyzer, Options, PacketRecord, Session, Summary};
+use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
 use jitlat_store::log::{LogReader, Reading};
 
 /// What the catalogue knows of a test beside its packets.
@@ -52,7 +52,7 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     pub fn new(session: &Session) -> Analysis {
-        Analysis { analyzer: Analyzer::new(session, &Options::default()), first: None }
+        Analysis { analyzer: Analyzer::new(session, &jitlat_verdict::options()), first: None }
     }
 
     pub fn push_all(&mut self, records: &[PacketRecord]) {

@@ -1,4 +1,4 @@
-//! Measurements and what they mean: records, analysis, metrics, verdicts.
+//! Measurements: records, analysis, metrics. What they mean for users is judged by `jitlat-verdict`.
 //!
 //! This crate is pure: no socket, no clock, no thread and no randomness of its own. Time is an
 //! argument, random choices come from a seed.
@@ -27,12 +27,12 @@
 //! * [`live`] – what is known of a test while it runs
 //! * [`so_far`] – what a receiver knows of a stream that still runs
 //! * [`sweep`] – a test under many conditions, repeated
-//! * [`compare`] – two runs compared, with a verdict
+//! * [`evidence`] – [`Evidence`](evidence::Evidence): what an analysis hands over to be judged, and by whom
+//! * [`answer`] – [`Answer`](answer::Answer): the form of a verdict: what is wrong, since when, how much, how certain
+//! * [`comparable`] – [`Comparable`](comparable::Comparable): what is stored of a test so that it can be compared
 //! * [`twoway`] – two-way records viewed as one-way ones
 //! * [`path`] – the routers between two hosts
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
-//! * [`verdict`] – [`Answer`](verdict::Answer): what is wrong, since when, how much, how certain; and all other
-//!   judgements
 //! * [`units`] – numbers as text
 //!
 //! Neighbours: `jitlat-proto` has the protocols, `jitlat-net` sockets and clocks, `jitlat-impair` and `jitlat-passive` models of paths and captured
@@ -58,9 +58,11 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod answer;
 pub mod clock;
-pub mod compare;
+pub mod comparable;
 pub mod distribution;
+pub mod evidence;
 pub mod gaps;
 pub mod helpers;
 pub mod link;
@@ -84,10 +86,11 @@ pub mod spec;
 pub mod state;
 pub mod summary;
 pub mod sweep;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod twoway;
 pub mod units;
-pub mod verdict;
 
 pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};

@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// The [unrecorded](Session::unrecorded) parts of `from..to`.
-    pub(crate) fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = Run> + Clone {
+    pub fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = Run> + Clone {
         let end = |run: &Run| run.start.saturating_add(run.len);
         let first = self.unrecorded.partition_point(|run| end(run) <= from);
         self.unrecorded[first..].iter().take_while(move |run| run.start < to).map(move |run| {

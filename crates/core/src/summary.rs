@@ -3,7 +3,8 @@
 //! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says otherwise, `None`
 //! (JSON `null`) if a figure is undefined, never 0 or NaN.
 
-pub use crate::compare::Comparable;
+pub use crate::answer::{Level, Verdict, Warning};
+pub use crate::comparable::Comparable;
 pub use crate::distribution::Distribution;
 pub use crate::distribution::histogram::{Bins, Histogram};
 pub use crate::distribution::percentile::{Method, Percent, Percentiles, Resolution};
@@ -27,7 +28,6 @@ pub use crate::metrics::skew::SkewHull;
 pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
-pub use crate::verdict::{Level, Verdict, Warning};
 
 use crate::session::{Ending, Session};
 use crate::spec::{Direction, Schedule, Transport};
@@ -137,10 +137,10 @@ pub struct Summary {
     /// Some figures formatted as the console prints them.
     #[serde(default)]
     pub display: Display,
-    /// What is wrong, since when, how much, how certain; and what that means for each use. Absent from streaming
-    /// analyses and from parts of a test.
+    /// What is wrong, since when, how much, how certain; and what that means for each use. Absent without a
+    /// [judge](crate::evidence::Judge) and from parts of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<crate::verdict::Answer>,
+    pub answer: Option<crate::answer::Answer>,
     /// The conclusions as text.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,

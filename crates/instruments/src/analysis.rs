@@ -103,7 +103,7 @@ mod tests {
     fn each_stream_is_analysed_by_itself() {
         let record = |seq| PacketRecord::one_way(seq, WallTime(seq * 1000), WallTime(seq * 1000 + 50));
         let sessions = [session(3), session(2)];
-        let (mut analyses, mut kept) = (Analyses::new(Options::default()), RecordCollector::default());
+        let (mut analyses, mut kept) = (Analyses::new(jitlat_verdict::options()), RecordCollector::default());
         let mut both: [&mut dyn Observer; 2] = [&mut analyses, &mut kept];
         both.event(&Event::Started(&sessions));
         both.event(&Event::Records { stream: 1, records: &[record(0)], tcp: &[] });
@@ -114,6 +114,6 @@ mod tests {
         assert_eq!(kept.records.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         let lost: Vec<u64> = analyses.finish().iter().map(|a| a.summary.counts.lost).collect();
         assert_eq!(lost, [1, 0]);
-        assert!(Analyses::new(Options::default()).finish().is_empty());
+        assert!(Analyses::new(jitlat_verdict::options()).finish().is_empty());
     }
 }

@@ -6,7 +6,7 @@ use crate::instrument::Instrument;
 use crate::load::Load;
 use crate::stop::Stop;
 use jitlat_core::Span;
-use jitlat_core::analysis::{Options, Samples};
+use jitlat_core::analysis::Samples;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::sweep::{Outcome, SweepRun};
 use jitlat_net::clock;
@@ -78,7 +78,7 @@ pub fn sweep(
 impl CellTest {
     fn measure(&self, run: SweepRun, stop: &Stop) -> Result<(Outcome, Samples), Error> {
         let at = clock::wall();
-        let measure = || self.instrument.analyse(&Options::default(), stop, &mut Unobserved);
+        let measure = || self.instrument.analyse(&jitlat_verdict::options(), stop, &mut Unobserved);
         let analysed = match &self.load {
             Some(load) => load.beside(self.instrument.duration()?, stop, measure)?.0,
             None => measure()?,

@@ -272,7 +272,7 @@ mod tests {
 
         let mut reader = LogReader::open(&path).unwrap();
         let records: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
-        let summary = analyze(reader.session(), records, &Default::default());
+        let summary = analyze(reader.session(), records, &jitlat_verdict::options());
         assert_eq!((summary.counts.sent, summary.counts.lost), (190, 10));
         assert!(!summary.answer.unwrap().complete);
     }

@@ -15,10 +15,10 @@ pub use lines::{PairColumns, PairLines, write_tcp_event};
 pub use pings::{PingsError, read_pings};
 pub use sizes::{SizeDocument, write_sizes};
 
+use jitlat_core::answer::Answer;
 use jitlat_core::link::{Fit, Link};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
-use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, WallTime};
 use jitlat_passive::fit_sizes;
 use jitlat_passive::pipeline::CaptureFacts;

@@ -4,7 +4,7 @@ use crate::page::{self, PROGRAM, Tab, encoded};
 use crate::problem::Problem;
 use crate::routes::Asked;
 use jitlat_archive::{Archive, Listed, TestId};
-use jitlat_core::{Analyzer, Options};
+use jitlat_core::Analyzer;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Frame, Part, Report};
 use maud::{Markup, html as markup};
@@ -27,7 +27,7 @@ pub fn page(archive: &Archive, asked: &Asked) -> Result<String, Problem> {
 fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Problem> {
     let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     let mut failure = None;
     reader
         .records(&mut failure)

@@ -4,7 +4,7 @@ use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{Added, Archive, Error, Filter, Header, Keep, Period, TestId, When};
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{SCALARS, Scalar};
-use jitlat_core::{Analyzer, Options, PacketRecord, WallTime};
+use jitlat_core::{Analyzer, PacketRecord, WallTime};
 use jitlat_store::log::{LogReader, ReadError, Reading};
 use std::fs;
 use std::io::Read;
@@ -175,7 +175,7 @@ fn pool_of(logs: &[std::path::PathBuf]) -> Pool {
     let mut pool = Pool::default();
     for log in logs {
         let mut reader = LogReader::open(log).unwrap();
-        let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+        let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
         reader.records(&mut None).for_each(|r| analyzer.push(&r));
         let (summary, samples) = analyzer.finish_with_samples(reader.session());
         pool.merge(&Pool::of(&summary, &samples));
@@ -300,7 +300,7 @@ fn packets_analysed_again_give_the_pools_of_their_logs() {
     let tests: Vec<(TestId, usize)> =
         logs.iter().enumerate().map(|(k, log)| (added(&archive, log), k % 2)).collect();
     let parts = |odd: usize| pool_of(&logs.iter().skip(odd).step_by(2).cloned().collect::<Vec<_>>());
-    let options = Options::default();
+    let options = jitlat_verdict::options();
     let figures = |pool: &Pool| SCALARS.iter().map(|f| pool.scalar(f)).collect::<Vec<_>>();
     let whole = |tests: &[(TestId, usize)]| {
         for jobs in [1, 3] {

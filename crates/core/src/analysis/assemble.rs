@@ -1,11 +1,12 @@
 //! The one place where results become a [`Summary`] or a [`Way`], whichever analysis they come from.
 
-use crate::compare::Comparable;
+use crate::answer::{Answer, Warning};
+use crate::comparable::Comparable;
+use crate::evidence::{self, Conclusion, Judgement};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::stream::Stream;
 use crate::summary::{Display, Header, Interval, Loss, SessionInfo, Summary};
 use crate::twoway::{FarReport, LossRun, TwoWayFigures, Way};
-use crate::verdict::{self, Answer, Judgement, Notes, WayLosses, findings};
 
 /// A stream that has ended, with what its analysis found.
 pub(super) trait Findings {
@@ -34,7 +35,7 @@ pub(super) struct BothWays {
 }
 
 /// The summary of a stream, with what was noted on the way; of a round-trip test with what that tells beside.
-pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: Notes) -> Summary {
+pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: Vec<Warning>) -> Summary {
     let known = found.stream().known;
     let both_ways = both_ways.map(|both| {
         let far_report = known.two_way.get_or_init(|| both.figures).far_report;
@@ -43,21 +44,23 @@ pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: 
     let mut summary = computed(found);
     summary.intervals = found.intervals();
     summary.comparable = found.comparable();
-    let mut judged = found.judgement();
-    if let Some(([up, down], losses, far_report)) = both_ways {
-        let losses = WayLosses { runs: &losses };
-        judged = judged.map(|j| verdict::two_way(j, [up.as_ref(), down.as_ref()], &losses));
+    summary.warnings = notes;
+    let (mut answers, mut losses) = (None, Vec::new());
+    if let Some((of_ways, lost, far_report)) = both_ways {
         if let Some(report) = far_report {
             of_far_report(&mut summary, &report);
-            let answer = Answer::of_counts(summary.counts.sent, report.received);
-            summary.answer = judged.take().map(|_| answer);
         }
+        (answers, losses) = (Some(of_ways), lost);
     }
-    if let Some(judged) = judged {
-        summary.answer = Some(judged.into_answer());
+    if let Some(judge) = &known.options.judge {
+        let conclusion = Conclusion {
+            session: known.session,
+            round_trips: !known.has_two_clocks(),
+            judgement: found.judgement(),
+            both_ways: answers.map(|answers| evidence::BothWays { answers, losses: &losses }),
+        };
+        judge.conclude(&mut summary, conclusion);
     }
-    summary.warnings = notes.look_at(&summary, known.session, !known.has_two_clocks());
-    summary.verdicts = findings(&summary);
     summary
 }
 

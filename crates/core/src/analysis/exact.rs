@@ -2,7 +2,8 @@
 
 use super::assemble::{self, Findings};
 use super::{Gathered, Options, Samples, windows};
-use crate::compare::Comparable;
+use crate::comparable::Comparable;
+use crate::evidence::{Evidence, Judgement, KnownPackets, RowNotes};
 use crate::helpers::Helpers;
 use crate::metrics::METRICS;
 use crate::metrics::all_packets::AllPackets;
@@ -17,7 +18,6 @@ use crate::session::Session;
 use crate::spec::Direction;
 use crate::summary::{Interval, Summary};
 use crate::time::WallTime;
-use crate::verdict::{self, Judgement, Material, Notes, RowNotes};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -59,7 +59,7 @@ pub(super) fn found<T>(
     let Gathered { classifier, samples, copies, tally, notes, .. } = gathered;
     let series = Series::new(samples);
     let came = gathered.came();
-    let extent = verdict::Known::of(session, &came);
+    let extent = KnownPackets::of(session, &came);
     let accepted = samples.len() as u64 + gathered.delayless.len();
     let counted = Counted {
         sent: extent.sent.max(accepted),
@@ -147,7 +147,7 @@ impl Findings for Exact<'_> {
         let summary = |part: &Gathered, session: &Session| {
             let test = (session, &options, known.kind);
             found(part, test, clock(part, session), 0, None, |found| {
-                assemble::summary(found, None, Notes::default())
+                assemble::summary(found, None, Vec::new())
             })
         };
         windows::analysed(windows, self.gathered, session, series, end, self.helpers, summary)
@@ -156,8 +156,9 @@ impl Findings for Exact<'_> {
     fn judgement(&self) -> Option<Judgement> {
         let Gathered { copies, tally, notes, .. } = self.gathered;
         let (notes, known) = (notes.as_ref()?, self.stream.known);
+        let judge = known.options.judge.as_ref()?;
         let judged = || {
-            verdict::judge(&Material {
+            judge.judge(&Evidence {
                 session: known.session,
                 series: &self.all.series,
                 came: &self.all.came,
@@ -168,7 +169,6 @@ impl Findings for Exact<'_> {
                 arrived_by: tally.arrived_by(),
                 off_schedule: self.all.errors().map(Errors::extremes),
                 round_trip: known.kind == Kind::RoundTrips,
-                profiles: &known.options.profiles,
             })
         };
         Some(self.judgement.get_or_init(judged).clone())

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod exact;
+mod notes;
 mod options;
 mod plain;
 mod saved;
@@ -16,6 +17,8 @@ pub use crate::metrics::series::Samples;
 pub use options::{Options, PACKET_BYTES};
 pub(crate) use saved::Saved;
 
+use crate::answer::Warning;
+use crate::evidence::RowNotes;
 use crate::helpers::Helpers;
 use crate::metrics::classify::{Class, Classifier};
 use crate::metrics::clock::ClockEstimate;
@@ -25,7 +28,6 @@ use crate::metrics::seqset::SeqSet;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
-use crate::verdict::{Notes, RowNotes};
 use assemble::Findings;
 use plain::Plain;
 use std::borrow::Cow;
@@ -139,7 +141,7 @@ impl Analyzer {
             return Analyzer { options, test, mode: Mode::TwoWay(Box::new(two_way)) };
         }
         if options.streaming {
-            let mode = Mode::Streaming(Box::new(stream::Stream::new(&test)));
+            let mode = Mode::Streaming(Box::new(stream::Stream::new(&test, options.judge.clone())));
             return Analyzer { options, test, mode };
         }
         let gathered = Gathered {
@@ -171,7 +173,7 @@ impl Analyzer {
             && gathered.samples.len() as u64 * PACKET_BYTES > self.options.memory
         {
             let gathered = core::mem::replace(&mut **gathered, Gathered::empty());
-            let stream = stream::Stream::of_packets(&self.test, gathered);
+            let stream = stream::Stream::of_packets(&self.test, self.options.judge.clone(), gathered);
             self.mode = Mode::Streaming(Box::new(stream));
         }
     }
@@ -245,6 +247,14 @@ impl Analyzer {
         }
     }
 
+    /// Sets how many packets are judged at a time in constant memory, for tests; before the first packet.
+    #[doc(hidden)]
+    pub fn set_stretch_length(&mut self, packets: u32) {
+        if let Mode::Streaming(stream) = &mut self.mode {
+            stream.set_stretch_length(packets);
+        }
+    }
+
     /// Whether all packets are kept: not in constant memory.
     pub(crate) fn keeps_packets(&self) -> bool {
         match &self.mode {
@@ -292,9 +302,9 @@ impl Analyzer {
         session: &Session,
         kind: Kind,
         helpers: Option<&dyn Helpers>,
-        make: impl FnOnce(&dyn Findings, Notes) -> T,
+        make: impl FnOnce(&dyn Findings, Vec<Warning>) -> T,
     ) -> (T, Samples) {
-        let mut notes = Notes::default();
+        let mut notes = Vec::new();
         match self.mode {
             Mode::Exact(mut gathered) => {
                 let clock = exact::clock(&gathered, session);
@@ -307,9 +317,9 @@ impl Analyzer {
             }
             Mode::Streaming(stream) => {
                 if let Some(wait) = self.options.wait {
-                    notes.wait_refused(wait);
+                    notes.push(notes::wait_refused(wait));
                 }
-                notes.streaming(stream.error());
+                notes.push(notes::constant_memory(stream.error()));
                 let test = (session, &self.options, kind);
                 (stream::found(*stream, test, |found| make(found, notes)), Samples::default())
             }
@@ -447,14 +457,14 @@ impl Gathered {
 
     /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
     /// clocks to trust the wait is refused.
-    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Notes) -> u64 {
+    fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Vec<Warning>) -> u64 {
         let Some(wait) = options.wait else { return 0 };
         let correction = match (clock.correction_ns, clock.synchronised()) {
             (Some(correction), _) => correction,
             (None, Some(_)) => 0,
             (None, None) if options.trust_clocks => 0,
             (None, None) => {
-                notes.wait_refused(wait);
+                notes.push(notes::wait_refused(wait));
                 return 0;
             }
         };

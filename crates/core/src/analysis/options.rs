@@ -2,11 +2,10 @@
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
+use crate::evidence::SharedJudge;
 use crate::metrics::dejitter::{Codec, DEFAULT_BUFFERS_MS};
 use crate::metrics::emodel::DelayModel;
 use crate::time::Span;
-use crate::verdict::{PROFILES, Profile};
-use std::borrow::Cow;
 
 /// Bytes that a packet takes while all are kept.
 pub const PACKET_BYTES: u64 = 20;
@@ -52,8 +51,8 @@ pub struct Options {
     pub comparable: Option<u64>,
     /// Fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
-    /// The uses that the path is judged for.
-    pub profiles: Cow<'static, [Profile]>,
+    /// Who judges the test; `None` = the summary has no answer and no verdicts.
+    pub judge: Option<SharedJudge>,
 }
 
 impl Default for Options {
@@ -76,7 +75,7 @@ impl Default for Options {
             bootstrap: None,
             comparable: None,
             gilbert_elliott: false,
-            profiles: Cow::Borrowed(&PROFILES),
+            judge: None,
         }
     }
 }

@@ -4,12 +4,12 @@ use super::stream::Stream;
 use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, Options, Tally};
 use crate::clock::ClockProbe;
+use crate::evidence::RowNotes;
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::twoway::Processing;
-use crate::verdict::RowNotes;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

@@ -2,6 +2,7 @@
 
 use super::assemble::{self, BothWays, OnThatWay};
 use super::{Analyzer, Options, Samples};
+use crate::answer::Answer;
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
 use crate::metrics::known::{Counted, Kind};
@@ -15,7 +16,6 @@ use crate::twoway::{
     far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
-use crate::verdict::Answer;
 use serde::{Deserialize, Serialize};
 
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.

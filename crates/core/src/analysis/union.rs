@@ -8,13 +8,13 @@ use super::exact;
 use super::twoway::{Returned, STRETCHES, TwoWayAnalysis};
 use super::{Analyzer, Gathered, Mode, NotMergeable};
 use crate::clock::ClockProbe;
+use crate::evidence::KnownPackets;
 use crate::metrics::classify::{Classifier, Packet};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::time::{Span, WallTime};
-use crate::verdict::Known;
 
 /// Where a test is moved.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Analyzer {
     /// The number after the last packet that the test is known to have sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         match &self.mode {
-            Mode::Exact(gathered) => Known::of(session, &gathered.came()).end,
+            Mode::Exact(gathered) => KnownPackets::of(session, &gathered.came()).end,
             Mode::Streaming(stream) => stream.extent(session).end,
             Mode::TwoWay(views) => views.round_trip.sent(session),
         }

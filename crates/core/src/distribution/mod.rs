@@ -16,7 +16,7 @@ pub use sample::Sample;
 pub use statistics::{Distribution, Wanted};
 
 /// The smallest and the largest of `values`; None without values.
-pub(crate) fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {
+pub fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {
     let first = values.next()?;
     let (mut low, mut high) = (first, first);
     // A loop that can be left is not vectorised, which without AVX makes comparisons of 64 bits several times as slow.

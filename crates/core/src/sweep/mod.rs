@@ -4,13 +4,10 @@
 //! * [`Outcome`] – the result of one run
 //! * [`points`] – mean and confidence interval of each combination over its repetitions
 //! * [`size_laws`] – the relation of delay to packet size (metrics §21)
-//! * [`answer()`] – what changes along it, and where it is worst
 
-mod answer;
 mod estimate;
 mod outcome;
 
-pub use answer::{Change, answer, changes, severity};
 pub use estimate::{Confidence, Estimate, Point, SizeLaw, points, size_laws, with_intervals_of_packets};
 pub use outcome::{Figures, Outcome};
 

@@ -1,4 +1,4 @@
-//! The analysis as a whole: golden logs, properties of random streams, saved states.
+//! The analysis as a whole: golden logs, properties of random streams.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,6 +7,3 @@ mod stream;
 
 mod golden;
 mod properties;
-mod scalars;
-mod state;
-mod twins;

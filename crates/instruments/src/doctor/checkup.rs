@@ -1,7 +1,7 @@
 //! [`Checkup`]: measures and reads everything that [`judge`](super::judge) needs to know about this host.
 
 use crate::stop::Stop;
-use jitlat_core::analysis::{self, Analyzer};
+use jitlat_core::analysis::Analyzer;
 use jitlat_core::session::HostFacts;
 use jitlat_core::spec::HEADER_LEN;
 use jitlat_core::summary::{Percent, Summary};
@@ -214,7 +214,7 @@ pub fn two_way(plan: Plan, pacing: &Pacing, stamps: Stamps, stop: &AtomicBool) -
 
 impl Baseline {
     fn new(session: &Session, records: impl Iterator<Item = jitlat_core::PacketRecord>) -> Baseline {
-        let mut analyzer = Analyzer::new(session, &analysis::Options::default());
+        let mut analyzer = Analyzer::new(session, &jitlat_verdict::options());
         records.for_each(|r| analyzer.push(&r));
         Baseline::of(&analyzer.finish(session))
     }

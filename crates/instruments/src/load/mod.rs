@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::instrument::Instrument;
 use crate::one_way::OneWay;
 use crate::stop::Stop;
-use jitlat_core::analysis::Options;
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;
@@ -198,7 +197,7 @@ fn send(load: &LoadSpec, test: &OneWay, end: &Stop, flowing: &AtomicUsize) -> Re
             flowing.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let analysed = test.analyse(&Options::default(), end, &mut notice).map_err(|e| {
+    let analysed = test.analyse(&jitlat_verdict::options(), end, &mut notice).map_err(|e| {
         e.while_doing(format!(
             "the load {load} could not be sent (it needs a `jitlat serve`; see --load-host)"
         ))

@@ -7,8 +7,8 @@ use crate::instrument::Instrument;
 use crate::stop::Stop;
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Options;
-use jitlat_core::compare::{Basis, Comparison, Question, Side, Statistic, compare};
 use jitlat_core::observer::Observer;
+use jitlat_verdict::compare::{Basis, Comparison, Question, Side, Statistic, compare};
 
 /// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]

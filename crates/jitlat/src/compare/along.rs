@@ -6,16 +6,16 @@ use crate::output::{Drawings, Report, Table};
 use crate::sweep::show::{PointDocument, lines, table};
 use anyhow::{Context, Result, bail, ensure};
 use jitlat_core::WallTime;
-use jitlat_core::compare::{Key, LabelledRun};
+use jitlat_core::answer::Answer;
 use jitlat_core::sweep::{
-    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, answer, points,
-    with_intervals_of_packets,
+    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, points, with_intervals_of_packets,
 };
-use jitlat_core::verdict::Answer;
 use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, say_measured};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::{FirstScreen, Section};
+use jitlat_verdict::compare::{Key, LabelledRun};
+use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 

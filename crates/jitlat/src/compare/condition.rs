@@ -1,8 +1,8 @@
 //! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
-use jitlat_core::compare::{Cell, Grid, LabelledRun};
 use jitlat_core::scalars::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownScalar};
-use jitlat_core::verdict::comparison;
+use jitlat_verdict::compare::{Cell, Grid, LabelledRun};
+use jitlat_verdict::comparison;
 use std::str::FromStr;
 
 /// A condition under which a comparison fails.

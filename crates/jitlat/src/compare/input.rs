@@ -4,11 +4,11 @@ use crate::input::archived_text;
 use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
-use jitlat_core::analysis::{Analyzer, Options};
-use jitlat_core::compare::{Key, LabelledRun};
+use jitlat_core::analysis::Analyzer;
 use jitlat_store::json::{self, ReadError};
 use jitlat_store::log::LogReader;
 use jitlat_store::threads::Threads;
+use jitlat_verdict::compare::{Key, LabelledRun};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -102,7 +102,7 @@ fn open(path: &str) -> Result<Vec<LabelledRun>> {
 
 fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<LabelledRun> {
     let mut reader = LogReader::from_reader(name, Box::new(input))?;
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     if let Err(e) = reader.each_chunk_on(Threads::available(), |records| analyzer.push_all(records)) {
         if reader.reading().rows == 0 {
             return Err(e.into());

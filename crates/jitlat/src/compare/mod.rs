@@ -13,10 +13,10 @@ use along::Along;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::Condition;
-use jitlat_core::compare::{Basis, Grid, Key, LabelledRun, Outcome, Question, Statistic};
 use jitlat_core::sweep::Confidence;
 use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{TextOptions, comparison};
+use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Outcome, Question, Statistic};
 use report::GridReport;
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::output::{Drawings, Report, Table, pages};
 use anyhow::Result;
-use jitlat_core::compare::{Cell, Comparison, Grid};
 use jitlat_core::scalars::selectors;
-use jitlat_core::verdict::comparison;
 use jitlat_report::{FirstScreen, figure};
+use jitlat_verdict::compare::{Cell, Comparison, Grid};
+use jitlat_verdict::comparison;
 use serde_json::Value;
 
 /// A comparison's report.
@@ -42,7 +42,7 @@ type Line = Vec<(String, String)>;
 
 /// One line per cell, with its comparison with the first of its row.
 fn lines(grid: &Grid) -> Vec<Line> {
-    let of_row = |row: &jitlat_core::compare::Row| {
+    let of_row = |row: &jitlat_verdict::compare::Row| {
         let against = |cell: &Cell| row.comparisons.iter().find(|c| c.b == cell.column);
         row.cells.iter().flatten().map(|cell| line(&row.name, cell, against(cell))).collect::<Vec<_>>()
     };

@@ -1,6 +1,6 @@
 //! Whether the sender of a stream keeps its schedule, while the stream runs.
 
-use jitlat_core::verdict::rate;
+use jitlat_verdict::rate;
 use std::time::{Duration, Instant};
 
 /// A sender that is behind by less may catch up.

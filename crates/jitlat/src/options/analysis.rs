@@ -95,7 +95,7 @@ impl AnalysisArgs {
             DelayModel::Full => emodel::DelayModel::Full,
             DelayModel::Cole => emodel::DelayModel::Cole,
         };
-        let defaults = Options::default();
+        let defaults = jitlat_verdict::options();
         Options {
             method,
             percents: self.percentile.clone(),
@@ -114,7 +114,7 @@ impl AnalysisArgs {
             memory: self.memory,
             streaming: self.streaming,
             spurt: defaults.spurt,
-            profiles: self.profile.judged(),
+            judge: Some(self.profile.judge()),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use jitlat_core::verdict::{PROFILES, Profile};
+use jitlat_core::evidence::SharedJudge;
+use jitlat_verdict::{PROFILES, Profile};
 use serde::Deserialize;
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// The uses that a path is tested and judged for.
@@ -59,9 +59,9 @@ impl ProfileArgs {
         Ok(())
     }
 
-    /// The uses to judge.
-    pub fn judged(&self) -> Cow<'static, [Profile]> {
-        self.chosen.clone().map_or(Cow::Borrowed(&PROFILES), Cow::Owned)
+    /// The judge of the uses.
+    pub fn judge(&self) -> SharedJudge {
+        self.chosen.clone().map_or_else(jitlat_verdict::judge, jitlat_verdict::judge_for)
     }
 
     /// The use that says how to send; `None` if none was named.
@@ -94,7 +94,7 @@ mod tests {
             let names = names.iter().map(|n| (*n).to_owned()).collect();
             let mut args =
                 ProfileArgs { names, profiles: Some(file.path().to_owned()), ..ProfileArgs::default() };
-            args.resolve().map(|()| args.judged().into_owned())
+            args.resolve().map(|()| args.chosen.clone().unwrap_or_else(|| PROFILES.to_vec()))
         };
         write(
             "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload = 300\nperiod_ms = 10\n\

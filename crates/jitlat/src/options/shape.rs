@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use jitlat_core::spec::Dscp;
 use jitlat_core::time::Span;
-use jitlat_core::verdict::Profile;
+use jitlat_verdict::Profile;
 
 /// Has a one-way test send as the first use does, where `given` does not say otherwise.
 pub fn shape_stream(uses: &ProfileArgs, stream: &mut StreamArgs, given: &ArgMatches) {

@@ -1,10 +1,10 @@
 //! What is drawn of reports: pages, pictures, and histograms for tools that draw.
 
 use super::report::{AnalysedStream, PROGRAM, command_line};
-use jitlat_core::compare::Grid;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Part};
 use jitlat_report::{FirstScreen, Section};
+use jitlat_verdict::compare::Grid;
 
 pub use jitlat_report::draw::{DrawError, card_files, files};
 pub use jitlat_store::hdr::write as histograms;

@@ -4,7 +4,7 @@ use super::report::{AnalysedStream, command_line, shell_word};
 use super::text::are_one_test;
 use super::wanted::Wanted;
 use crate::console;
-use jitlat_core::verdict::{Fault, Severity};
+use jitlat_core::answer::{Fault, Severity};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, Stream};
 use std::path::Path;

@@ -90,7 +90,7 @@ mod tests {
             PacketRecord::one_way(seq, WallTime(seq * 1_000_000), WallTime(seq * 1_000_000 + 500 + seq % 7))
         };
         let records: Vec<PacketRecord> = (0..sent as i64).filter(|seq| seq % 50 != 3).map(record).collect();
-        let begun = || Analyzer::new(&session, &Options::default());
+        let begun = || Analyzer::new(&session, &jitlat_verdict::options());
         let mut all = begun();
         all.push_all(&records);
         let mut pieces = WayAnalysis::start(begun()).unwrap();

@@ -6,17 +6,18 @@ use crate::output::report::shell_word;
 use crate::output::{Report, Table};
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
+use jitlat_core::answer::Answer;
 use jitlat_core::scalars::{Number, SCALARS, Scalar, Selector, selectors};
 use jitlat_core::sweep::{
-    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, answer, points, size_laws,
+    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
-use jitlat_core::verdict::Answer;
 use jitlat_report::Section;
 use jitlat_report::figure::{CellPackets, Sweep, of_sweep, say_measured};
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, Plan};
+use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

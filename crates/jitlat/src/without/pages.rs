@@ -3,9 +3,9 @@
 use crate::output::AnalysedStream;
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
-use jitlat_core::compare::Grid;
 use jitlat_report::figure::Figure;
 use jitlat_report::{FirstScreen, Section};
+use jitlat_verdict::compare::Grid;
 use std::io::{self, Write};
 
 pub type DrawError = std::fmt::Error;

@@ -1,6 +1,6 @@
 //! The console report of the golden logs, as printed by `jitlat -f LOG -C`.
 
-use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::analysis::Analyzer;
 use jitlat_report::text;
 use jitlat_store::log::LogReader;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ const CANVAS: text::plots::Canvas = text::plots::Canvas { width: 80, unicode: tr
 
 fn report(log: Vec<u8>) -> String {
     let mut reader = LogReader::from_reader("test", Box::new(Cursor::new(log))).unwrap();
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     reader.by_ref().for_each(|record| analyzer.push(&record.unwrap()));
     let (mut summary, samples) = analyzer.finish_with_samples(reader.session());
     reader.reading().add_to(&mut summary);

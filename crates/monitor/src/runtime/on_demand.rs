@@ -5,12 +5,12 @@ use super::{Equipment, TestSite};
 use crate::file::{Asked, Value, Wrong};
 use crate::model::{Direction, Flow, Traffic};
 use jitlat_core::time::SECOND;
-use jitlat_core::verdict::PROFILES;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::one_way::ONE_WAY_PROTOCOLS;
 use jitlat_instruments::ping::PROTOCOLS;
 use jitlat_proto::jitlat::Key;
+use jitlat_verdict::PROFILES;
 use jitlat_web::{HostOffer, Planned, Refusal, RunFeed, TestOffer, Wish};
 use std::path::Path;
 

@@ -4,10 +4,11 @@ use super::verdict::{ENOUGH, is_queued, round_trip};
 use super::{BetweenPoints, Connection, DirectionFigures, TcpResult};
 use crate::SpreadFigures;
 use core::net::SocketAddr;
+use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
-use jitlat_core::verdict::severity::{of_host, of_missing, of_wait};
-use jitlat_core::verdict::{Answer, Cause, CauseId, Severity, time};
+use jitlat_verdict::severity::{of_host, of_missing, of_wait};
+use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
 /// A share of the time for which a closed window matters.

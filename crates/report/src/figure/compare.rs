@@ -1,9 +1,9 @@
 //! Several runs in one figure: their distributions in one plot, and side by side. Needs summaries only.
 
 use super::{Axis, Figure, Mark, Series, SpreadRow, Tone, Unit, group_thousands, value_label};
-use jitlat_core::compare::Cell;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::summary::{Distribution, Ipdv, Percent, Summary};
+use jitlat_verdict::compare::Cell;
 use std::borrow::Cow;
 
 /// Most curves in a figure; more cannot be distinguished.

@@ -37,7 +37,7 @@ pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;
 
-use jitlat_core::compare::Row;
+use jitlat_verdict::compare::Row;
 
 /// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
 /// trace has no figures of single packets.

@@ -7,10 +7,10 @@ use super::{first, list, shell};
 use crate::FirstScreen;
 use crate::figure::{self, Unit, value_label};
 use crate::text::screen::Screen;
-use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome};
 use jitlat_core::scalars::{SCALARS, Scalar, selectors};
 use jitlat_core::time::WallTime;
-use jitlat_core::verdict::comparison::{effect, outcome, p_value, sentence};
+use jitlat_verdict::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome};
+use jitlat_verdict::comparison::{effect, outcome, p_value, sentence};
 use maud::{Markup, html};
 
 /// A comparison as one self-contained HTML document.

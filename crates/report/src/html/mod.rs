@@ -23,7 +23,7 @@ use crate::{FirstScreen, Section};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::WallTime;
-use jitlat_core::verdict::Opinion;
+use jitlat_verdict::Opinion;
 use maud::{Markup, html};
 use parts::{Group, Printed, data, folded, heading, is_passive, micro, plots, sentence, table};
 

@@ -1,9 +1,9 @@
 //! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
 
 use super::{Page, TextOptions, count, mark};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
-use jitlat_core::verdict::{Answer, Cause, CauseId, Fault, Severity};
 
 /// Most causes listed; more are only counted.
 const CAUSES: usize = 5;

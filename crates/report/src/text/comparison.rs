@@ -1,10 +1,10 @@
 //! Several runs on the console: a table, then whether the differences are significant.
 
 use super::{Look, Page, TextOptions, dash, printable};
-use jitlat_core::compare::{Basis, Cell, Comparison, Grid, Outcome};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::units::eng4_f64;
-use jitlat_core::verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
+use jitlat_verdict::compare::{Basis, Cell, Comparison, Grid, Outcome};
+use jitlat_verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
 /// Characters of the row's name, of the figure's name, of a column.
 const ROW: usize = 16;

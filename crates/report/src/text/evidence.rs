@@ -8,7 +8,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
 use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
-use jitlat_core::verdict::Opinion;
+use jitlat_verdict::Opinion;
 use std::collections::BTreeMap;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {

@@ -79,7 +79,7 @@ fn records(direction: Direction) -> impl Iterator<Item = PacketRecord> {
 }
 
 fn summary(direction: Direction) -> Summary {
-    analyze(&session(direction), records(direction), &Options::default())
+    analyze(&session(direction), records(direction), &jitlat_verdict::options())
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn stamps_that_did_not_come_and_a_pause_on_purpose_are_said() {
     let with = |lost: Option<u64>, pause: Option<Span>| {
         let mut session = session(Direction::Up);
         (session.stamps_lost, session.read_pause) = (lost, pause);
-        let summary = analyze(&session, records(Direction::Up), &Options::default());
+        let summary = analyze(&session, records(Direction::Up), &jitlat_verdict::options());
         let report = text::report(&summary, &text::TextOptions::default());
         // However it is wrapped.
         report.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -145,7 +145,7 @@ fn a_change_of_path_and_windows_are_listed() {
         let delay = 5_000_000 + i * 7919 % 40_000 + if i >= 500 { 8_000_000 } else { 0 };
         PacketRecord::one_way(i, WallTime(START + i * 20_000_000), WallTime(START + i * 20_000_000 + delay))
     });
-    let options = Options { interval: Some(Span::millis(100)), ..Options::default() };
+    let options = Options { interval: Some(Span::millis(100)), ..jitlat_verdict::options() };
     let report = text::report(&analyze(&session, records, &options), &text::TextOptions::default());
     // Sentences are wrapped.
     let text = report.split_whitespace().collect::<Vec<_>>().join(" ");

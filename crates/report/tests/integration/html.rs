@@ -2,11 +2,11 @@
 
 use crate::browser::{accessibility, axe, browse, browser, driven, folder, printed, result, shown};
 use crate::common::{Measured, golden, made_up};
-use jitlat_core::compare::{Grid, Key, LabelledRun, Question};
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{Direction, PacketRecord, Session, Source, Stamp, TestSpec, WallTime};
 use jitlat_report::html::{Part, Report, comparison, page};
+use jitlat_verdict::compare::{Grid, Key, LabelledRun, Question};
 
 fn report(runs: &[(&str, &Measured)]) -> String {
     let parts: Vec<Part<'_>> = runs

@@ -1,6 +1,6 @@
 //! The one screen: what it shows of every kind of test, and that it is one whatever was measured.
 
-use jitlat_core::analysis::{Analyzer, Options, Samples};
+use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::{Level, Summary};
@@ -19,7 +19,7 @@ struct Measured {
 
 impl Measured {
     fn of(session: &Session, records: impl IntoIterator<Item = PacketRecord>) -> Measured {
-        let mut analyzer = Analyzer::new(session, &Options::default());
+        let mut analyzer = Analyzer::new(session, &jitlat_verdict::options());
         records.into_iter().for_each(|record| analyzer.push(&record));
         let (summary, samples) = analyzer.finish_with_samples(session);
         Measured { summary, samples }
@@ -269,10 +269,9 @@ fn many_logs_are_one_screen_too() {
 
 #[test]
 fn a_sweep() {
-    use jitlat_core::sweep::{
-        Axis, Confidence, Factor, Figures, Grid, Level, Outcome, SweepRun, answer, points,
-    };
+    use jitlat_core::sweep::{Axis, Confidence, Factor, Figures, Grid, Level, Outcome, SweepRun, points};
     use jitlat_report::text::screen::Swept;
+    use jitlat_verdict::sweep::answer;
     let axis = |factor, texts: &[&str]| {
         let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
         Axis::new(factor, texts.iter().map(level).collect())

@@ -1,6 +1,6 @@
 //! CSV as documented: the columns of packets and of tests.
 
-use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::analysis::analyze;
 use jitlat_core::summary::Summary;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::csv::{PACKET_COLUMNS, Packets, write_summaries};
@@ -12,7 +12,7 @@ fn golden(name: &str) -> (Session, Vec<PacketRecord>, Summary) {
     let mut log = LogReader::open(&path).unwrap();
     let records: Vec<PacketRecord> = log.by_ref().map(Result::unwrap).collect();
     let session = log.session().clone();
-    let summary = analyze(&session, records.iter().copied(), &Options::default());
+    let summary = analyze(&session, records.iter().copied(), &jitlat_verdict::options());
     (session, records, summary)
 }
 

@@ -1,12 +1,12 @@
 //! Logs cut short: what was not recorded is unknown, never lost.
 
 use jitlat_core::analysis::{Analyzer, Options, analyze};
+use jitlat_core::answer::CauseId;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::state::{Merged, State};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::verdict::CauseId;
 use jitlat_core::{
     Direction, PacketRecord, Schedule, Session, Source, Span, Stamp, TestSpec, Transport, WallTime,
 };
@@ -55,7 +55,7 @@ fn analyses(bytes: &[u8]) -> Option<[Summary; 2]> {
     let both = [false, true].map(|streaming| {
         let mut log = LogReader::from_reader("cut", Box::new(Cursor::new(bytes.to_vec()))).ok()?;
         let records = log.by_ref().collect::<Result<Vec<_>, _>>().ok()?;
-        let options = Options { streaming, ..Options::default() };
+        let options = Options { streaming, ..jitlat_verdict::options() };
         Some(analyze(log.session(), records, &options))
     });
     let [exact, streamed] = both;
@@ -185,7 +185,7 @@ fn windows_and_merged_tests_leave_out_what_is_unknown() {
     let mut bytes = log(Version::V3, false);
     let [start, end] = place(&bytes, 30, 100);
     bytes.drain(start..end);
-    let options = Options { interval: Some(Span::seconds(1)), ..Options::default() };
+    let options = Options { interval: Some(Span::seconds(1)), ..jitlat_verdict::options() };
     let mut reader = LogReader::from_reader("removed", Box::new(Cursor::new(bytes))).unwrap();
     let mut analyzer = Analyzer::new(reader.session(), &options);
     reader.by_ref().for_each(|record| analyzer.push(&record.unwrap()));

@@ -20,8 +20,12 @@ fn golden(name: &str) -> jitlat_core::summary::Summary {
     let session = log.session().clone();
     // Include what is only computed on request, if it is fast.
     let bootstrap = (session.packets() < 100).then_some(1);
-    let options =
-        Options { interval: Some(Span::millis(5000)), bootstrap, comparable: Some(1), ..Options::default() };
+    let options = Options {
+        interval: Some(Span::millis(5000)),
+        bootstrap,
+        comparable: Some(1),
+        ..jitlat_verdict::options()
+    };
     analyze(&session, log.by_ref().map(Result::unwrap), &options)
 }
 
@@ -37,7 +41,8 @@ fn summaries_are_as_published() {
     schema::assert_valid("summary", &runs);
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(2));
     let spec = TestSpec::default();
-    let each = [spec.clone(), spec.reversed()].map(|s| analyze(&Session::new(s), [], &Options::default()));
+    let each =
+        [spec.clone(), spec.reversed()].map(|s| analyze(&Session::new(s), [], &jitlat_verdict::options()));
     let directions = json::document(&each).unwrap();
     schema::assert_valid("summary", &directions);
     assert_eq!(directions["directions"].as_array().map(Vec::len), Some(2));
@@ -46,7 +51,10 @@ fn summaries_are_as_published() {
 #[test]
 fn a_summary_of_nothing_is_too() {
     let session = Session::new(TestSpec::default());
-    schema::assert_valid("summary", &json::document(&[analyze(&session, [], &Options::default())]).unwrap());
+    schema::assert_valid(
+        "summary",
+        &json::document(&[analyze(&session, [], &jitlat_verdict::options())]).unwrap(),
+    );
 }
 
 #[test]
@@ -55,7 +63,7 @@ fn a_noise_floor_is_described() {
     session.client.noise = Some(NoiseFloor { pdv_p99: Span(500), ..NoiseFloor::default() });
     let rows = (0..200)
         .map(|i| PacketRecord::one_way(i, WallTime(i * 20_000_000), WallTime(i * 20_000_000 + i % 100)));
-    let document = json::document(&[analyze(&session, rows, &Options::default())]).unwrap();
+    let document = json::document(&[analyze(&session, rows, &jitlat_verdict::options())]).unwrap();
     schema::assert_valid("summary", &document);
     assert_eq!(document["noise"]["at_or_below"], serde_json::json!(["99", "99.3", "99.5", "99.7"]));
     let warnings = document["warnings"].as_array().unwrap();
@@ -77,7 +85,7 @@ fn two_way(facts: TwoWay) -> Value {
         r.set(Moment::Returned, at(start + 3.05));
         r
     });
-    json::document(&[analyze(&session, rows, &Options::default())]).unwrap()
+    json::document(&[analyze(&session, rows, &jitlat_verdict::options())]).unwrap()
 }
 
 #[test]
@@ -108,7 +116,7 @@ fn a_report_of_the_far_host_is_described() {
     let mut session = Session::new(TestSpec::default());
     (session.sent, session.ending) = (Some(12), Ending::Complete);
     session.two_way = Some(Box::new(TwoWay { far_report: Some(report), ..TwoWay::default() }));
-    let document = json::document(&[analyze(&session, [], &Options::default())]).unwrap();
+    let document = json::document(&[analyze(&session, [], &jitlat_verdict::options())]).unwrap();
     schema::assert_valid("summary", &document);
     assert_eq!((&document["counts"]["lost"], &document["latency"]["mean"]), (&3.into(), &5.0.into()));
 }

@@ -5,16 +5,17 @@
 use super::FAMILIES;
 use super::context::Draw;
 use super::saved::logs;
+use jitlat_core::Analyzer;
+use jitlat_core::answer::Cause;
 use jitlat_core::summary::Summary;
-use jitlat_core::verdict::{Cause, Opinion};
-use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
+use jitlat_verdict::Opinion;
 use std::fmt::Write;
 use std::io::Cursor;
 
 fn summary(log: Vec<u8>) -> Summary {
     let mut reader = LogReader::from_reader("saved", Box::new(Cursor::new(log))).expect("it is a log");
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     reader.records(&mut None).for_each(|record| analyzer.push(&record));
     analyzer.finish(reader.session())
 }

@@ -13,7 +13,7 @@ mod sentences;
 mod variant;
 
 use context::Draw;
-use jitlat_core::verdict::Answer;
+use jitlat_core::answer::Answer;
 use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
 use matrix::{Matrix, Score};
@@ -61,7 +61,7 @@ const FAMILIES: [Family; 31] = [
 
 /// The verdict on a log.
 fn judge(log: Vec<u8>) -> Option<Answer> {
-    judge_with(log, &Options::default())
+    judge_with(log, &jitlat_verdict::options())
 }
 
 fn judge_with(log: Vec<u8>, options: &Options) -> Option<Answer> {

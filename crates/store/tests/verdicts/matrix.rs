@@ -1,7 +1,7 @@
 //! [`Matrix`]: how often each cause was named for each fault.
 
 use super::variant::Variant;
-use jitlat_core::verdict::{Answer, CauseId};
+use jitlat_core::answer::{Answer, CauseId};
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //! `testdata/verdicts/README.md` says where each comes from.
 
 use super::context::MS;
+use jitlat_core::answer::Answer;
 use jitlat_core::time::Source;
-use jitlat_core::verdict::Answer;
 use jitlat_core::{Direction, Options, Schedule, Span, TestSpec, Transport};
 use jitlat_impair::{
     Choice, Clock, Competition, Config, Duplication, Gilbert, Jitter, Load, Pause, Point, Police, Rate,
@@ -88,10 +88,10 @@ fn saved_logs_are_judged_as_an_engineer_would() {
 
 #[test]
 fn saved_logs_are_judged_alike_in_constant_memory() {
-    let streaming = Options { streaming: true, ..Options::default() };
+    let streaming = Options { streaming: true, ..jitlat_verdict::options() };
     for log in logs() {
         let bytes = std::fs::read(&log).unwrap();
-        let [exact, constant] = [&Options::default(), &streaming]
+        let [exact, constant] = [&jitlat_verdict::options(), &streaming]
             .map(|options| super::judge_with(bytes.clone(), options).unwrap());
         assert_eq!(constant, exact, "{}", log.display());
     }

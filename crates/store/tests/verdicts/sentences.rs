@@ -1,15 +1,16 @@
 //! Sentences that would mislead a reader, each of which appeared once and must not again.
 
 use super::saved::{folder, logs};
+use jitlat_core::Analyzer;
+use jitlat_core::answer::{CauseId, Level, Severity};
 use jitlat_core::summary::Summary;
-use jitlat_core::verdict::{CauseId, Level, Opinion, Severity};
-use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
+use jitlat_verdict::Opinion;
 use std::path::Path;
 
 fn summary(log: &Path) -> Summary {
     let mut reader = LogReader::open(log).unwrap();
-    let mut analyzer = Analyzer::new(reader.session(), &Options::default());
+    let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     reader.records(&mut None).for_each(|record| analyzer.push(&record));
     analyzer.finish(reader.session())
 }

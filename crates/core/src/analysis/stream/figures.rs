@@ -4,19 +4,19 @@ use super::super::Options;
 use super::super::assemble::Findings;
 use super::super::stretches::Ended;
 use super::Stream as Kept;
+use crate::evidence::{Judgement, KnownPackets};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::known::{Counted, Kind, Known};
 use crate::metrics::periods::Periods;
 use crate::metrics::stream::{Sketch, Stream};
 use crate::session::Session;
 use crate::summary::Summary;
-use crate::verdict::{self, Judgement};
 use std::sync::OnceLock;
 
 /// A stream that has ended, with what is known of its test.
 struct Streamed<'a> {
     kept: &'a Kept,
-    extent: verdict::Known,
+    extent: KnownPackets,
     stream: Stream<'a>,
 }
 
@@ -81,7 +81,6 @@ impl Findings for Streamed<'_> {
             received: known.counted.accepted,
             min: self.kept.moments.min(),
             round_trip: known.kind == Kind::RoundTrips,
-            profiles: &known.options.profiles,
         })
     }
 }

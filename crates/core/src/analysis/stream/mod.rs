@@ -14,6 +14,7 @@ use super::stretches::Stretches;
 use super::tally::Tally;
 use super::{Gathered, NotMergeable, Samples};
 use crate::distribution::{LogHistogram, Precision};
+use crate::evidence::{KnownPackets, SharedJudge};
 use crate::metrics::METRICS;
 use crate::metrics::classify::{Class, Classifier, Packet};
 use crate::metrics::metric::{Packets, States};
@@ -23,7 +24,6 @@ use crate::metrics::periods::Extent;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::TestSpec;
-use crate::verdict;
 use copies::CopyRuns;
 use head::{HEAD, Head, Row};
 use losses::Losses;
@@ -74,8 +74,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(session: &Session) -> Stream {
-        let stretches = Some(Box::new(Stretches::new(session)));
+    pub fn new(session: &Session, judge: Option<SharedJudge>) -> Stream {
+        let stretches = judge.map(|judge| Box::new(Stretches::new(session, judge)));
         Stream {
             stretches,
             ..Stream::begun(super::declared(session), Tally::of(session), Arc::new(session.clone()))
@@ -106,8 +106,8 @@ impl Stream {
     }
 
     /// Of a test of which these packets are known so far.
-    pub(super) fn of_packets(test: &Session, packets: Gathered) -> Stream {
-        let mut stream = Stream::new(test);
+    pub(super) fn of_packets(test: &Session, judge: Option<SharedJudge>, packets: Gathered) -> Stream {
+        let mut stream = Stream::new(test, judge);
         stream.classifier.set_packets(packets.classifier.packets());
         stream.append_packets(packets);
         stream
@@ -163,9 +163,11 @@ impl Stream {
         Ok(())
     }
 
-    #[cfg(test)]
-    pub fn stretches_mut(&mut self) -> Option<&mut Stretches> {
-        self.stretches.as_deref_mut()
+    /// See [`super::Analyzer::set_stretch_length`].
+    pub fn set_stretch_length(&mut self, packets: u32) {
+        if let Some(stretches) = &mut self.stretches {
+            stretches.set_length(packets);
+        }
     }
 
     /// How much too high percentiles may be, in parts of 1024.
@@ -184,9 +186,9 @@ impl Stream {
     }
 
     /// How much of the test of `session` is known.
-    pub fn extent(&self, session: &Session) -> verdict::Known {
+    pub fn extent(&self, session: &Session) -> KnownPackets {
         let longest = |met| self.losses.longest(&self.classifier.accepted, met);
-        verdict::Known::up_to(session, self.highest(), longest)
+        KnownPackets::up_to(session, self.highest(), longest)
     }
 
     pub fn received(&self) -> u64 {

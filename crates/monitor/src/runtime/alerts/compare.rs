@@ -2,8 +2,8 @@
 
 use crate::alert::Compared;
 use jitlat_archive::{Archive, Entered, Error, TestId};
-use jitlat_core::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
-use jitlat_core::{Options, Span, verdict};
+use jitlat_core::Span;
+use jitlat_verdict::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
 use std::collections::BTreeMap;
 use tracing::debug;
 
@@ -100,7 +100,7 @@ impl Comparer {
         Ok(first.map(|found| Compared {
             differs: differs(found),
             is_worse: is_worse(found),
-            sentence: verdict::comparison::sentence(&found.0),
+            sentence: jitlat_verdict::comparison::sentence(&found.0),
         }))
     }
 }
@@ -111,7 +111,7 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Side; 2
     if !listed.has_packets || listed.packets > MOST_PACKETS {
         return Ok(None);
     }
-    let (summary, samples) = archive.analyse(test, &Options::default())?;
+    let (summary, samples) = archive.analyse(test, &jitlat_verdict::options())?;
     Ok(Some(BASES.map(|basis| Side::new(label, &summary, &samples, basis, Statistic::Median))))
 }
 

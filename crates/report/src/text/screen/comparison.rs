@@ -5,11 +5,11 @@ use super::{Screen, content};
 use crate::text::comparison::{floor, notes_on};
 use crate::text::page::{Look, mark};
 use crate::text::{count, why as evidence};
-use jitlat_core::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row, Statistic};
 use jitlat_core::scalars::Number;
 use jitlat_core::summary::{Distribution, Percent};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::comparison::{Change, level, new_causes};
+use jitlat_verdict::compare::{Basis, Cell, Comparison, Difference, Grid, Outcome, Row, Statistic};
+use jitlat_verdict::comparison::{Change, level, new_causes};
 
 /// Most columns of the name of a test.
 const NAME: usize = 20;

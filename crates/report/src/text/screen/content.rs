@@ -5,10 +5,11 @@ use super::rows::percent;
 use crate::text::page::{Look, mark};
 use crate::text::{count, why as evidence};
 use jitlat_core::Schedule;
+use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::{Answer, Cause, PROFILES, Severity};
+use jitlat_verdict::PROFILES;
 
 /// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
 const HEARD_WELL: f64 = 4.03;

@@ -6,8 +6,8 @@ use super::rows::Cells;
 use crate::text::page::{Look, Style, mark};
 use crate::text::plots::Canvas;
 use crate::text::{TextOptions, printable};
+use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::Severity;
 
 /// Most rows: those of the smallest usual terminal, less one for the prompt.
 pub const ROWS: usize = 23;

@@ -4,11 +4,12 @@ use super::layout::STREAMS;
 use super::{Course, Stream};
 use crate::text::is_one_host;
 use crate::text::page::{Look, mark};
+use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
 use jitlat_core::twoway::{FarReport, Way};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::{self, CauseId, Severity};
+use jitlat_verdict as verdict;
 
 const P99: Percent = Percent(99_000);
 /// Fewer packets have no 99th percentile.

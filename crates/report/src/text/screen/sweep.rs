@@ -3,9 +3,10 @@
 use super::Screen;
 use super::rows::{Cells, Table, percent};
 use crate::text::page::{Look, mark};
-use jitlat_core::sweep::{Confidence, Estimate, Grid, Point, changes, severity};
+use jitlat_core::answer::{Answer, Severity};
+use jitlat_core::sweep::{Confidence, Estimate, Grid, Point};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::{Answer, Severity};
+use jitlat_verdict::sweep::{changes, severity};
 
 /// Most columns of the name of a combination.
 const NAME: usize = 26;

@@ -5,9 +5,9 @@ use super::content::{is_reported, sender};
 use super::rows::{Clocks, RESOLVED, shown_queue};
 use crate::text::count;
 use crate::text::two_way::describe_far_report;
+use jitlat_core::answer::CauseId;
 use jitlat_core::summary::{Coverage, Summary, Warning};
 use jitlat_core::units::eng3;
-use jitlat_core::verdict::CauseId;
 
 /// Warnings that the other lines or the answer contain.
 const SAID: [&str; 9] = [

@@ -1,0 +1,38 @@
+//! Warnings that an analysis makes itself: about what it could not do as asked.
+
+use crate::answer::Warning;
+use crate::time::Span;
+use crate::units::eng4;
+
+/// A waiting time was requested, but the clocks cannot be used to apply it.
+pub(super) fn wait_refused(wait: Span) -> Warning {
+    let text = format!(
+        "a waiting time of {} needs one-way delays, and the clocks are neither corrected nor synchronised: late packets \
+         were not counted as lost",
+        eng4(wait.0)
+    );
+    Warning::new("wait_refused", text)
+}
+
+/// Percentiles are approximate, by `error` parts in 1024, and the figures of a second pass are missing.
+pub(super) fn constant_memory(error: u32) -> Warning {
+    let text = format!(
+        "constant-memory analysis: percentiles may be up to {error}/1024 too high; de-skewed, per-segment and per-window \
+         figures, stalls and batch intervals need the packets"
+    );
+    Warning::new("streaming", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_done_is_named() {
+        let [wait, constant] = [wait_refused(Span::millis(20)), constant_memory(4)];
+        assert_eq!([&*wait.code, &*constant.code], ["wait_refused", "streaming"]);
+        assert!(
+            wait.text.starts_with("a waiting time of 20.00 ms needs") && constant.text.contains("4/1024")
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! [`Answer`]: what is wrong, since when, how much, how certain; and what it means for those who use the path. [`Verdict`] and
+//! [`Warning`]: conclusions in sentences.
+//!
+//! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary). Who decides
+//! what they contain is a [`Judge`](crate::evidence::Judge).
+
+mod conclusion;
+
+pub use conclusion::{Level, Verdict, Warning};
+
+use crate::spec::Direction;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The answer to the question a test asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Answer {
+    /// Whether everything that was sent is accounted for. If false, a part of the test is unknown, and the answer does
+    /// not cover it.
+    pub complete: bool,
+    /// What an application with the best fixed play-out buffer experiences.
+    pub severity: Severity,
+    /// The answer in one sentence.
+    pub headline: String,
+    /// The recommended play-out buffer, in ns above the smallest delay: the smallest that is about as good as any.
+    /// `None` if no buffer helps.
+    pub buffer_ns: Option<i64>,
+    /// The causes found, the most important first; empty if there are none.
+    pub causes: Vec<Cause>,
+    /// The quality for each use, by the name of its profile.
+    pub profiles: BTreeMap<String, Suitability>,
+}
+
+/// How bad it is for those who use the path. The order is from best to worst, with unknown first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The sample or the log does not show it.
+    Unknown,
+    /// Nobody will notice anything.
+    Good,
+    /// Some will notice.
+    Fair,
+    /// Many will be annoyed.
+    Poor,
+    /// Unusable for conversation or control.
+    Bad,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cause {
+    /// The kind of cause.
+    pub id: CauseId,
+    /// Where the cause lies.
+    pub fault: Fault,
+    /// The direction, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The first moment at which it shows, in seconds since the first packet was sent.
+    pub from_s: f64,
+    /// The last such moment; the end of the test if it lasts.
+    pub to_s: f64,
+    /// The size, if it is a time, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magnitude_ns: Option<i64>,
+    /// The size, if it is a share of packets (or parts per million, for a clock's rate).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub magnitude: Option<f64>,
+    /// The confidence, 0…1.
+    pub confidence: f64,
+    /// How severe this cause alone is for an application.
+    pub severity: Severity,
+    /// How often it happened, if several are reported as one.
+    pub count: u64,
+    /// First and last sequence number concerned.
+    pub packets: [u64; 2],
+    /// The evidence, in one sentence.
+    pub because: String,
+}
+
+impl Cause {
+    /// Found once, at no particular time, without a size and a sentence.
+    pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
+        Cause {
+            id,
+            fault: id.fault(),
+            direction: None,
+            from_s: 0.0,
+            to_s: 0.0,
+            magnitude_ns: None,
+            magnitude: None,
+            confidence,
+            severity,
+            count: 1,
+            packets: [0, 0],
+            because: String::new(),
+        }
+    }
+}
+
+/// The kinds of cause, with their names in every output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum CauseId {
+    /// Nothing got through for a while.
+    Outage,
+    /// Packets waited behind others.
+    Queue,
+    /// Packets lost independently of each other.
+    RandomLoss,
+    /// Packets lost in bursts.
+    BurstyLoss,
+    /// Packets above a rate were dropped.
+    Policing,
+    /// Packets overtake each other.
+    Reordering,
+    /// The path became longer or shorter.
+    RouteChange,
+    /// A clock was set.
+    ClockStep,
+    /// The clocks run at different rates.
+    ClockSkew,
+    /// The sending program stood still.
+    SenderStall,
+    /// The receiving program stood still.
+    ReceiverStall,
+    /// Packets waited in the sending host's own interface.
+    LocalQueue,
+    /// Packets arrive more than once.
+    Duplication,
+    /// Long packets are lost, short ones are not.
+    SizeDependent,
+    /// The sending host's system refused packets.
+    SendFailure,
+    /// A part of the test was not recorded.
+    IncompleteLog,
+}
+
+/// Where a cause lies: what needs to be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// The network between the hosts.
+    Path,
+    /// The sending host: its program, its system or its interface.
+    Sender,
+    /// The receiving host.
+    Receiver,
+    /// A clock: measured delays are wrong, but users do not notice it.
+    Clock,
+    /// The record of the test.
+    Record,
+}
+
+/// The quality of the path for one use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Suitability {
+    /// How well it will work.
+    pub severity: Severity,
+    /// Mean opinion score of speech, if the use is speech.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mos: Option<f64>,
+    /// Share of packets that do not come in time: lost, or later than the use can wait.
+    pub missing: f64,
+    /// One-way delay including this use's buffer, in ns; `None` if the path's delay is unknown.
+    pub delay_ns: Option<i64>,
+    /// The size of that buffer, in ns.
+    pub buffer_ns: Option<i64>,
+    /// The deciding figure.
+    pub because: String,
+    /// Why the test says less about this use than it could: another packet rate or size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<String>,
+}
+
+impl Answer {
+    /// Whether `id` is among the causes.
+    pub fn names(&self, id: CauseId) -> bool {
+        self.causes.iter().any(|cause| cause.id == id)
+    }
+}
+
+impl CauseId {
+    /// All kinds.
+    pub const ALL: [CauseId; 16] = [
+        CauseId::Outage,
+        CauseId::Queue,
+        CauseId::RandomLoss,
+        CauseId::BurstyLoss,
+        CauseId::Policing,
+        CauseId::Reordering,
+        CauseId::RouteChange,
+        CauseId::ClockStep,
+        CauseId::ClockSkew,
+        CauseId::SenderStall,
+        CauseId::ReceiverStall,
+        CauseId::LocalQueue,
+        CauseId::Duplication,
+        CauseId::SizeDependent,
+        CauseId::SendFailure,
+        CauseId::IncompleteLog,
+    ];
+
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            CauseId::Outage => "outage",
+            CauseId::Queue => "queue",
+            CauseId::RandomLoss => "random-loss",
+            CauseId::BurstyLoss => "bursty-loss",
+            CauseId::Policing => "policing",
+            CauseId::Reordering => "reordering",
+            CauseId::RouteChange => "route-change",
+            CauseId::ClockStep => "clock-step",
+            CauseId::ClockSkew => "clock-skew",
+            CauseId::SenderStall => "sender-stall",
+            CauseId::ReceiverStall => "receiver-stall",
+            CauseId::LocalQueue => "local-queue",
+            CauseId::Duplication => "duplication",
+            CauseId::SizeDependent => "size-dependent",
+            CauseId::SendFailure => "send-failure",
+            CauseId::IncompleteLog => "incomplete-log",
+        }
+    }
+}
+
+impl CauseId {
+    /// Where it lies.
+    pub fn fault(self) -> Fault {
+        match self {
+            CauseId::Outage
+            | CauseId::Queue
+            | CauseId::RandomLoss
+            | CauseId::BurstyLoss
+            | CauseId::Policing
+            | CauseId::Reordering
+            | CauseId::RouteChange
+            | CauseId::Duplication
+            | CauseId::SizeDependent => Fault::Path,
+            CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
+            CauseId::ReceiverStall => Fault::Receiver,
+            CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,
+            CauseId::IncompleteLog => Fault::Record,
+        }
+    }
+}
+
+impl Fault {
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Path => "path",
+            Fault::Sender => "sender",
+            Fault::Receiver => "receiver",
+            Fault::Clock => "clock",
+            Fault::Record => "record",
+        }
+    }
+}
+
+impl Severity {
+    /// The name it has in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Unknown => "unknown",
+            Severity::Good => "good",
+            Severity::Fair => "fair",
+            Severity::Poor => "poor",
+            Severity::Bad => "bad",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for id in CauseId::ALL {
+            assert_eq!(serde_json::to_value(id).unwrap(), id.name());
+            assert_eq!(serde_json::to_value(id.fault()).unwrap(), id.fault().name());
+        }
+        for severity in [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad] {
+            assert_eq!(serde_json::to_value(severity).unwrap(), severity.name());
+        }
+    }
+}

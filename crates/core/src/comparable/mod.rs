@@ -1,0 +1,151 @@
+//! [`Comparable`]: what is kept of a run so that it can be compared without its packets.
+
+mod spread;
+
+pub use spread::{Origin, Spread, interval};
+
+use crate::distribution::sample::Sample;
+use serde::{Deserialize, Serialize};
+
+/// Number of ranks kept of a longer run.
+const KEPT: u64 = 257;
+
+/// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
+/// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
+#[serde(try_from = "Unchecked")]
+pub struct Comparable {
+    /// Accepted packets.
+    n: u64,
+    /// PDV in ns, ascending: the j-th of k is that of rank ⌊j(n − 1)/(k − 1)⌋, from 0. All values if there are at most
+    /// 257.
+    pdv: Vec<i64>,
+    /// `None` below 20 packets.
+    spread: Option<Spread>,
+}
+
+#[derive(Deserialize)]
+struct Unchecked {
+    n: u64,
+    pdv: Vec<i64>,
+    spread: Option<Spread>,
+}
+
+/// Not a value that [`Comparable::new`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its part 'comparable' is damaged")]
+pub struct Damaged;
+
+impl TryFrom<Unchecked> for Comparable {
+    type Error = Damaged;
+
+    fn try_from(Unchecked { n, pdv, spread }: Unchecked) -> Result<Comparable, Damaged> {
+        let whole = pdv.len() as u64 == n.min(KEPT)
+            && pdv.first().is_none_or(|x| *x >= 0)
+            && pdv.is_sorted()
+            && spread.as_ref().is_none_or(Spread::is_sound);
+        if whole { Ok(Comparable { n, pdv, spread }) } else { Err(Damaged) }
+    }
+}
+
+/// Values with their number of occurrences, ascending by value.
+pub type Weighted = Vec<(i64, u64)>;
+
+impl Comparable {
+    /// From the delays of one run in send order; `all` are the same, sorted. `seed` is the bootstrap's.
+    pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
+        let least = all.min().unwrap_or_default();
+        delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
+        let spread = Spread::of(&[&delays], all, seed);
+        Comparable { spread, ..Comparable::ranks(all) }
+    }
+
+    fn ranks(all: &Sample) -> Comparable {
+        let (n, least) = (all.len() as u64, all.min().unwrap_or_default());
+        let above = |j| all.at(rank(n, j) as usize).map(|x| x.saturating_sub(least));
+        Comparable { n, pdv: (0..n.min(KEPT)).filter_map(above).collect(), spread: None }
+    }
+
+    /// Accepted packets.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// How uncertain the median and the 99th percentile are.
+    pub fn spread(&self) -> Option<&Spread> {
+        self.spread.as_ref()
+    }
+
+    /// Whether `other` has the same delays, as far as is known.
+    pub fn is_the_same(&self, other: &Comparable) -> bool {
+        self.n == other.n && self.pdv == other.pdv
+    }
+
+    /// Two distributions that enclose that of the packets: each value not kept is replaced by the next kept one below,
+    /// and by the one above.
+    pub fn bounds(&self) -> [Weighted; 2] {
+        let mut bounds: [Weighted; 2] = [Vec::new(), Vec::new()];
+        for (j, value) in (0..).zip(&self.pdv) {
+            if let Some(before) = (j > 0).then(|| self.pdv[j as usize - 1]) {
+                let between = rank(self.n, j) - rank(self.n, j - 1) - 1;
+                if between > 0 {
+                    bounds[0].push((before, between));
+                    bounds[1].push((*value, between));
+                }
+            }
+            bounds.iter_mut().for_each(|b| b.push((*value, 1)));
+        }
+        bounds
+    }
+}
+
+/// The rank of the j-th kept value of `n`.
+fn rank(n: u64, j: u64) -> u64 {
+    let steps = n.min(KEPT).saturating_sub(1).max(1);
+    (u128::from(j) * u128::from(n.saturating_sub(1)) / u128::from(steps)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn survives_json_and_refuses_damage() {
+        let delays: Vec<i64> = (0..1000).map(|k| 5_000_000 + k * 7919 % 1000).collect();
+        let c = Comparable::new(delays.clone(), &Sample::new(delays.iter().copied()), 1);
+        let text = serde_json::to_string(&c).unwrap();
+        let read: Comparable = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.n, &read.pdv, read.pdv.len()), (1000, &c.pdv, 257));
+        for (from, to) in
+            [("\"n\":1000", "\"n\":9"), ("\"pdv\":[0,", "\"pdv\":[5000,"), ("\"median\":[", "\"median\":[1,")]
+        {
+            let damaged = text.replace(from, to);
+            assert_ne!(damaged, text);
+            assert!(serde_json::from_str::<Comparable>(&damaged).is_err(), "{from}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_packets_lie_between_the_bounds(delays in prop::collection::vec(-9i64..9999, 0..900)) {
+            let c = Comparable::ranks(&Sample::new(delays.iter().copied()));
+            let mut sorted = delays.clone();
+            sorted.sort_unstable();
+            let spelt = |b: &Weighted| -> Vec<i64> {
+                b.iter().flat_map(|(v, k)| std::iter::repeat_n(*v, *k as usize)).collect()
+            };
+            let [low, high] = c.bounds();
+            let (low, high) = (spelt(&low), spelt(&high));
+            prop_assert_eq!(low.len(), sorted.len());
+            for ((l, x), h) in low.iter().zip(&sorted).zip(&high) {
+                let x = x - sorted[0];
+                prop_assert!(*l <= x && x <= *h);
+            }
+            if delays.len() <= 257 {
+                prop_assert_eq!(low, high);
+            }
+        }
+    }
+}

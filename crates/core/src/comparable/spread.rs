@@ -1,0 +1,166 @@
+//! [`Spread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
+
+use crate::distribution::percentile::{Method, Percent, rank};
+use crate::distribution::sample::Sample;
+use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
+use crate::metrics::stat::t_quantile;
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+/// Values of each statistic that are kept.
+const KEPT: usize = 99;
+/// A longer single run is divided into batches instead of resampled.
+const RESAMPLED: usize = 20_000;
+/// Most values drawn.
+const BUDGET: usize = 8_000_000;
+const BATCHES: usize = 20;
+
+/// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
+/// each, ascending, in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spread {
+    /// How they were computed.
+    pub from: Origin,
+    /// Of the bootstrap.
+    pub seed: u64,
+    /// Number of resampled series; 0 for batches.
+    pub resamples: u32,
+    /// Consecutive packets drawn together; for batches, packets per batch.
+    pub block: u64,
+    /// Medians.
+    pub median: Vec<f64>,
+    /// 99th percentiles.
+    pub p99: Vec<f64>,
+}
+
+/// How a [`Spread`] was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// A moving-block bootstrap.
+    Bootstrap,
+    /// 20 consecutive batches, and Student's t around the figure of the whole.
+    Batches,
+}
+
+impl Spread {
+    /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
+    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<Spread> {
+        let n: usize = runs.iter().map(|r| r.len()).sum();
+        if n < FEWEST_VALUES {
+            return None;
+        }
+        if let ([run], true) = (runs, n > RESAMPLED) {
+            return Spread::batches(run, all, seed);
+        }
+        let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
+        let resamples = (BUDGET / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
+        let block = block_length(longest, correlated(longest));
+        let [_, median, p99] = resample(runs, block, resamples, seed).map(equally_likely);
+        Some(Spread {
+            from: Origin::Bootstrap,
+            seed,
+            resamples,
+            block: block as u64,
+            median: median?,
+            p99: p99?,
+        })
+    }
+
+    /// Sectioning: the variation between batches shows how reliable the whole is.
+    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<Spread> {
+        let size = values.len() / BATCHES;
+        let mut batch = Vec::with_capacity(size);
+        let mut at = |values: &[i64], p| {
+            batch.clear();
+            batch.extend_from_slice(values);
+            let k = rank(batch.len(), Percent(p), Method::Edf)?;
+            Some(*batch.select_nth_unstable(k).1 as f64)
+        };
+        let mut of = |p| {
+            let whole = all.edf(Percent(p))?.saturating_sub(all.min()?) as f64;
+            let each: Vec<f64> = values.chunks_exact(size).take(BATCHES).filter_map(|b| at(b, p)).collect();
+            let squares: f64 = each.iter().map(|x| (x - whole).powi(2)).sum();
+            let error = (squares / (BATCHES * (BATCHES - 1)) as f64).sqrt();
+            Some(deviates().iter().map(|t| whole + error * t).collect())
+        };
+        Some(Spread {
+            from: Origin::Batches,
+            seed,
+            resamples: 0,
+            block: size as u64,
+            median: of(50_000)?,
+            p99: of(99_000)?,
+        })
+    }
+
+    /// Whether [`Spread::of`] can have written it.
+    pub(super) fn is_sound(&self) -> bool {
+        [&self.median, &self.p99]
+            .iter()
+            .all(|v| v.len() == KEPT && v.iter().all(|x| x.is_finite()) && v.is_sorted_by(|x, y| x <= y))
+    }
+}
+
+/// The probability that belongs to the j-th kept value.
+fn place(j: usize) -> f64 {
+    (j as f64 + 0.5) / KEPT as f64
+}
+
+/// Equally likely values of Student's t for the batches.
+fn deviates() -> &'static [f64; KEPT] {
+    static DEVIATES: OnceLock<[f64; KEPT]> = OnceLock::new();
+    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
+}
+
+fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
+    values.sort_by(f64::total_cmp);
+    let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
+    (0..KEPT).map(at).collect()
+}
+
+/// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is equally likely.
+pub fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
+    let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
+    change.sort_by(f64::total_cmp);
+    let at = |p| rank(change.len(), Percent(p), Method::Edf).map(|k| change[k]);
+    Some([at(2_500)?, at(97_500)?])
+}
+
+/// Whether neighbours depend on each other.
+fn correlated(values: &[i64]) -> bool {
+    let n = values.len() as f64;
+    let origin = values.first().copied().unwrap_or_default();
+    let above: Vec<f64> = values.iter().map(|x| x.saturating_sub(origin) as f64).collect();
+    let mean = above.iter().sum::<f64>() / n;
+    let squares: f64 = above.iter().map(|x| (x - mean).powi(2)).sum();
+    let products: f64 = above.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    squares > 0.0 && (products / squares).abs() > 2.0 / n.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    #[test]
+    fn batches_contain_the_truth_as_often_as_they_say() {
+        let spread = |seed: u64| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let values: Vec<i64> = (0..=RESAMPLED).map(|_| i64::from(rng.next_u32() >> 8)).collect();
+            Spread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
+        };
+        let pairs: Vec<(Spread, Spread)> = (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
+        for of in [|s: &Spread| s.median.clone(), |s: &Spread| s.p99.clone()] {
+            let holds = |[low, high]: [f64; 2]| low <= 0.0 && 0.0 <= high;
+            let held = pairs.iter().filter(|(x, y)| holds(interval(&of(x), &of(y)).unwrap())).count();
+            assert!((90..=100).contains(&held), "{held} of 100");
+        }
+        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[KEPT - 1]);
+        let whole = pairs[0].0.median[KEPT / 2];
+        assert!(((high - whole) - (whole - low)).abs() < 1e-3, "symmetrical: {low} {whole} {high}");
+    }
+}

@@ -1,0 +1,197 @@
+//! [`KnownPackets`]: how much of a test is known.
+
+use crate::metrics::seqset::{SeqSet, absent};
+use crate::session::{Ending, Session};
+
+/// How much of a test is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownPackets {
+    /// Number of packets whose fate is known.
+    pub sent: u64,
+    /// They are those with numbers below this one, but for the session's unrecorded ones.
+    pub end: u64,
+    /// Packets that may or may not have been sent and received: unrecorded ones, and those from `end` on.
+    pub unknown: u64,
+    /// Those of them from `end` on.
+    pub tail: u64,
+    /// Everything that was sent is accounted for.
+    pub complete: bool,
+}
+
+impl KnownPackets {
+    /// What is known of the packets of `session`, of which those of `accepted` came.
+    pub fn of(session: &Session, accepted: &SeqSet) -> KnownPackets {
+        let longest = |met| absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
+        KnownPackets::up_to(session, accepted.max(), longest)
+    }
+
+    /// The same, of packets of which `highest` is the highest number; `longest` gives the length of the longest run of
+    /// losses below a number.
+    pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
+        let KnownPackets { end, tail, complete, .. } =
+            KnownPackets::but_for_the_unrecorded(session, highest, longest);
+        let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
+        KnownPackets {
+            sent: end.saturating_sub(unrecorded),
+            end,
+            unknown: tail + unrecorded,
+            tail,
+            complete: complete && unrecorded == 0,
+        }
+    }
+
+    fn but_for_the_unrecorded(
+        session: &Session,
+        highest: Option<u32>,
+        longest: impl FnOnce(u64) -> u64,
+    ) -> KnownPackets {
+        let asked = session.declared.unwrap_or(session.spec.packets().into());
+        let met = highest.map_or(0, |seq| u64::from(seq) + 1);
+        let all = |sent: u64| KnownPackets::below(sent.max(met), 0, true);
+        let cut = KnownPackets::below(met, asked.saturating_sub(met), false);
+        if session.truncated || session.ending == Ending::StorageFailed {
+            return cut;
+        }
+        match (session.sent.map(u64::from), session.ending) {
+            (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
+            // The sender sent everything, and the receiver has said what came until it gave up.
+            (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
+            (Some(sent), Ending::PeerLost) => {
+                KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
+            }
+            (Some(sent), Ending::Unknown) if !session.has_end_lines() => all(sent.min(asked)),
+            (None, Ending::Complete) => all(asked),
+            (None, Ending::Unknown) if !session.has_end_lines() => {
+                KnownPackets::classic(session, asked, met, longest(met))
+            }
+            _ => cut,
+        }
+    }
+
+    /// Logs of versions 1 and 2 do not say that they are whole. Where far more is missing at their end than anywhere
+    /// else, it was not recorded.
+    fn classic(session: &Session, asked: u64, met: u64, longest: u64) -> KnownPackets {
+        let missing = asked.saturating_sub(met);
+        let time =
+            session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
+        let much = time >= 500_000_000 || missing >= asked / 100;
+        // A header alone is what a test leaves that was killed before its rows came.
+        if met == 0 || (missing >= 10 && missing > 3 * longest && much) {
+            KnownPackets::below(met, missing, false)
+        } else {
+            KnownPackets::below(asked, 0, true)
+        }
+    }
+
+    /// Everything is known of the packets below `end`, nothing of the `tail` after them.
+    fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
+        KnownPackets { sent: end, end, unknown: tail, tail, complete }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::seqset::Run;
+    use crate::spec::{Direction, Schedule, TestSpec, Transport};
+    use crate::testing::{MS, first};
+    use crate::time::Span;
+
+    /// Packets of whose first `sent` everything is known, and of `unknown` after them nothing.
+    const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
+        KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
+    }
+
+    /// A run of loss.
+    fn run(start: u64, len: u64) -> Run {
+        Run { start, len }
+    }
+
+    const WHOLE: fn(u64) -> KnownPackets = |sent| known(sent, 0, true);
+    const CUT: fn(u64, u64) -> KnownPackets = |sent, unknown| known(sent, unknown, false);
+
+    /// A log of this version of a test of 100 packets.
+    fn session(version: u8, sent: Option<u32>, ending: Ending) -> Session {
+        Session { version, sent, ending, declared: Some(100), ..Session::new(TestSpec::default()) }
+    }
+
+    #[test]
+    fn the_end_of_the_record_says_how_much_is_known() {
+        let of = |version, sent, ending, highest| {
+            KnownPackets::up_to(&session(version, sent, ending), Some(highest), |_| 0)
+        };
+        use Ending::{Complete, Interrupted, PeerLost, StorageFailed, Unknown};
+        // Ending, packets sent, highest number met: of logs of version 3.
+        let table = [
+            (Complete, Some(100), 89, WHOLE(100)),
+            (Complete, None, 89, WHOLE(100)),
+            (Interrupted, Some(60), 49, WHOLE(60)),
+            // A number above those that were sent counts too; no more than the test has are believed.
+            (Interrupted, Some(40), 49, WHOLE(50)),
+            (Interrupted, Some(160), 49, WHOLE(100)),
+            (Interrupted, None, 49, CUT(50, 50)),
+            (PeerLost, Some(100), 49, WHOLE(100)),
+            (PeerLost, Some(99), 49, CUT(99, 1)),
+            (PeerLost, Some(40), 49, CUT(50, 50)),
+            (PeerLost, None, 49, CUT(50, 50)),
+            (StorageFailed, Some(100), 49, CUT(50, 50)),
+            (Unknown, Some(100), 49, CUT(50, 50)),
+            (Unknown, None, 99, CUT(100, 0)),
+        ];
+        for (ending, sent, highest, known) in table {
+            assert_eq!(of(3, sent, ending, highest), known, "{ending:?} of {sent:?}");
+        }
+        // Older logs have no end to say more.
+        assert_eq!(of(2, Some(60), Unknown, 49), WHOLE(60));
+        assert_eq!(of(2, None, Unknown, 95), WHOLE(100));
+        let truncated = Session { truncated: true, ..session(3, Some(100), Complete) };
+        assert_eq!(KnownPackets::up_to(&truncated, Some(49), |_| 0), CUT(50, 50));
+        assert_eq!(KnownPackets::up_to(&truncated, None, |_| 0), CUT(0, 100));
+    }
+
+    #[test]
+    fn an_old_log_is_cut_where_far_more_is_missing_at_its_end_than_elsewhere() {
+        let of = |packets: u64, period: i64, longest: u64, missing: u64| {
+            let direction = (Direction::Up, Transport::Udp);
+            let spec = TestSpec::new(direction.0, direction.1, packets, 80, Span(period), Schedule::Periodic)
+                .unwrap();
+            let session = Session { version: 2, declared: None, ..Session::new(spec) };
+            KnownPackets::up_to(&session, (packets - missing).checked_sub(1).map(|seq| seq as u32), |_| {
+                longest
+            })
+        };
+        let fewest = |packets, period, longest| {
+            first(0..=packets as i64 - 1, |missing| !of(packets, period, longest, missing as u64).complete)
+        };
+        assert_eq!(fewest(500, 100 * MS, 0), 10, "ten packets");
+        assert_eq!(fewest(100_000, 10 * MS, 0), 50, "half a second");
+        assert_eq!(fewest(5000, MS, 0), 50, "1 %");
+        assert_eq!(fewest(500, 100 * MS, 20), 61, "more than three times the longest loss");
+        assert_eq!(of(500, 100 * MS, 0, 10), CUT(490, 10));
+        assert_eq!(of(500, 100 * MS, 0, 9), WHOLE(500));
+        assert_eq!(of(5, MS, 0, 5), CUT(0, 5), "a header alone");
+    }
+
+    #[test]
+    fn rows_that_are_missing_within_the_log_are_unknown() {
+        let mut session = session(3, Some(100), Ending::Complete);
+        session.unrecorded = vec![run(10, 5), run(90, 20)];
+        let whole = KnownPackets::up_to(&session, Some(99), |_| 0);
+        assert_eq!(whole, KnownPackets { sent: 85, end: 100, unknown: 15, tail: 0, complete: false });
+        session.ending = Ending::StorageFailed;
+        let cut = KnownPackets::up_to(&session, Some(49), |_| 0);
+        assert_eq!(cut, KnownPackets { sent: 45, end: 50, unknown: 55, tail: 50, complete: false });
+    }
+
+    #[test]
+    fn losses_are_runs_between_packets_that_came() {
+        let mut accepted = SeqSet::default();
+        // 20 lost in the middle, 61 at the end.
+        (0..300).chain(320..439).for_each(|seq| assert!(accepted.insert(seq)));
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, Span(100 * MS), Schedule::Periodic);
+        let session = Session { version: 2, ..Session::new(spec.unwrap()) };
+        assert_eq!(KnownPackets::of(&session, &accepted), CUT(439, 61));
+        accepted.insert(439);
+        assert_eq!(KnownPackets::of(&session, &accepted), WHOLE(500));
+    }
+}

@@ -1,0 +1,32 @@
+//! A path judged for a use of your own: `cargo run -p jitlat-verdict --example profile`.
+
+use jitlat_core::answer::Answer;
+use jitlat_core::{Options, PacketRecord, Session, Span, TestSpec, WallTime, analyze};
+use jitlat_verdict::{PROFILES, Profile, judge_for};
+
+/// The answer on packets of which each second one waits `wait`, for a use that bears a delay of 5 ms.
+pub fn judge(wait: Span) -> Option<Answer> {
+    let surgery = Profile {
+        name: "surgery".into(),
+        about: "an instrument that a surgeon moves from far away".into(),
+        delay_ms: [5.0, 10.0, 20.0],
+        speech: false,
+        ..PROFILES[0].clone()
+    };
+    let options = Options { judge: Some(judge_for(vec![surgery])), ..Options::default() };
+    let session = Session::new(TestSpec::default());
+    let records = (0..1000).map(|seq| {
+        let sent = WallTime(seq * 20_000_000);
+        let delay = if seq % 2 == 0 { Span::millis(1) } else { Span::millis(1) + wait };
+        PacketRecord::one_way(seq, sent, sent + delay)
+    });
+    analyze(&session, records, &options).answer
+}
+
+fn main() {
+    let Some(answer) = judge(Span::millis(30)) else { return };
+    println!("{}", answer.headline);
+    for (name, suitability) in &answer.profiles {
+        println!("{name}: {} ({})", suitability.severity.name(), suitability.because);
+    }
+}

@@ -1,0 +1,262 @@
+//! [`add`]: judges the stretches of a stream one after another, in bounded memory; [`judgement`] judges the whole.
+
+use super::case::{Begin, Case, smallest_one_way};
+use super::causes::queue::{of_queue, waited};
+use super::causes::{Found, RULES, merge_if_many};
+use super::judge::{CaseFindings, conclude};
+use super::numbers::{moment, time};
+use super::profiles::Profile;
+use super::severity::{Experience, Waits, of_outage};
+use super::steps::Reason;
+use jitlat_core::answer::CauseId;
+use jitlat_core::evidence::{Evidence, Judgement, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
+
+/// Adds the next stretch, whose numbers stand for what `seam` says. `origin` is when the stream's first packet was sent,
+/// and `due` when the stretch's first one was, if none of it came: in ns. Returns where what lasts to its end begins,
+/// by the numbers of the stretch, ascending.
+pub fn add(
+    so_far: &mut StretchFindings,
+    material: &Evidence<'_>,
+    seam: &StretchSeam,
+    origin: i64,
+    due: i64,
+) -> Vec<u32> {
+    let mut case = Case::new(material);
+    let at = match material.series.range(0..material.series.len()).next() {
+        Some(packet) => {
+            let sent = packet.sent.saturating_sub(origin) as f64 / 1e9;
+            sent - case.seconds(packet.seq.into())
+        }
+        None => due.saturating_sub(origin) as f64 / 1e9,
+    };
+    let left_out = seam.left_out as f64 / 1e9;
+    case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
+    let packets = case.known.sent as f64;
+    // Times of a test begin with its first packet that came.
+    let before = (-case.seconds(0)).max(0.0);
+    for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
+        let cause = &mut found.cause;
+        if cause.packets[1] < seam.again.into() && !is_a_law(cause.id) {
+            continue;
+        }
+        let goes_on = cause.packets[0] < seam.again.into();
+        if cause.id == CauseId::Outage && cause.packets[0] == 0 {
+            cause.from_s -= before;
+            cause.to_s -= before;
+        }
+        cause.from_s = case.begin.of(cause.from_s);
+        cause.to_s = case.begin.of(cause.to_s);
+        cause.packets = cause.packets.map(|seq| seam.number_of(seq));
+        found.harm *= packets;
+        take(so_far, found, goes_on.then_some(seam));
+    }
+    let first = material.series.place_of(seam.again.into());
+    let (mut least, mut new) = (i64::MAX, Vec::with_capacity(case.delays.len()));
+    case.each_wait(|k, wait| {
+        least = least.min(wait);
+        if k >= first {
+            new.push(wait);
+        }
+    });
+    new.iter_mut().for_each(|wait| *wait = wait.saturating_sub(least));
+    so_far.waits.add_all(&new);
+    let again = |seq: u64| seq < seam.again.into();
+    let others = case.losses.others();
+    let lost_before = others.runs.iter().map(|(_, run)| run).chain(&case.lost_at_steps);
+    let lost_before: u64 = lost_before.filter(|run| again(run.start)).map(|run| run.len).sum();
+    let came_before = material.came.iter().take_while(|seq| again((*seq).into())).count() as u64;
+    let [sent, lost] = case.sent_and_lost();
+    let lost = lost.saturating_sub(lost_before);
+    so_far.stretches += 1;
+    so_far.sent = so_far.sent.saturating_add(sent.saturating_sub(came_before + lost_before));
+    so_far.lost = so_far.lost.saturating_add(lost);
+    so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
+    so_far.was_set |=
+        case.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
+    so_far.end = at + case.duration;
+    lasting(&case)
+}
+
+/// Takes note of `new`, which began before the stretch that showed it if that stretch began at `seam`.
+fn take(so_far: &mut StretchFindings, new: Found, seam: Option<&StretchSeam>) {
+    let id = new.cause.id;
+    // The same level, of which more is known now: where it falls shows whether a queue or a way led to it.
+    let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
+    let lasted = |last: &Found, seam: &StretchSeam| {
+        is_level(last.cause.id)
+            && last.cause.packets[1].saturating_add(seam.again.into()) >= seam.first.into()
+            && last.cause.packets[0].abs_diff(new.cause.packets[0]) <= seam.again.into()
+    };
+    if let Some(seam) = seam.filter(|_| is_level(id))
+        && let Some(place) = so_far.found.iter().rposition(|last| lasted(last, seam))
+    {
+        let last = std::mem::replace(&mut so_far.found[place], new);
+        return more_is_known(&mut so_far.found[place], &last);
+    }
+    let Some(place) = so_far.found.iter().rposition(|f| f.cause.id == id) else {
+        return so_far.found.push(new);
+    };
+    let last = &mut so_far.found[place];
+    if is_a_law(id) {
+        return both(last, new);
+    }
+    // From the end of one stretch to the begin of the next it is one and the same.
+    if matches!(id, CauseId::Outage | CauseId::Queue)
+        && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
+    {
+        return join(last, &new);
+    }
+    so_far.found.push(new);
+    if so_far.found.iter().filter(|f| f.cause.id == id).count() > MOST_OF_A_KIND {
+        put_together(so_far, id);
+    }
+}
+
+/// Makes one of many causes of one kind.
+fn put_together(so_far: &mut StretchFindings, id: CauseId) {
+    let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
+    so_far.found = others;
+    so_far.found.extend(merge_if_many(same));
+}
+
+/// The verdict on the `whole` stream. None where something is known of it that its stretches could not know.
+pub fn judgement(
+    mut so_far: StretchFindings,
+    whole: &WholeStream<'_>,
+    profiles: &[Profile],
+) -> Option<Judgement> {
+    let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
+    let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
+    if refused || !session.unrecorded.is_empty() {
+        return None;
+    }
+    keep_one_law_of_loss(&mut so_far);
+    let duration = so_far.end;
+    let length = |f: &Found| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
+    let total: f64 = so_far.found.iter().filter(|f| f.cause.id == CauseId::Outage).map(length).sum();
+    for f in &mut so_far.found {
+        f.harm /= known.sent.max(1) as f64;
+        if f.cause.id == CauseId::Outage {
+            f.cause.severity = of_outage(length(f), total, duration);
+        }
+        if f.cause.id == CauseId::Queue && f.cause.count == 1 {
+            let packets = f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1;
+            let height = f.cause.magnitude_ns.unwrap_or(0);
+            f.cause.severity = of_queue(height, packets as f64 / known.sent.max(1) as f64);
+        }
+        if f.cause.id == CauseId::IncompleteLog {
+            f.harm = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
+            f.cause.magnitude = Some(f.harm);
+        }
+        f.whole_test &= so_far.stretches == 1;
+    }
+    for law in so_far.found.iter_mut().filter(|f| is_a_law(f.cause.id)) {
+        let cause = &mut law.cause;
+        if short.is_some_and(|first| cause.packets[1].saturating_add(1) >= first.into()) {
+            (cause.to_s, cause.packets[1]) = (duration, known.sent.saturating_sub(1));
+        }
+    }
+    let kinds: std::collections::BTreeSet<CauseId> = so_far.found.iter().map(|f| f.cause.id).collect();
+    kinds.into_iter().filter(|id| !is_a_law(*id)).for_each(|id| put_together(&mut so_far, id));
+    let lived = Experience {
+        waits: Waits::new(&so_far.waits.quantiles(), 0, so_far.waits.len()),
+        sent: so_far.sent,
+        lost: so_far.lost,
+        burst_ratio: if so_far.lost > 0 { so_far.bursts / so_far.lost as f64 } else { 1.0 },
+        base_ns: min.and_then(|min| smallest_one_way(min, clock, round_trip, so_far.was_set)),
+    };
+    let found = so_far.found;
+    Some(conclude(CaseFindings { found, lived, known, received, duration }, session, profiles))
+}
+
+/// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.
+fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
+    let of_loss =
+        |f: &&Found| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
+    let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
+    so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
+}
+/// Where what lasts to the end of `case` begins: queues, and longer ways that it does not come back from.
+fn lasting(case: &Case<'_>) -> Vec<u32> {
+    let n = case.delays.len();
+    let queues = case.episodes.queues.iter().filter(|q| q.to + STRAYS >= n).map(|q| q.from);
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+    let back = |k: usize| {
+        let change = routes[k].change;
+        routes[k + 1..].iter().any(|s| s.change.saturating_add(change).abs() <= change.abs() / 4)
+    };
+    let levels = (0..routes.len()).filter(|k| routes[*k].change > 0 && !back(*k)).map(|k| routes[k].place);
+    let places = queues.chain(levels).filter(|place| *place < n);
+    let mut begins: Vec<u32> =
+        places.filter_map(|place| u32::try_from(case.delays.seq(place)).ok()).collect();
+    begins.sort_unstable();
+    begins
+}
+
+/// So many packets may follow a queue that lasts.
+const STRAYS: usize = 16;
+
+/// Causes that have a share of the packets rather than a time each.
+fn is_a_law(id: CauseId) -> bool {
+    matches!(
+        id,
+        CauseId::RandomLoss
+            | CauseId::BurstyLoss
+            | CauseId::Policing
+            | CauseId::Reordering
+            | CauseId::Duplication
+            | CauseId::SizeDependent
+            | CauseId::ClockSkew
+    )
+}
+
+/// Of two stretches that show the same law: from the first to the last, and the mean by packets.
+fn both(last: &mut Found, new: Found) {
+    let span = |f: &Found| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
+    let (here, there) = (span(last), span(&new));
+    let cause = &mut last.cause;
+    cause.magnitude = cause
+        .magnitude
+        .zip(new.cause.magnitude)
+        .map(|(a, b)| (a * here + b * there) / (here + there))
+        .or(cause.magnitude);
+    if new.cause.severity > cause.severity {
+        cause.because = new.cause.because;
+    }
+    cause.magnitude_ns = cause.magnitude_ns.max(new.cause.magnitude_ns);
+    cause.severity = cause.severity.max(new.cause.severity);
+    cause.confidence = cause.confidence.max(new.cause.confidence);
+    (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);
+    cause.count = cause.count.max(new.cause.count);
+    last.harm += new.harm;
+}
+
+/// The same level as `last`, over more packets.
+fn more_is_known(new: &mut Found, last: &Found) {
+    let cause = &mut new.cause;
+    new.harm += last.harm;
+    (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);
+    if cause.id == CauseId::Queue && last.cause.id == CauseId::Queue {
+        cause.magnitude_ns = cause.magnitude_ns.max(last.cause.magnitude_ns);
+        cause.severity = cause.severity.max(last.cause.severity);
+        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
+    }
+}
+
+/// The same outage or queue, which went on where a stretch ended.
+fn join(last: &mut Found, new: &Found) {
+    let cause = &mut last.cause;
+    (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);
+    cause.severity = cause.severity.max(new.cause.severity);
+    last.harm += new.harm;
+    if cause.id == CauseId::Outage {
+        let length = 1e9 * (cause.to_s - cause.from_s);
+        let lost = cause.packets[1].saturating_sub(cause.packets[0]) + 1;
+        cause.magnitude_ns = Some(length as i64);
+        cause.because =
+            format!("no packet for {} from {} on, {lost} lost in a row", time(length), moment(cause.from_s));
+    } else {
+        cause.magnitude_ns = cause.magnitude_ns.max(new.cause.magnitude_ns);
+        cause.because = waited(cause.from_s, cause.to_s, cause.magnitude_ns.unwrap_or(0));
+    }
+}

@@ -1,0 +1,74 @@
+//! The clocks run at different rates.
+
+use super::rule::{Find, Found, Rule};
+use crate::case::Case;
+use crate::numbers::time;
+use jitlat_core::answer::{CauseId, Severity};
+
+pub const RULE: Rule = Rule {
+    id: CauseId::ClockSkew,
+    threshold: "the smallest delays follow one straight line from end to end, 10 to 1000 ppm, and it adds up to 0.5 ms \
+                and more than 99 of 100 packets vary by about it",
+    source: "Moon, Skelly and Towsley 1999; RFC 5905 (500 ppm)",
+    find,
+};
+
+/// Clocks that are kept in step by NTP or PTP stay closer together: 10 ppm.
+const LEAST_RATE: f64 = 10e-6;
+/// What hosts do by themselves, in ns.
+const LEAST_DRIFT: i64 = 500_000;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let Some(skew) = case.skew else { return Vec::new() };
+    let drift = (skew * case.duration * 1e9) as i64;
+    let varies = case.delays.quantile(0, case.delays.len(), 0.99).unwrap_or(0);
+    if drift.saturating_abs() < varies.max(LEAST_DRIFT) || skew.abs() < LEAST_RATE {
+        return Vec::new();
+    }
+    let why = format!(
+        "the clocks drift apart by {:.1} ppm, {} over the test: no delay of the path's",
+        1e6 * skew.abs(),
+        time(drift.abs() as f64)
+    );
+    let mut found =
+        Found::new(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
+    found.cause.magnitude = Some(1e6 * skew.abs());
+    vec![found]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, Test, every, first, found_in, quiet};
+
+    /// Of clocks that drift apart by so many tenths of a ppm for so many seconds.
+    fn of(test: &Test, tenths: i64, seconds: f64) -> Option<Found> {
+        let found = found_in(test, &RULE, |case| {
+            (case.skew, case.duration) = (Some(tenths as f64 / 1e7), seconds);
+        });
+        found.into_iter().next()
+    }
+
+    #[test]
+    fn a_drift_is_named_from_10_ppm_and_half_a_millisecond_on() {
+        let quiet = quiet();
+        assert_eq!(first(0..=5000, |x| of(&quiet, x, 100.0).is_some()), 100);
+        assert_eq!(first(0..=5000, |x| of(&quiet, -x, 100.0).is_some()), 100);
+        assert_eq!(first(0..=5000, |x| of(&quiet, x, 10.0).is_some()), 500);
+        // And from what 99 of 100 packets vary by.
+        let lively = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(i64::from(k % 2) * 2 * MS)));
+        assert_eq!(first(0..=5000, |x| of(&lively, x, 100.0).is_some()), 200);
+        assert!(found_in(&quiet, &RULE, |_| ()).is_empty());
+    }
+
+    #[test]
+    fn a_drift_is_described() {
+        let found = of(&quiet(), -500, 100.0).unwrap().cause;
+        assert_eq!((found.magnitude_ns, found.packets), (Some(-5 * MS), [0, 999]));
+        assert!((found.magnitude.unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(
+            found.because,
+            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test: no delay of the path's"
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! A clock was set.
+
+use super::rule::{Find, Found, Rule, merge_if_many};
+use crate::case::Case;
+use crate::numbers::time;
+use crate::steps::Reason;
+use jitlat_core::answer::{CauseId, Severity};
+
+pub const RULE: Rule = Rule {
+    id: CauseId::ClockStep,
+    threshold: "delays change for good while departures leave their schedule by as much the other way; or while the probes' \
+                offset, or what a host says of its clock, changes by as much; or by more than any detour; or packets in \
+                order arrive at earlier times",
+    source: "RFC 7679 §3.7.1, RFC 5905",
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let clock = |r: &Reason| matches!(r, Reason::SenderClock | Reason::ReceiverClock);
+    let found = case.steps.iter().filter(|(_, r)| clock(r)).map(|(step, reason)| {
+        let (who, by) = match reason {
+            Reason::SenderClock => ("sending", -step.change),
+            _ => ("receiving", step.change),
+        };
+        let way = if by > 0 { "forward" } else { "back" };
+        let why = format!(
+            "at {} the {who} host's clock was set {way} by {}: no delay of the path's",
+            case.moment(case.place_seconds(step.place)),
+            time(by.abs() as f64)
+        );
+        let confidence = if *reason == Reason::SenderClock { 0.95 } else { 0.85 };
+        Found::new(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
+            .places(case, step.place, case.delays.len())
+            .ns(by)
+            .because(why)
+    });
+    merge_if_many(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::levels::Step;
+    use crate::testing::{MS, found_in, quiet};
+
+    #[test]
+    fn each_clock_that_was_set_is_named_with_its_way() {
+        let step = |place, change| Step { place, change, ramp: 0, spread: [0, 0] };
+        let found = found_in(&quiet(), &RULE, |case| {
+            case.steps = vec![
+                (step(100, 5 * MS), Reason::SenderClock),
+                (step(200, -5 * MS), Reason::SenderClock),
+                (step(300, 5 * MS), Reason::ReceiverClock),
+                (step(400, -5 * MS), Reason::ReceiverClock),
+                (step(500, 5 * MS), Reason::Route),
+                (step(600, 5 * MS), Reason::Queue),
+            ];
+        });
+        let said: Vec<_> = found
+            .iter()
+            .map(|f| (f.cause.from_s, f.cause.magnitude_ns.unwrap() / MS, f.cause.confidence))
+            .collect();
+        assert_eq!(said, [(1.0, -5, 0.95), (2.0, 5, 0.95), (3.0, 5, 0.85), (4.0, -5, 0.85)]);
+        let because: Vec<_> = found.iter().map(|f| f.cause.because.as_str()).collect();
+        assert_eq!(
+            because[0],
+            "at 1.0 s the sending host's clock was set back by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(
+            because[1],
+            "at 2.0 s the sending host's clock was set forward by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(
+            because[2],
+            "at 3.0 s the receiving host's clock was set forward by 5.0 ms: no delay of the path's"
+        );
+        assert_eq!(found[0].cause.packets, [100, 999]);
+    }
+}

@@ -1,0 +1,126 @@
+//! A part of the test was not recorded: it is unknown, not lost.
+
+use super::rule::{Find, Found, Rule};
+use crate::case::Case;
+use crate::numbers::{count, percent};
+use jitlat_core::answer::{CauseId, Severity};
+use jitlat_core::metrics::seqset::Run;
+use jitlat_core::session::Ending;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::IncompleteLog,
+    threshold: "no proof that the record is whole: a log of version 3 without its closing lines or with another ending, a \
+                cut line, unreadable or unwritten rows, or (versions 1 and 2) at least ten packets and 1 % or 0.5 s missing at the end, three times the \
+                longest loss before",
+    source: "definition: what was not recorded is unknown, never lost",
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let known = case.known;
+    if known.complete {
+        return Vec::new();
+    }
+    let session = case.material.session;
+    let within = |run: Option<Run>| run.map(|run| [run.start, run.start + run.len]);
+    let mut unrecorded = session.unrecorded_in(0, known.end);
+    let first = within(unrecorded.next());
+    let last = within(unrecorded.last()).or(first);
+    let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
+    let is_recorded = session.truncated || session.has_end_lines();
+    let how = match session.ending {
+        Ending::PeerLost => "the other host was lost",
+        Ending::StorageFailed => "not everything could be stored",
+        _ if session.truncated => "the log ends before its own end",
+        _ if known.tail == 0 => "rows are missing within the log",
+        _ => "the log ends far from the last packet",
+    };
+    let place = if first.is_none() { " at the end" } else { "" };
+    let why =
+        format!("{how}: of {}{place} ({}) nothing is known", count(known.unknown, "packet"), percent(share));
+    let mut found =
+        Found::new(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
+            .share(share)
+            .because(why);
+    let (from, from_s) = match first {
+        Some([from, _]) => (from, case.seconds(from)),
+        None => (known.end, case.duration),
+    };
+    let (to, to_s) = match last {
+        Some([_, to]) if known.tail == 0 => (to, case.seconds(to)),
+        _ => {
+            let period = case.material.period().unwrap_or(0) as f64 / 1e9;
+            (known.end + known.tail, case.duration + period * known.tail as f64)
+        }
+    };
+    found.cause.packets = [from, to.saturating_sub(1)];
+    (found.cause.from_s, found.cause.to_s) = (from_s, to_s);
+    vec![found]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Test, found_in, known, quiet, run};
+
+    /// Of 1000 packets of which everything is known, and `tail` more; and of these runs nothing is.
+    fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> Found {
+        let mut test = quiet();
+        test.session.unrecorded = unrecorded.iter().map(|(start, len)| run(*start, *len)).collect();
+        change(&mut test);
+        let gone: u64 = unrecorded.iter().map(|(_, len)| len).sum();
+        let mut known = known(1000, tail, false);
+        (known.sent, known.unknown) = (1000 - gone, tail + gone);
+        found_in(&test, &RULE, |case| (case.known, case.duration) = (known, 10.0)).remove(0)
+    }
+
+    #[test]
+    fn what_is_unknown_is_at_the_end() {
+        assert!(found_in(&quiet(), &RULE, |_| ()).is_empty());
+        let found = of(250, &[], |_| ());
+        assert_eq!((found.cause.from_s, found.cause.to_s, found.cause.packets), (10.0, 12.5, [1000, 1249]));
+        assert_eq!((found.harm, found.cause.magnitude), (0.2, Some(0.2)));
+        let table = [
+            (Ending::PeerLost, false, "the other host was lost"),
+            (Ending::StorageFailed, false, "not everything could be stored"),
+            (Ending::Unknown, true, "the log ends before its own end"),
+            (Ending::Unknown, false, "the log ends far from the last packet"),
+        ];
+        for (ending, truncated, how) in table {
+            let found =
+                of(250, &[], |test| (test.session.ending, test.session.truncated) = (ending, truncated));
+            assert_eq!(
+                found.cause.because,
+                format!("{how}: of 250 packets at the end (20 %) nothing is known")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_within_the_log_has_its_place() {
+        let within = of(0, &[(100, 50), (300, 50)], |_| ());
+        assert_eq!((within.cause.from_s, within.cause.to_s, within.cause.packets), (1.0, 3.5, [100, 349]));
+        assert_eq!(
+            within.cause.because,
+            "rows are missing within the log: of 100 packets (10 %) nothing is known"
+        );
+        assert_eq!(of(0, &[(100, 50)], |_| ()).cause.packets, [100, 149]);
+        let both = of(250, &[(100, 50)], |_| ());
+        assert_eq!((both.cause.from_s, both.cause.to_s, both.cause.packets), (1.0, 12.5, [100, 1249]));
+        assert_eq!(
+            both.cause.because,
+            "the log ends far from the last packet: of 300 packets (24 %) nothing is known"
+        );
+    }
+
+    #[test]
+    fn an_old_log_that_is_not_cut_leaves_a_doubt() {
+        let confidence = |truncated, version| {
+            let found =
+                of(250, &[], |test| (test.session.truncated, test.session.version) = (truncated, version));
+            found.cause.confidence
+        };
+        let of = [(true, 3), (false, 3), (true, 2), (false, 2)].map(|(t, v)| confidence(t, v));
+        assert_eq!(of, [1.0, 1.0, 1.0, 0.7]);
+    }
+}

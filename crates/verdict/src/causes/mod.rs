@@ -1,0 +1,61 @@
+//! The rules: one file per kind of cause, one line here. `docs/metrics/verdict.md` has the same table.
+
+mod clock_skew;
+mod clock_step;
+mod duplication;
+mod incomplete_log;
+mod local_queue;
+mod loss;
+mod outage;
+pub(crate) mod queue;
+mod receiver_stall;
+mod reordering;
+mod route_change;
+mod rule;
+mod send_failure;
+mod sender_stall;
+
+pub(crate) use rule::merge_if_many;
+pub use rule::{Found, Rule};
+
+/// All rules.
+pub const RULES: [Rule; 16] = [
+    incomplete_log::RULE,
+    outage::RULE,
+    queue::RULE,
+    loss::RANDOM,
+    loss::BURSTY,
+    loss::POLICING,
+    loss::SIZE_DEPENDENT,
+    reordering::RULE,
+    route_change::RULE,
+    clock_step::RULE,
+    clock_skew::RULE,
+    sender_stall::RULE,
+    receiver_stall::RULE,
+    local_queue::RULE,
+    duplication::RULE,
+    send_failure::RULE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::answer::CauseId;
+
+    #[test]
+    fn the_page_lists_the_rules() {
+        let page = include_str!("../../../../docs/metrics/verdict.md");
+        for rule in &RULES {
+            let row = format!("| `{}` | {} | {} |", rule.id.name(), rule.threshold, rule.source);
+            assert!(page.contains(&row), "docs/metrics/verdict.md lacks\n{row}");
+        }
+    }
+
+    #[test]
+    fn every_kind_has_one_rule() {
+        for id in CauseId::ALL {
+            assert_eq!(RULES.iter().filter(|rule| rule.id == id).count(), 1, "{}", id.name());
+        }
+    }
+}

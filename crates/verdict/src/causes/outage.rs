@@ -1,0 +1,199 @@
+//! Nothing got through for a while.
+
+use super::rule::{Find, Found, Rule, merge_if_many};
+use crate::case::Case;
+use crate::episodes::Hold;
+use crate::numbers::{count, time};
+use crate::severity::of_outage;
+use jitlat_core::answer::{CauseId, Severity};
+use jitlat_core::metrics::seqset::Run;
+use jitlat_core::spec::Transport;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::Outage,
+    threshold: "a run of loss of 100 ms and four packets where there is no other, of 180 ms and longer than geometric runs \
+                come up once in a hundred tests where there are; over TCP, nothing for 1 s and then everything at once",
+    source: "ITU-T G.711 Appendix I (concealment ends at 60 ms), Y.1540 (availability)",
+    find,
+};
+
+/// TCP's timer for a lost segment may double once before that much has passed: RFC 6298.
+const TCP_OUTAGE: i64 = 900_000_000;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let tcp = case.material.session.spec.transport() == Transport::Tcp;
+    if tcp {
+        return over_tcp(case);
+    }
+    let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= LONG_HOLD).collect();
+    let outages: Vec<(&Run, f64)> = case
+        .losses
+        .outages()
+        .map(|run| {
+            // What the host held at the end of it waited for the same path.
+            let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
+            let end = held
+                .map(|k| alone.remove(k))
+                .map_or_else(|| case.seconds(run.start + run.len), |hold| case.place_seconds(hold.to));
+            (run, end - case.seconds(run.start))
+        })
+        .collect();
+    let holds = alone.iter().map(|h| h.length as f64 / 1e9);
+    let total: f64 = outages.iter().map(|(_, length)| length).sum::<f64>() + holds.sum::<f64>();
+    let held = alone.iter().map(|h| of_hold(case, h, total));
+    let found = outages.iter().map(|&(run, length)| {
+        let all = run.len >= case.known.sent;
+        let length = if all { case.duration.max(length) } else { length };
+        let severity = match all {
+            true => Severity::Bad,
+            false => of_outage(length, total.max(length), case.duration),
+        };
+        let harm = run.len as f64 / case.known.sent.max(1) as f64;
+        let end = run.start + run.len;
+        let confidence = if run.len >= 10 { 0.97 } else { 0.85 };
+        let why = if all {
+            format!("none of {} arrived", count(run.len, "packet"))
+        } else {
+            format!(
+                "no packet for {} from {} on, {} lost in a row",
+                time(1e9 * length),
+                case.moment(case.seconds(run.start)),
+                run.len
+            )
+        };
+        let mut found =
+            Found::new(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
+        found.cause.packets = [run.start, end - 1];
+        found.cause.from_s = case.seconds(run.start).max(0.0);
+        found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
+        found
+    });
+    merge_if_many(found.chain(held).collect())
+}
+
+/// Shorter holds are no outage, in ns.
+const LONG_HOLD: i64 = 100_000_000;
+
+/// Packets that the sending host held because it could not reach the next hop, and none of which was lost.
+fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
+    let length = hold.length as f64 / 1e9;
+    let packets = (hold.to - hold.from) as u64;
+    let harm = packets as f64 / case.delays.len().max(1) as f64;
+    let from = (case.place_seconds(hold.from) - length).max(0.0);
+    let why = format!(
+        "nothing left the sending host for {} from {} on: it held {} until it reached the next hop again",
+        time(hold.length as f64),
+        case.moment(from),
+        count(packets, "packet")
+    );
+    let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        .places(case, hold.from, hold.to)
+        .ns(hold.length)
+        .because(why);
+    found.cause.from_s = from;
+    found
+}
+
+/// What TCP repairs it holds back: an outage is a time at which nothing comes.
+fn over_tcp(case: &Case<'_>) -> Vec<Found> {
+    let long = || case.episodes.holds.iter().filter(|h| h.length >= TCP_OUTAGE);
+    let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
+    let found = long().map(|h| {
+        let length = h.length as f64 / 1e9;
+        let harm = (h.to - h.from) as f64 / case.delays.len().max(1) as f64;
+        let why = format!(
+            "nothing arrived for {} from {} on, then {} at once: TCP held them back",
+            time(h.length as f64),
+            case.moment(case.place_seconds(h.from)),
+            count((h.to - h.from) as u64, "packet")
+        );
+        let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+            .places(case, h.from, h.to)
+            .ns(h.length)
+            .because(why);
+        // Of those that were held many were sent after the first of them came.
+        found.cause.to_s = found.cause.to_s.min(found.cause.from_s + length);
+        found
+    });
+    merge_if_many(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::episodes::Hold;
+    use crate::testing::{MS, SECOND, Test, every, first, found_in};
+    use jitlat_core::answer::Severity;
+    use jitlat_core::spec::{Direction, Schedule};
+
+    /// Of 1000 packets, one every 10 ms, without these.
+    fn of(gone: &[(u32, u32)]) -> Vec<Found> {
+        let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
+        let test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| (!is_gone(k)).then_some(0)));
+        found_in(&test, &RULE, |_| ())
+    }
+
+    #[test]
+    fn an_outage_is_described() {
+        let found = of(&[(300, 100)]).remove(0);
+        let cause = &found.cause;
+        assert_eq!((cause.from_s, cause.to_s, cause.packets), (3.0, 4.0, [300, 399]));
+        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(SECOND), 0.97, 0.1));
+        assert_eq!(cause.because, "no packet for 1.0 s from 3.0 s on, 100 lost in a row");
+        assert_eq!(cause.severity, Severity::Poor);
+        // At the end of the test: to its end, which the last packet that came is followed by.
+        let last = of(&[(900, 100)]).remove(0).cause;
+        assert_eq!((last.from_s, last.to_s, last.packets), (9.0, 9.99, [900, 999]));
+        let first = of(&[(0, 100)]).remove(0).cause;
+        assert_eq!((first.from_s, first.packets), (0.0, [0, 99]));
+    }
+
+    #[test]
+    fn nothing_that_arrives_is_one_outage() {
+        let none = of(&[(0, 1000)]).remove(0).cause;
+        assert_eq!((none.because.as_str(), none.to_s), ("none of 1000 packets arrived", 9.99));
+        assert_eq!((none.magnitude_ns, none.severity), (Some(10 * SECOND), Severity::Bad));
+    }
+
+    #[test]
+    fn ten_packets_make_it_surer() {
+        let confidence = |len: u32| {
+            let packets = every(20 * MS, 1000, |k| (!(300..300 + len).contains(&k)).then_some(0));
+            found_in(&Test::new(1000, 20 * MS, &packets), &RULE, |_| ()).remove(0).cause.confidence
+        };
+        assert_eq!([9, 10].map(confidence), [0.85, 0.97]);
+    }
+
+    #[test]
+    fn several_outages_count_together() {
+        // 10 s: each of 0.25 s; together a fortieth of the time.
+        let two = of(&[(300, 25), (600, 25)]);
+        assert_eq!(two.iter().map(|f| f.cause.severity).collect::<Vec<_>>(), [of_outage(0.25, 0.5, 9.99); 2]);
+    }
+
+    #[test]
+    fn over_tcp_an_outage_is_a_hold_of_0_9_s() {
+        let packets = every(10 * MS, 1000, |_| Some(0));
+        let test = Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (Direction::Up, Transport::Tcp));
+        let lasting = |seconds: f64, holds: &[(usize, usize, i64)]| {
+            let holds = holds.iter().map(|(from, to, length)| Hold { from: *from, to: *to, length: *length });
+            found_in(&test, &RULE, |case| (case.episodes.holds, case.duration) = (holds.collect(), seconds))
+        };
+        let of = |holds: &[(usize, usize, i64)]| lasting(10.0, holds);
+        assert_eq!(first(0..=2 * SECOND, |ns| !of(&[(300, 400, ns)]).is_empty()), 900 * MS);
+        let found = of(&[(300, 400, SECOND), (500, 510, 100 * MS), (600, 700, 2 * SECOND)]);
+        assert_eq!(found.len(), 2);
+        let cause = &found[0].cause;
+        assert_eq!((cause.packets, cause.magnitude_ns, found[0].harm), ([300, 399], Some(SECOND), 0.1));
+        assert_eq!(
+            cause.because,
+            "nothing arrived for 1.0 s from 3.0 s on, then 100 packets at once: TCP held them back"
+        );
+        assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
+        // Packets that were sent after the first of them came may be held, too: it was over then.
+        let long = &of(&[(300, 500, SECOND)])[0].cause;
+        assert_eq!((long.from_s, long.to_s, long.packets), (3.0, 4.0, [300, 499]));
+        let long = lasting(1e5, &[(300, 400, SECOND), (600, 700, 2 * SECOND)]);
+        assert_eq!(long[0].cause.severity, Severity::Good, "3 s of a day");
+    }
+}

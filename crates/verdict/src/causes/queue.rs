@@ -1,0 +1,244 @@
+//! Packets waited behind others.
+
+use super::rule::{Find, Found, Rule, merge_if_many};
+use crate::case::Case;
+use crate::numbers::{moment, time};
+use crate::severity::of_wait;
+use jitlat_core::answer::{CauseId, Severity};
+use jitlat_core::spec::Direction;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::Queue,
+    threshold: "every packet of a stretch of 0.4 s (2 % of a short test) waits, by 5 ms and three times what 99 of 100 \
+                others wait; or the smallest delay of all exceeds what the clock probes allow an idle path",
+    source: "ITU-T Y.1541 (50 ms of delay variation), G.114 (150 and 400 ms)",
+    find,
+};
+
+/// How bad a queue of `height` ns is in which this share of the packets waited.
+pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
+    if share < RARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
+}
+
+/// A queue of `height` ns between two times of a test, in seconds.
+pub(crate) fn waited(from: f64, to: f64, height: i64) -> String {
+    let (from, to) = (moment(from), moment(to));
+    format!("from {from} to {to} packets waited up to {} behind others", time(height as f64))
+}
+
+/// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
+const RARE: f64 = 0.01;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    if let Some(standing) = standing(case) {
+        return vec![standing];
+    }
+    let n = case.delays.len().max(1) as f64;
+    let queues = case.episodes.queues.iter().map(|q| {
+        let share = (q.to - q.from) as f64 / n;
+        let severity = of_queue(q.height, share);
+        let dropped = match case.dropped_by_queue {
+            0 => String::new(),
+            lost => format!(", and {lost} found it full"),
+        };
+        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
+        let why = format!("{}{dropped}", waited(from, to, q.height));
+        let mut found = Found::new(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+            .places(case, q.from, q.to)
+            .ns(q.height)
+            .because(why);
+        found.cause.count = q.count;
+        found
+    });
+    let mut found: Vec<Found> = queues.collect();
+    found.extend(pauses(case));
+    merge_if_many(found)
+}
+
+/// Packets that the path itself held: the receiving kernel stamped them as they came.
+fn pauses(case: &Case<'_>) -> Vec<Found> {
+    let n = case.delays.len().max(1) as f64;
+    let holds = case.path_holds();
+    let pauses = holds.iter().map(|h| {
+        let share = (h.to - h.from) as f64 / n;
+        let severity = if share < RARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
+        let why = format!(
+            "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
+             receiving program out",
+            case.moment(case.place_seconds(h.from)),
+            time(h.length as f64)
+        );
+        Found::new(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
+            .places(case, h.from, h.to)
+            .ns(h.length)
+            .because(why)
+    });
+    pauses.collect()
+}
+
+/// A queue that never emptied: the smallest delay of the stream is larger than an idle path's can be.
+fn standing(case: &Case<'_>) -> Option<Found> {
+    let clock = case.material.clock;
+    if !clock.direction_known {
+        return None;
+    }
+    let up = case.material.session.spec.direction() == Direction::Up;
+    let [low, high] = offsets(case)?;
+    let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
+    let min = case.material.min()?;
+    // The least that the smallest delay can be, whichever way the stream goes, against the most an idle way can take:
+    // the whole round trip.
+    let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
+    let proven = least.saturating_sub(rtt / 2);
+    if proven < 5_000_000 || least < rtt.saturating_add(rtt / 4) {
+        return None;
+    }
+    let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
+    let first = case.material.series.times(0).1;
+    // The first packet was sent soon after the first probes.
+    let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
+    let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
+    let height =
+        first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
+    let height = height.saturating_sub(rtt / 2);
+    let why = format!(
+        "every packet took at least {} where the clock probes before and after needed {} there and back: a queue from \
+         end to end",
+        time(least as f64),
+        time(rtt as f64)
+    );
+    let found = Found::new(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
+}
+
+/// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset need fit all probes,
+/// it was between that before and that after.
+fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
+    let clock = case.material.clock;
+    if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {
+        return Some(interval);
+    }
+    let at = |offset: Option<f64>, rtt: Option<i64>| {
+        let (offset, half) = (offset? as i64, rtt.filter(|r| *r >= 0)? / 2 + 1);
+        Some([offset.saturating_sub(half), offset.saturating_add(half)])
+    };
+    let [a, b] = at(clock.offset_before_ns, clock.min_rtt_before_ns)?;
+    let [c, d] = at(clock.offset_after_ns, clock.min_rtt_after_ns)?;
+    Some([a.min(c), b.max(d)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::episodes::{Episode, Hold};
+    use crate::testing::{MS, Test, every, first, found_in, quiet};
+    use jitlat_core::metrics::clock::ClockEstimate;
+    use jitlat_core::spec::{Direction, Schedule, Transport};
+    use jitlat_core::time::Source;
+
+    /// A queue of packets `from` up to `to` of 1000.
+    fn of(from: usize, to: usize, height: i64, dropped: u64) -> Found {
+        let queue = Episode { from, to, height, count: 3 };
+        let found = found_in(&quiet(), &RULE, |case| {
+            (case.episodes.queues, case.dropped_by_queue) = (vec![queue], dropped);
+        });
+        found.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn a_queue_is_described() {
+        let found = of(200, 300, 80 * MS, 0);
+        let cause = &found.cause;
+        assert_eq!((cause.from_s, cause.to_s, cause.packets, cause.count), (2.0, 3.0, [200, 299], 3));
+        assert_eq!((cause.magnitude_ns, found.harm), (Some(80 * MS), 0.1 * 0.8));
+        assert_eq!(cause.because, "from 2.0 s to 3.0 s packets waited up to 80 ms behind others");
+        assert!(of(200, 300, 80 * MS, 7).cause.because.ends_with("behind others, and 7 found it full"));
+    }
+
+    #[test]
+    fn fewer_than_1_of_100_are_fair_at_worst() {
+        let severity = |packets: usize| of(200, 200 + packets, 200 * MS, 0).cause.severity;
+        assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
+    }
+
+    #[test]
+    fn what_the_kernel_saw_held_the_path_held() {
+        let of = |by, packets: usize| {
+            let test = Test { arrived_by: by, ..quiet() };
+            let hold = Hold { from: 200, to: 200 + packets, length: 200 * MS };
+            found_in(&test, &RULE, |case| case.episodes.holds = vec![hold])
+        };
+        assert!(of(Some(Source::User), 20).is_empty() && of(None, 20).is_empty());
+        let found = of(Some(Source::Kernel), 20).remove(0);
+        assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([200, 219], Some(200 * MS)));
+        assert!((found.harm - 0.02 * 2.0).abs() < 1e-12);
+        assert!(found.cause.because.starts_with("at 2.0 s the path stood still for 200 ms and then"));
+        let severity = |packets| of(Some(Source::Kernel), packets).remove(0).cause.severity;
+        assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
+    }
+
+    /// Packets of this smallest delay between clocks that are off by 1 s, give or take 1 ms; the probes took `rtt`.
+    fn standing_queue(
+        direction: Direction,
+        delay: i64,
+        rtt: i64,
+        change: fn(&mut ClockEstimate),
+    ) -> Option<Found> {
+        let theta = 1000 * MS;
+        let offset = if direction == Direction::Up { theta } else { -theta };
+        let packets = every(10 * MS, 1000, |k| Some(offset + delay + i64::from((k + 3) % 10) * MS));
+        let mut test = Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (direction, Transport::Udp));
+        test.clock = ClockEstimate {
+            direction_known: true,
+            interval_ns: Some([theta - MS, theta + MS]),
+            offset_ns: Some(theta),
+            min_rtt_ns: Some(rtt),
+            ..ClockEstimate::default()
+        };
+        change(&mut test.clock);
+        found_in(&test, &RULE, |_| ()).into_iter().find(|f| f.whole_test)
+    }
+
+    #[test]
+    fn a_queue_that_never_empties_is_more_than_an_idle_path_can_take() {
+        for direction in [Direction::Up, Direction::Down] {
+            let of = |delay, rtt| standing_queue(direction, delay, rtt, |_| ()).is_some();
+            // At least 1 ms less, by the clocks; more than half the round trip by 5 ms, and than all of it by a quarter.
+            assert_eq!(first(0..=100 * MS, |ns| of(ns, 2 * MS)), 7 * MS);
+            assert_eq!(first(0..=100 * MS, |ns| of(ns, 40 * MS)), 51 * MS);
+            let found = standing_queue(direction, 101 * MS, 40 * MS, |_| ()).unwrap();
+            assert_eq!(
+                found.cause.because,
+                "every packet took at least 100 ms where the clock probes before and after needed 40 ms there and back: \
+                 a queue from end to end"
+            );
+            // Half the packets wait 106 ms or less, and the path takes 20 of them.
+            assert_eq!((found.cause.magnitude_ns, found.cause.packets), (Some(86 * MS), [0, 999]));
+            assert!((found.harm - 0.86).abs() < 1e-9);
+            assert_eq!(found.cause.severity, Severity::Fair);
+        }
+    }
+
+    #[test]
+    fn without_clocks_no_queue_stands() {
+        let of = |change| standing_queue(Direction::Up, 101 * MS, 40 * MS, change).is_some();
+        assert!(of(|_| ()));
+        assert!(!of(|c| c.direction_known = false));
+        assert!(!of(|c| c.interval_ns = None));
+        assert!(
+            !of(|c| c.min_rtt_ns = None)
+                && !of(|c| c.min_rtt_ns = Some(-1))
+                && of(|c| c.min_rtt_ns = Some(0))
+        );
+        let mut skewed = quiet();
+        skewed.clock = ClockEstimate {
+            direction_known: true,
+            interval_ns: Some([-MS, MS]),
+            offset_ns: Some(0),
+            min_rtt_ns: Some(MS),
+            ..ClockEstimate::default()
+        };
+        let standing = |skew| !found_in(&skewed, &RULE, |case| case.skew = skew).is_empty();
+        assert!(standing(None) && !standing(Some(1e-5)));
+    }
+}

@@ -1,0 +1,201 @@
+//! The receiving program stood still.
+
+use super::rule::{Find, Found, Rule, merge_if_many};
+use crate::case::Case;
+use crate::numbers::{count, time};
+use crate::severity::{of_host, of_missing};
+use jitlat_core::answer::CauseId;
+use jitlat_core::spec::Transport;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::ReceiverStall,
+    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more and four times what \
+                all others but two wait, each one less by what it was sent later; the program's stamps, or its own reading of the \
+                clock after the kernel's",
+    source: "definition: what a host did is not the path's fault",
+    find,
+};
+
+/// What a program's own reading varies by, in ns.
+const NOISE: i64 = 2_000_000;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    if case.material.session.spec.transport() == Transport::Tcp {
+        return Vec::new();
+    }
+    let n = case.known.sent.max(1);
+    let stall = |from: usize, to: usize, length: i64, confidence: f64| {
+        let packets = (to - from) as u64;
+        let share = packets as f64 / n as f64;
+        let why = format!(
+            "nothing was read for {} from {} on, then {} at once: the receiving program stood still",
+            time(length as f64),
+            case.moment(case.place_seconds(from)),
+            count(packets, "packet")
+        );
+        let mut found =
+            Found::new(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
+                .places(case, from, to)
+                .ns(length)
+                .because(why);
+        found.cause.to_s =
+            (found.cause.from_s + length as f64 / 1e9).min(case.duration.max(found.cause.from_s));
+        found
+    };
+    let mut found: Vec<Found> =
+        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
+    // What the program's own reading shows, it shows for sure.
+    let series = case.delays.series();
+    let mut waits: Vec<(usize, i64)> = case
+        .material
+        .notes
+        .read_late
+        .iter()
+        .map(|(seq, lag)| (series.place_of((*seq).into()), *lag))
+        .filter(|(k, _)| *k < series.len())
+        .collect();
+    waits.sort_unstable();
+    let period = case.material.period().unwrap_or(0);
+    let mut k = 0;
+    while k < waits.len() {
+        let from = k;
+        let mut longest = waits[k].1;
+        while k + 1 < waits.len()
+            && waits[k + 1].0 <= waits[k].0 + 2
+            && waits[k + 1].1 <= waits[k].1.saturating_add(period / 2).saturating_add(NOISE)
+        {
+            k += 1;
+            longest = longest.max(waits[k].1);
+        }
+        k += 1;
+        if longest >= case.longest_usual_hold() && k - from >= 3 {
+            let length = if longest >= LONGEST_LAG { until_read(case, &waits[from..k]) } else { longest };
+            found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, 0.95));
+        }
+    }
+    merge_if_many(found)
+}
+
+/// Longest wait that a record can hold, in ns; a longer one is recorded as this.
+const LONGEST_LAG: i64 = i32::MAX as i64;
+
+/// Time from the arrival of the first of these packets until all were read: places in send order with waits in ns, at least
+/// one of which was too long to be recorded. A packet that came later and waited less shows when the program read again.
+fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
+    let Some((first, _)) = waits.first() else { return LONGEST_LAG };
+    let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
+    let recorded = waits.iter().filter(|(_, lag)| *lag < LONGEST_LAG).map(read).min();
+    // Where none is recorded, the program read no earlier than this.
+    let at_least = waits.iter().map(read).max();
+    let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
+    length.max(LONGEST_LAG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::episodes::Hold;
+    use crate::testing::{MS, Test, every, first, found_in, quiet};
+    use jitlat_core::spec::{Direction, Schedule};
+
+    #[test]
+    fn a_hold_is_the_receivers_where_its_program_stamped() {
+        let of = |length: i64, packets: i64, tail: i64| {
+            let hold = Hold { from: 200, to: 200 + packets as usize, length };
+            found_in(&quiet(), &RULE, |case| (case.episodes.holds, case.episodes.tail) = (vec![hold], tail))
+        };
+        assert_eq!(first(0..=500 * MS, |ns| !of(ns, 20, 0).is_empty()), 60 * MS);
+        assert_eq!(
+            first(0..=500 * MS, |ns| !of(ns, 20, 20 * MS).is_empty()),
+            80 * MS,
+            "four times what others wait"
+        );
+        assert_eq!(first(0..=20, |n| !of(100 * MS, n, 0).is_empty()), 3);
+        let found = of(100 * MS, 20, 0).remove(0);
+        let cause = &found.cause;
+        assert_eq!((cause.from_s, cause.to_s, cause.packets), (2.0, 2.1, [200, 219]));
+        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.7, 0.02));
+        assert_eq!(
+            cause.because,
+            "nothing was read for 100 ms from 2.0 s on, then 20 packets at once: the receiving program stood still"
+        );
+        // To the end of the test at most.
+        let long = of(20_000 * MS, 20, 0).remove(0).cause;
+        assert_eq!((long.from_s, long.to_s), (2.0, 9.99));
+    }
+
+    /// Of packets that were read so late, by number; one every 10 ms.
+    fn read_late(notes: &[(u32, i64)]) -> Vec<Found> {
+        let mut test = quiet();
+        test.notes.read_late = notes.to_vec();
+        found_in(&test, &RULE, |_| ())
+    }
+
+    /// A stall of `length` ns from packet 300 on: each is read so much less late as it came later.
+    fn stall(length: i64, packets: u32) -> Vec<(u32, i64)> {
+        (0..packets).map(|k| (300 + k, length - i64::from(k) * 10 * MS)).collect()
+    }
+
+    #[test]
+    fn what_the_program_read_late_shows_a_stall_for_sure() {
+        let found = read_late(&stall(100 * MS, 10)).remove(0);
+        assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([300, 309], Some(100 * MS)));
+        assert_eq!((found.cause.confidence, found.harm), (0.95, 0.01));
+        assert_eq!(first(0..=500 * MS, |ns| !read_late(&stall(ns, 10)).is_empty()), 60 * MS);
+        assert_eq!(first(1..=20, |n| !read_late(&stall(100 * MS, n as u32)).is_empty()), 3);
+        assert!(
+            read_late(&[(5000, 100 * MS), (5001, 100 * MS), (5002, 100 * MS)]).is_empty(),
+            "never received"
+        );
+    }
+
+    #[test]
+    fn a_stall_ends_where_a_packet_waits_longer_again_or_two_are_read_in_time() {
+        // Half a period and 2 ms longer than the one before are of the same stall.
+        let stalls = |more: i64| {
+            let mut notes = stall(100 * MS, 5);
+            notes.extend((0..5).map(|k| (305 + k, 60 * MS + more - i64::from(k) * 10 * MS)));
+            read_late(&notes).len()
+        };
+        assert_eq!(first(0..=40 * MS, |more| stalls(more) == 2), 7 * MS + 1);
+        // Of a packet between nothing need be noted, of two a new one begins.
+        let stalls = |skipped: u32| {
+            let mut notes = stall(100 * MS, 4);
+            notes.extend((0..4).map(|k| (304 + skipped + k, 60 * MS)));
+            read_late(&notes).len()
+        };
+        assert_eq!([stalls(0), stalls(1), stalls(2)], [1, 1, 2]);
+        // Two packets are none, after whatever stall.
+        let few = [stall(100 * MS, 5), vec![(600, 100 * MS), (601, 90 * MS)]].concat();
+        assert_eq!(read_late(&few).len(), 1);
+        // The longest wait need not be the first one's.
+        let rising = read_late(&[(300, 58 * MS), (301, 62 * MS), (302, 50 * MS)]);
+        assert_eq!(rising[0].cause.magnitude_ns, Some(62 * MS));
+    }
+
+    #[test]
+    fn a_stall_longer_than_a_record_holds_has_its_length_from_the_packets() {
+        // As records hold waits: 2.1 s at most.
+        let recorded = |length: i64, packets: u32| {
+            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(LONGEST_LAG)));
+            let found = read_late(&notes.collect::<Vec<_>>());
+            assert_eq!(found.len(), 1);
+            found[0].cause.magnitude_ns.unwrap() / MS
+        };
+        assert_eq!(
+            [2000, 2147, 2148, 3000, 5000].map(|ms| recorded(ms * MS, 500.min(ms as u32 / 10))),
+            [2000, 2147, 2148, 3000, 5000]
+        );
+        // The socket was full after 1 s of 5 s: the program read no earlier than 2.1 s after the last that it held.
+        assert_eq!(recorded(5000 * MS, 100), 990 + LONGEST_LAG / MS);
+    }
+
+    #[test]
+    fn tcp_holds_packets_by_itself() {
+        let packets = every(10 * MS, 1000, |_| Some(0));
+        let mut test =
+            Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (Direction::Up, Transport::Tcp));
+        test.notes.read_late = stall(100 * MS, 10);
+        assert!(found_in(&test, &RULE, |_| ()).is_empty());
+    }
+}

@@ -1,0 +1,261 @@
+//! Packets overtake each other.
+
+use super::rule::{Find, Found, Rule};
+use crate::case::Case;
+use crate::numbers::{percent, time};
+use jitlat_core::answer::{CauseId, Severity};
+use jitlat_core::metrics::stat::wilson95;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::Reordering,
+    threshold: "more than 0.3 % overtaken with 95 % confidence, five packets at least; half as many others at most wait nearly \
+                as long as they do, or independent delays of the same law would not overtake each other like that: else it \
+                is jitter wider than the period",
+    source: "RFC 4737",
+    find,
+};
+
+const SHARE: f64 = 0.003;
+const FEWEST: u64 = 5;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let n = case.delays.len() as u64;
+    if !case.material.shows_loss() || n == 0 {
+        return Vec::new();
+    }
+    // Where: packets that arrived after a later one. A changed route or clock overtakes once.
+    let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
+    // What waits in a queue, or is sent at once after a stall, may be shuffled there.
+    let mut queues = case.episodes.queues.iter().peekable();
+    let mut in_queue = |k: usize| {
+        while queues.next_if(|queue| queue.to <= k).is_some() {}
+        queues.peek().is_some_and(|queue| queue.from <= k)
+    };
+    let at_stall = |k: usize| case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k));
+    let mut late: Vec<usize> = Vec::new();
+    let mut overtaken = Vec::new();
+    for (stretch, places) in case.delays.series().displaced() {
+        overtaken.clear();
+        overtaken.resize(places.len(), false);
+        let mut highest = 0;
+        for place in places {
+            overtaken[*place as usize - stretch.start] = highest > *place;
+            highest = highest.max(*place);
+        }
+        let overtaken = stretch.zip(&overtaken).filter(|(_, overtaken)| **overtaken).map(|(k, _)| k);
+        late.extend(
+            overtaken.filter(|&k| !in_queue(k) && !near_step(k) && !at_stall(k) && case.late.of(k) == 0),
+        );
+    }
+    let count = late.len() as u64;
+    let share = count as f64 / n as f64;
+    let Some([low, _]) = wilson95(count, n) else { return Vec::new() };
+    if count < FEWEST || low < SHARE {
+        return Vec::new();
+    }
+    let mut waits: Vec<i64> =
+        late.iter().step_by(late.len() / 4096 + 1).map(|k| case.delays.excess(*k)).collect();
+    let middle = waits.len() / 2;
+    let held = *waits.select_nth_unstable(middle).1;
+    if !stands_out(case, &late, &mut waits) && !is_no_jitter(case, &late, &mut waits) {
+        return Vec::new();
+    }
+    let severity = if held > 100_000_000 { Severity::Fair } else { Severity::Good };
+    let (first, last) = (late[0], late[late.len() - 1]);
+    let spread = (last - first) as f64 / n as f64;
+    let found = Found::new(CauseId::Reordering, severity, share, 0.95).share(share);
+    let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
+    vec![found.because(format!(
+        "{} overtaken, half of them held back by {} or more",
+        percent(share),
+        time(held.max(0) as f64)
+    ))]
+}
+
+/// Whether the packets overtaken are another kind of packet than the rest: hardly any other waits nearly as long. Where
+/// jitter is wider than packets are apart they overtake each other for no further reason, many wait nearly as long, and
+/// the jitter is what is reported.
+fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
+    let tenth = waits.len() / 10;
+    let least = *waits.select_nth_unstable(tenth).1;
+    let nearly = least * 2 / 5..least * 4 / 5;
+    let n = case.delays.len();
+    let step = (n / 20_000).max(1);
+    let others = (0..n).step_by(step).filter(|k| nearly.contains(&case.delays.excess(*k)));
+    let others = others.filter(|k| late.binary_search(k).is_err()).count() * step;
+    2 * others <= late.len()
+}
+
+/// Packets looked at for the law of the waits, and later packets that may overtake one.
+const LOOKED_AT: usize = 4096;
+const AFTER: usize = 64;
+
+/// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
+/// that waited for longer than later ones kept their place, so that the path keeps the order and something else breaks
+/// it; or those that were overtaken waited for long enough more surely than the widest jitter would have it.
+fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
+    let tenth = waits.len() / 10;
+    let least = *waits.select_nth_unstable(tenth).1;
+    let n = case.delays.len();
+    let step = (n / LOOKED_AT).max(1);
+    let mut law: Vec<i64> = (0..n).step_by(step).map(|k| case.delays.excess(k)).collect();
+    law.sort_unstable();
+    let below = |wait: i64| law.partition_point(|x| *x < wait) as f64 / law.len() as f64;
+    let expected = |k: usize, wait: i64| {
+        let sent = case.delays.time(k);
+        let ahead = |other: usize| wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
+        let kept = (k + 1..n.min(k + 1 + AFTER)).map(ahead).take_while(|w| *w > law[0]);
+        1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
+    };
+    // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
+    let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
+    for k in (0..n).step_by(step) {
+        let wait = case.delays.excess(k);
+        let share = expected(k, wait);
+        let this = [f64::from(u8::from(late.binary_search(&k).is_ok())), share, share * (1.0 - share)];
+        let add = |sum: &mut [f64; 3]| sum.iter_mut().zip(this).for_each(|(sum, x)| *sum += x);
+        add(&mut all);
+        if wait >= least {
+            add(&mut long);
+        }
+    }
+    let [fewer, more] = [(all, -1.0), (long, 1.0)].map(|([found, expected, variance], sign)| {
+        sign * (found - expected) > CLEARLY * variance.sqrt().max(1.0) && {
+            let (low, high) = if sign < 0.0 { (found, expected) } else { (expected, found) };
+            high > BY_FAR * low
+        }
+    });
+    fewer || more
+}
+
+/// Four deviations and a quarter more are not by chance.
+const CLEARLY: f64 = 4.0;
+const BY_FAR: f64 = 1.25;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::episodes::Episode;
+    use crate::levels::Step;
+    use crate::schedule::Stall;
+    use crate::steps::Reason;
+    use crate::testing::{MS, Test, every, first, found_in};
+    use jitlat_core::spec::{Direction, Schedule, Transport};
+
+    /// Of `n` packets, one every 10 ms, of which those take `held` longer.
+    fn of(n: u32, held: i64, is_held: impl Fn(u32) -> bool) -> Test {
+        Test::new(n, 10 * MS, &every(10 * MS, n, |k| Some(if is_held(k) { held } else { 0 })))
+    }
+
+    fn find_in(test: &Test) -> Option<Found> {
+        found_in(test, &RULE, |_| ()).into_iter().next()
+    }
+
+    #[test]
+    fn packets_overtaken_are_named_from_five_and_0_3_percent_on() {
+        let spread = |n: u32, count: i64| of(n, 25 * MS, |k| k % 10 == 5 && i64::from(k / 10) < count);
+        assert_eq!(first(0..=50, |count| find_in(&spread(1000, count)).is_some()), 7);
+        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= SHARE), 7);
+        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), FEWEST as i64);
+        // What comes later than the next one only is overtaken.
+        assert_eq!(
+            first(0..=50 * MS, |held| find_in(&of(1000, held, |k| k % 10 == 5)).is_some()),
+            10 * MS + 1
+        );
+        let packets = every(10 * MS, 1000, |k| Some(if k % 10 == 5 { 25 * MS } else { 0 }));
+        let tcp = Test::with(1000, 10 * MS, &packets, Schedule::Periodic, (Direction::Up, Transport::Tcp));
+        assert!(find_in(&tcp).is_none());
+        assert!(find_in(&Test::new(1000, 10 * MS, &[])).is_none());
+    }
+
+    #[test]
+    fn packets_overtaken_are_described() {
+        let found = find_in(&of(1000, 25 * MS, |k| k % 10 == 5)).unwrap();
+        assert_eq!((found.cause.magnitude, found.harm, found.cause.packets), (Some(0.1), 0.1, [0, 999]));
+        assert_eq!(found.cause.because, "10 % overtaken, half of them held back by 25 ms or more");
+        let severity = |held| find_in(&of(1000, held, |k| k % 10 == 5)).unwrap().cause.severity;
+        assert_eq!([100 * MS, 100 * MS + 1].map(severity), [Severity::Good, Severity::Fair]);
+        // Those of a part of the test are said with their place: of seven tenths at most.
+        let part = |end| find_in(&of(1000, 25 * MS, |k| k % 10 == 5 && k < end)).unwrap().cause.packets;
+        assert_eq!(part(710), [5, 705]);
+        assert_eq!(part(720), [0, 999]);
+    }
+
+    #[test]
+    fn half_of_the_packets_overtaken_are_held_as_long() {
+        let packets =
+            every(10 * MS, 1000, |k| Some(if k % 10 == 5 { 25 * MS + i64::from(k / 10) * MS } else { 0 }));
+        let found = find_in(&Test::new(1000, 10 * MS, &packets)).unwrap();
+        assert!(found.cause.because.ends_with("held back by 75 ms or more"), "{}", found.cause.because);
+    }
+
+    #[test]
+    fn what_is_shuffled_near_a_step_in_a_queue_or_after_a_stall_does_not_count() {
+        let test = of(1000, 25 * MS, |k| (400..500).contains(&k) && k % 10 == 5);
+        let step = |place| (Step { place, change: MS, ramp: 0, spread: [0, 0] }, Reason::Route);
+        let with_step =
+            |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
+        // Seven of the ten must be left: from 60 before the fourth on, packet 435, they are not.
+        assert!(with_step(300) && !with_step(450) && with_step(600));
+        assert_eq!(first(340..=450, |place| !with_step(place)), 375);
+        let busy = |from, to| {
+            let queue = Episode { from, to, height: 0, count: 1 };
+            !found_in(&test, &RULE, |case| case.episodes.queues = vec![queue]).is_empty()
+        };
+        assert!(busy(300, 405) && !busy(400, 500) && busy(406, 416));
+        let stalled = |from, to| {
+            let stall = Stall { from, to, length: MS };
+            !found_in(&test, &RULE, |case| case.late.stalls = vec![stall]).is_empty()
+        };
+        assert!(stalled(300, 405) && !stalled(400, 500));
+        let waited = found_in(&test, &RULE, |case| case.late.queued = (400..500).map(|k| (k, 1)).collect());
+        assert!(waited.is_empty());
+    }
+
+    #[test]
+    fn jitter_wider_than_the_period_overtakes_without_a_reason() {
+        // A hundred of 1000 are held by 50 ms; so many others wait 20 ms or more, and less than 40.
+        let with = |others: i64, wait: i64| {
+            let packets = every(10 * MS, 1000, |k| {
+                Some(match k {
+                    k if k % 10 == 5 => 50 * MS,
+                    // Those that wait do so one after the other, so that none of them is overtaken.
+                    k if k % 10 < 5 && i64::from(k / 10 * 5 + k % 10) < others => wait,
+                    _ => 0,
+                })
+            });
+            let test = Test::new(1000, 10 * MS, &packets);
+            let material = test.material();
+            let case = Case::new(&material);
+            let late: Vec<usize> = (0..1000).filter(|k| k % 10 == 5).collect();
+            stands_out(&case, &late, &mut vec![50 * MS; 100])
+        };
+        assert_eq!(first(0..=500, |others| !with(others, 20 * MS)), 51);
+        assert_eq!(first(0..=30 * MS, |wait| !with(100, wait)), 20 * MS);
+        assert_eq!(first(30 * MS..=50 * MS, |wait| with(100, wait)), 40 * MS);
+    }
+
+    /// Of 2000 packets, one every 10 ms, whose waits up to 20 ms are of no order; of those held it is 30 ms.
+    fn jittery(wait: impl Fn(u32) -> i64) -> bool {
+        !found_in(&Test::new(2000, 10 * MS, &every(10 * MS, 2000, |k| Some(wait(k)))), &RULE, |_| ())
+            .is_empty()
+    }
+
+    /// Some number below 1000, another one of each packet.
+    fn any(k: u32) -> i64 {
+        i64::from(k.wrapping_mul(2_654_435_761) >> 16) % 1000
+    }
+
+    #[test]
+    fn packets_that_jitter_overtakes_are_not_named_and_those_held_on_a_path_that_keeps_order_are() {
+        // Independent waits overtake each other where they are wider than packets are apart.
+        assert!(!jittery(|k| any(k) * 20_000));
+        // The same waits, slowly up and down: nothing overtakes, but for packets that are held.
+        let slow = |k: u32| i64::from((k % 40).abs_diff(20)) * MS;
+        assert!(!jittery(slow));
+        assert!(jittery(|k| slow(k) + if k % 25 == 7 { 25 * MS } else { 0 }));
+        // Half a period of waits, which overtake nothing, and packets that are held by half as much again.
+        assert!(!jittery(|k| any(k) * 5_000));
+        assert!(jittery(|k| any(k) * 5_000 + if k % 20 == 7 { 15 * MS } else { 0 }));
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Rule`]: how one kind of cause is found; [`Found`]: one that was.
+
+use crate::case::Case;
+use jitlat_core::answer::{Cause, CauseId, Severity};
+
+/// How one kind of cause is found.
+pub struct Rule {
+    /// The kind of cause.
+    pub id: CauseId,
+    /// The condition, in words with numbers.
+    pub threshold: &'static str,
+    /// The source of the numbers.
+    pub source: &'static str,
+    /// Finds all causes of this kind in a case.
+    pub find: fn(&Case<'_>) -> Vec<Found>,
+}
+
+/// More of one kind are reported as one.
+const SEVERAL: usize = 6;
+const LARGEST: &str = "; the largest: ";
+
+pub use jitlat_core::evidence::FoundCause as Found;
+
+/// Builds what a rule found, within its case.
+pub(super) trait Find: Sized {
+    /// Found once, with this share of packets affected.
+    fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found;
+    /// From the first of these packets to the last.
+    fn packets(self, case: &Case<'_>, first: u64, last: u64) -> Found;
+    /// From the packet at one place in send order to the one before another.
+    fn places(self, case: &Case<'_>, from: usize, to: usize) -> Found;
+    /// From the first packet whose fate is known to the last.
+    fn whole(self, case: &Case<'_>) -> Found;
+    /// Of this size, in ns.
+    fn ns(self, magnitude: i64) -> Found;
+    /// Of this size, as a share.
+    fn share(self, magnitude: f64) -> Found;
+    /// With this evidence.
+    fn because(self, why: String) -> Found;
+}
+
+impl Find for Found {
+    fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
+        Found { cause: Cause::new(id, severity, confidence), harm, whole_test: false }
+    }
+
+    fn packets(mut self, case: &Case<'_>, first: u64, last: u64) -> Found {
+        self.cause.packets = [first, last];
+        self.cause.from_s = case.seconds(first).max(0.0);
+        self.cause.to_s = if last + 1 >= case.known.sent { case.duration } else { case.seconds(last) };
+        self
+    }
+
+    fn places(mut self, case: &Case<'_>, from: usize, to: usize) -> Found {
+        let last = to.saturating_sub(1).max(from).min(case.delays.len() - 1);
+        self.cause.packets = [case.delays.seq(from), case.delays.seq(last)];
+        (self.cause.from_s, self.cause.to_s) = (case.place_seconds(from).max(0.0), case.place_seconds(to));
+        self
+    }
+
+    fn whole(self, case: &Case<'_>) -> Found {
+        self.packets(case, 0, case.known.sent.saturating_sub(1))
+    }
+
+    fn ns(mut self, magnitude: i64) -> Found {
+        self.cause.magnitude_ns = Some(magnitude);
+        self
+    }
+
+    fn share(mut self, magnitude: f64) -> Found {
+        self.cause.magnitude = Some(magnitude);
+        self
+    }
+
+    fn because(mut self, why: String) -> Found {
+        self.cause.because = why;
+        self
+    }
+}
+
+/// One for all of `found`, in order of time, where they are too many to be reported one by one.
+pub(crate) fn merge_if_many(mut found: Vec<Found>) -> Vec<Found> {
+    if found.len() < SEVERAL {
+        return found;
+    }
+    let count = found.iter().map(|f| f.cause.count).sum();
+    let harm = found.iter().map(|f| f.harm).sum();
+    let from = found.iter().map(|f| f.cause.from_s).fold(f64::INFINITY, f64::min);
+    let to = found.iter().map(|f| f.cause.to_s).fold(0.0, f64::max);
+    let first = found.iter().map(|f| f.cause.packets[0]).min().unwrap_or(0);
+    let last = found.iter().map(|f| f.cause.packets[1]).max().unwrap_or(0);
+    found.sort_by_key(|f| std::cmp::Reverse(f.cause.magnitude_ns.map(i64::saturating_abs)));
+    let severity = found.iter().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
+    found.truncate(1);
+    for f in &mut found {
+        f.harm = harm;
+        let c = &mut f.cause;
+        (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
+        // Put together before, of several themselves.
+        let of_one = c.because.rsplit(LARGEST).next().unwrap_or_default();
+        c.because = format!("{count} times{LARGEST}{of_one}");
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, quiet};
+
+    fn found(k: u64, magnitude: i64) -> Found {
+        let mut found =
+            Found::new(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
+        (found.cause.from_s, found.cause.to_s) = (k as f64, k as f64 + 1.0);
+        found.cause.packets = [100 * k, 100 * k + 50];
+        found.cause.count = k;
+        found
+    }
+
+    #[test]
+    fn from_six_on_causes_of_one_kind_are_reported_as_one() {
+        let of = |n: u64| merge_if_many((1..=n).map(|k| found(k, -(k as i64 % 5) * MS)).collect());
+        assert_eq!(of(5).len(), 5);
+        let mut all: Vec<Found> = (1..=6).map(|k| found(k, -(k as i64 % 5) * MS)).collect();
+        all[2].cause.severity = Severity::Poor;
+        let [one] = merge_if_many(all).try_into().ok().unwrap();
+        assert_eq!(one.harm, 3.0);
+        let cause = one.cause;
+        assert_eq!((cause.count, cause.from_s, cause.to_s, cause.packets), (21, 1.0, 7.0, [100, 650]));
+        assert_eq!((cause.severity, cause.magnitude_ns), (Severity::Poor, Some(-4 * MS)));
+        assert_eq!(cause.because, "21 times; the largest: 4");
+    }
+
+    #[test]
+    fn a_cause_lasts_to_its_last_packet_or_to_the_end() {
+        let test = quiet();
+        let material = test.material();
+        let mut case = Case::new(&material);
+        case.duration = 50.0;
+        let of = |first, last| {
+            let found = Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
+            (found.cause.from_s, found.cause.to_s)
+        };
+        assert_eq!([of(100, 998), of(100, 999)], [(1.0, 9.98), (1.0, 50.0)]);
+        let places = |from, to| {
+            Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
+        };
+        assert_eq!(
+            [places(100, 200), places(100, 100), places(100, 5000)],
+            [[100, 199], [100, 100], [100, 999]]
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! The sending host's system refused packets.
+
+use super::rule::{Find, Found, Rule};
+use crate::case::Case;
+use crate::numbers::{count, percent};
+use crate::severity::of_missing;
+use jitlat_core::answer::CauseId;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::SendFailure,
+    threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel saw them enter the queue of its \
+                interface and never leave it",
+    source: "definition: what a host did is not the path's fault; ITU-T Y.1541 (0.1 %)",
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let refused = case.material.session.unsent.min(case.known.sent);
+    let share = refused as f64 / case.known.sent.max(1) as f64;
+    if refused == 0 || share < 1e-3 {
+        return Vec::new();
+    }
+    let severity = of_missing(share, refused, case.known.sent);
+    let runs = &case.refused;
+    let found = Found::new(CauseId::SendFailure, severity, share, 1.0).share(share);
+    let (found, when) = match (runs.first(), runs.last()) {
+        (Some(first), Some(last)) => {
+            let found = found.packets(case, first.start, last.start + last.len - 1);
+            let [from, to] = [found.cause.from_s, found.cause.to_s].map(|s| case.moment(s));
+            // One by one, they tell nothing by when they were.
+            let is_time = runs.iter().any(|r| 2 * r.len >= refused);
+            (found, if is_time { format!(" from {from} to {to}") } else { String::new() })
+        }
+        _ => (found.whole(case), String::new()),
+    };
+    vec![found.because(format!(
+        "the sending host's own system did not send {}{when} ({}): it refused them, or the queue of its interface was full; \
+         no loss of the path's",
+        count(refused, "packet"),
+        percent(share)
+    ))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, Test, every, first, found_in};
+
+    /// Of 10 000 packets of which the system refused `refused`, without these.
+    fn of(refused: u64, gone: &[(u32, u32)]) -> Option<Found> {
+        let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
+        let mut test = Test::new(10_000, 10 * MS, &every(10 * MS, 10_000, |k| (!is_gone(k)).then_some(0)));
+        test.session.unsent = refused;
+        found_in(&test, &RULE, |_| ()).into_iter().next()
+    }
+
+    #[test]
+    fn a_system_that_refuses_one_of_a_thousand_is_named() {
+        assert_eq!(first(0..=100, |n| of(n as u64, &[]).is_some()), 10);
+        let found = of(200, &[]).unwrap();
+        assert_eq!((found.cause.magnitude, found.harm, found.cause.packets), (Some(0.02), 0.02, [0, 9999]));
+        assert_eq!(found.cause.severity, of_missing(0.02, 200, 10_000));
+        assert_eq!(
+            found.cause.because,
+            "the sending host's own system did not send 200 packets (2.0 %): it refused them, or the queue of its interface was full; no loss of the path's"
+        );
+        assert_eq!(of(20_000, &[]).unwrap().cause.magnitude, Some(1.0), "no more than were sent");
+    }
+
+    #[test]
+    fn where_losses_are_about_as_many_they_are_these() {
+        assert_eq!(of(100, &[(500, 50), (800, 60)]).unwrap().cause.packets, [500, 859]);
+        assert_eq!(of(100, &[(500, 50), (800, 61)]).unwrap().cause.packets, [0, 9999]);
+        let said = |refused, gone: &[(u32, u32)]| of(refused, gone).unwrap().cause.because;
+        assert!(
+            said(100, &[(500, 50), (800, 50)])
+                .contains("did not send 100 packets from 5.0 s to 8.5 s (1.0 %)")
+        );
+        assert!(said(99, &[(500, 33), (700, 33), (900, 33)]).contains("did not send 99 packets (0.99 %)"));
+        assert_eq!(
+            of(100, &[(500, 103), (800, 60)]).unwrap().cause.packets,
+            [500, 602],
+            "the one run that is as long"
+        );
+    }
+}

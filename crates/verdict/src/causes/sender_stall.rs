@@ -1,0 +1,78 @@
+//! The sending program stood still.
+
+use super::rule::{Find, Found, Rule, merge_if_many};
+use crate::case::Case;
+use crate::numbers::{count, time};
+use crate::severity::{of_host, of_missing};
+use jitlat_core::answer::CauseId;
+
+pub const RULE: Rule = Rule {
+    id: CauseId::SenderStall,
+    threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
+                before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \
+                not where delays fall by as much (a clock was set), and over TCP only where few packets are late; their stay \
+                in the host's interface left out",
+    source: "definition: what a host did is not the path's fault",
+    find,
+};
+
+/// Shorter stalls are named only where they are many.
+const WORTH: i64 = 50_000_000;
+
+fn find(case: &Case<'_>) -> Vec<Found> {
+    let n = case.known.sent.max(1);
+    let stalls = &case.late.stalls;
+    let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
+    let many = late as f64 >= 0.01 * n as f64;
+    let found = stalls.iter().filter(|s| s.length >= WORTH || many).map(|s| {
+        let packets = (s.to - s.from) as u64;
+        let share = packets as f64 / n as f64;
+        let severity = of_host(of_missing(share, packets, n));
+        // It began when the first of the packets was due.
+        let mut found = Found::new(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+            .places(case, s.from, s.to)
+            .ns(s.length);
+        let sent = found.cause.from_s;
+        found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
+        found.cause.to_s = sent;
+        let why = format!(
+            "the sender stood still for {} from {} on: {} left late",
+            time(s.length as f64),
+            case.moment(found.cause.from_s),
+            count(packets, "packet")
+        );
+        found.because(why)
+    });
+    merge_if_many(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Stall;
+    use crate::testing::{MS, first, found_in, quiet};
+    use jitlat_core::answer::Severity;
+
+    /// Of a stall of so many of 1000 packets from packet 300 on.
+    fn of(packets: usize, length: i64) -> Option<Found> {
+        let stall = Stall { from: 300, to: 300 + packets, length };
+        found_in(&quiet(), &RULE, |case| case.late.stalls = vec![stall]).into_iter().next()
+    }
+
+    #[test]
+    fn stalls_are_named_from_50_ms_or_1_percent_late_on() {
+        assert_eq!(first(0..=200 * MS, |ns| of(9, ns).is_some()), 50 * MS);
+        assert_eq!(first(1..=50, |n| of(n as usize, 20 * MS).is_some()), 10);
+    }
+
+    #[test]
+    fn a_stall_began_when_its_first_packet_was_due() {
+        let found = of(20, 100 * MS).unwrap();
+        let cause = &found.cause;
+        assert!((cause.from_s - 2.9).abs() < 1e-9 && cause.to_s == 3.0);
+        assert_eq!((cause.packets, cause.magnitude_ns, found.harm), ([300, 319], Some(100 * MS), 0.5 * 0.02));
+        assert_eq!(cause.because, "the sender stood still for 100 ms from 2.9 s on: 20 packets left late");
+        assert_eq!(of(500, 5000 * MS).unwrap().cause.severity, Severity::Fair);
+        assert_eq!(of(500, 5000 * MS).unwrap().cause.from_s, 0.0);
+    }
+}

@@ -1,0 +1,228 @@
+//! Two runs compared, with a verdict that is not based on p-values (metrics §20).
+//!
+//! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
+//! that are long enough. The verdict "different" therefore needs three things: an interval that allows for correlation
+//! and excludes no change, an effect that is not negligible, and a change larger than the error of the measurement
+//! itself.
+
+pub(crate) mod comparison;
+mod grid;
+mod pairs;
+mod side;
+
+pub use comparison::{
+    Basis, Comparison, Difference, Effect, Outcome, Precondition, Question, Statistic, Tests, Unlike,
+};
+pub use grid::{Cell, Grid, Key, LabelledRun, Row};
+use jitlat_core::comparable::{self, Spread};
+pub use side::Side;
+
+use jitlat_core::distribution::percentile::Percent;
+use jitlat_core::distribution::sample::Sample;
+use jitlat_core::metrics::stat::wilson95;
+use pairs::{Pairs, hodges_lehmann};
+
+/// Compares `b` with `a`.
+pub fn compare(a: &Side, b: &Side, question: &Question) -> Comparison {
+    compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
+}
+
+/// A side with what is computed of it once, for any number of comparisons.
+struct Ready<'a> {
+    side: &'a Side,
+    all: Sample,
+    spread: Option<Spread>,
+}
+
+impl Ready<'_> {
+    fn new(side: &Side, seed: u64) -> Ready<'_> {
+        let all = Sample::new(side.values.iter().copied());
+        Ready { side, spread: side.spread(&all, seed), all }
+    }
+}
+
+fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Question) -> Comparison {
+    let Question { basis, statistic, seed, .. } = *question;
+    let (Ready { side: a, all: sa, spread: of_a }, Ready { side: b, all: sb, spread: of_b }) =
+        (ready_a, ready_b);
+    let difference =
+        |x: Option<f64>, y: Option<f64>, ci95: Option<[f64; 2]>| Some(Difference { change: y? - x?, ci95 });
+    let median = |side: &Side, sample: &Sample| sample.median().or(side.median);
+    let p99 = |side: &Side, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
+    let apart = b.least() as f64 - a.least() as f64;
+    let interval = |of: fn(&Spread) -> &[f64]| {
+        Some(comparable::interval(of(of_a.as_ref()?), of(of_b.as_ref()?))?.map(|limit| limit + apart))
+    };
+    let pairs = AllPairs::of((a, sa), (b, sb), seed);
+    let mut result = Comparison {
+        a: a.label.clone(),
+        b: b.label.clone(),
+        basis,
+        n: [a.packets(), b.packets()],
+        unlike: side::unlike(a, b, question.varied),
+        median: difference(median(a, sa), median(b, sb), interval(|s| &s.median)),
+        p99: difference(p99(a, sa), p99(b, sb), interval(|s| &s.p99)),
+        loss: loss(a, b),
+        cliffs_delta: pairs.map(|p| p.delta),
+        cliffs_delta_error: pairs.map(|p| p.delta_error),
+        effect: pairs.map(|p| effect(p.delta)),
+        shift: pairs.map(|p| p.shift),
+        floor: a.floor + b.floor,
+        tests: pairs.and_then(|p| p.tests),
+        statistic,
+        outcome: Outcome::Undecided,
+        because: String::new(),
+    };
+    (result.outcome, result.because) = crate::comparison::decide(&result);
+    result
+}
+
+/// What follows from all pairs of a packet of A and one of B.
+#[derive(Clone, Copy)]
+struct AllPairs {
+    delta: f64,
+    delta_error: f64,
+    shift: f64,
+    tests: Option<Tests>,
+}
+
+impl AllPairs {
+    /// From the packets if both sides have them, otherwise from what is known of both distributions.
+    fn of((a, sa): (&Side, &Sample), (b, sb): (&Side, &Sample), seed: u64) -> Option<AllPairs> {
+        if !sa.is_empty() && !sb.is_empty() {
+            let pairs = Pairs::count(sa, sb);
+            return Some(AllPairs {
+                // Pairs count A over B; the change reported is B's, so the sign changes.
+                delta: -pairs.delta(),
+                delta_error: 0.0,
+                shift: hodges_lehmann(sb, sa),
+                tests: Some(pairs.tests(sa, sb)),
+            });
+        }
+        let above = |bound| moved(bound, b.least().saturating_sub(a.least()));
+        let [a_low, a_high] = a.known(sa, seed)?.bounds();
+        let [b_low, b_high] = b.known(sb, seed)?.bounds().map(above);
+        let (low, high) = (-Pairs::count(&a_high, &b_low).delta(), -Pairs::count(&a_low, &b_high).delta());
+        let shift = (hodges_lehmann(&b_low, &a_high) + hodges_lehmann(&b_high, &a_low)) / 2.0;
+        Some(AllPairs { delta: (low + high) / 2.0, delta_error: (high - low) / 2.0, shift, tests: None })
+    }
+}
+
+fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
+    values.iter_mut().for_each(|(value, _)| *value = value.saturating_add(by));
+    values
+}
+
+/// Newcombe's interval of a difference of ratios, from an interval of each.
+fn loss(a: &Side, b: &Side) -> Option<Difference> {
+    let ratio = |side: &Side| {
+        let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
+        let [low, high] = side.loss_interval.or_else(|| wilson95(lost, sent))?;
+        let ratio = lost as f64 / sent as f64;
+        Some((ratio, ratio - low, high - ratio))
+    };
+    let ((x, x_below, x_above), (y, y_below, y_above)) = (ratio(a)?, ratio(b)?);
+    let change = y - x;
+    Some(Difference {
+        change,
+        ci95: Some([change - y_below.hypot(x_above), change + y_above.hypot(x_below)]),
+    })
+}
+
+fn effect(delta: f64) -> Effect {
+    match delta.abs() {
+        d if d < 0.147 => Effect::Negligible,
+        d if d < 0.33 => Effect::Small,
+        d if d < 0.474 => Effect::Medium,
+        _ => Effect::Large,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn side(label: &str, values: Vec<i64>) -> Side {
+        Side { label: label.into(), values, ..Side::default() }
+    }
+
+    fn of(a: Vec<i64>, b: Vec<i64>) -> Comparison {
+        compare(&side("a", a), &side("b", b), &asked(Basis::Pdv, Statistic::Median))
+    }
+
+    fn asked(basis: Basis, statistic: Statistic) -> Question {
+        Question { basis, statistic, varied: None, seed: 1 }
+    }
+
+    #[test]
+    fn the_worked_example() {
+        // metrics §20, V24, where A is the slower: every sign changes.
+        let c = of(vec![9, 10, 10, 11, 12, 12, 13, 14, 16], vec![10, 12, 13, 13, 15, 18, 25, 40]);
+        let t = c.tests.unwrap();
+        assert_eq!((t.u, c.shift, c.median.unwrap().change), (17.0, Some(3.0), 2.0));
+        assert!((t.z - 1.793_399).abs() < 1e-6 && (t.p - 0.072_909).abs() < 1e-6);
+        assert!((c.cliffs_delta.unwrap() - 0.527_778).abs() < 1e-6);
+        assert_eq!((c.effect, c.outcome), (Some(Effect::Large), Outcome::Undecided));
+        assert!((t.ks - 0.416_667).abs() < 1e-6 && (t.ks_p - 0.352_967).abs() < 1e-6);
+        let swapped = of(vec![10, 12, 13, 13, 15, 18, 25, 40], vec![9, 10, 10, 11, 12, 12, 13, 14, 16]);
+        assert_eq!((swapped.tests.unwrap().u, swapped.shift), (55.0, Some(-3.0)));
+    }
+
+    fn noise(seed: i64, shift: i64) -> Vec<i64> {
+        let mut state = seed as u64;
+        (0..1000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                shift + (state >> 44) as i64
+            })
+            .collect()
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, Outcome::Same);
+        assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, Outcome::Different);
+        // Certain, but of no consequence.
+        let slight = of(noise(1, 0), noise(1, 60_000));
+        assert_eq!((slight.outcome, slight.effect), (Outcome::Same, Some(Effect::Negligible)));
+        // Beyond chance, but not beyond the clocks.
+        let mut late = side("b", noise(2, 700_000));
+        late.floor = 1e6;
+        let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));
+        assert_eq!(c.outcome, Outcome::Undecided);
+        let summary_only = Side { median: Some(5.0), ..Side::default() };
+        let c = compare(&summary_only, &summary_only, &asked(Basis::Pdv, Statistic::P99));
+        assert_eq!((c.outcome, c.median.unwrap().change), (Outcome::Undecided, 0.0));
+    }
+
+    #[test]
+    fn loss_and_preconditions() {
+        let a = Side { loss: Some((0, 1000)), period: Some(20_000_000), ..Side::default() };
+        let b = Side { loss: Some((60, 1000)), period: Some(10_000_000), ..Side::default() };
+        let c = compare(&a, &b, &asked(Basis::Pdv, Statistic::Median));
+        let loss = c.loss.unwrap();
+        assert_eq!((loss.change, loss.ci95.unwrap()[0] > 0.04), (0.06, true));
+        assert_eq!((c.unlike[0].what, c.unlike.len()), (Precondition::Period, 1));
+        assert_eq!(c.unlike[0].text, "different periods: 20.00 ms and 10.00 ms");
+    }
+
+    #[test]
+    fn long_runs_are_judged_by_batches() {
+        let long = |shift| (0..300).flat_map(|k| noise(k, shift)).collect::<Vec<_>>();
+        assert_eq!(of(long(0), long(700_000)).outcome, Outcome::Different);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_all_pairs(a in prop::collection::vec(-9i64..9, 1..20), b in prop::collection::vec(-9i64..9, 1..20)) {
+            let c = of(a.clone(), b.clone());
+            let mut all: Vec<i64> = b.iter().flat_map(|y| a.iter().map(move |x| y - x)).collect();
+            all.sort_unstable();
+            let n = all.len();
+            prop_assert_eq!(c.shift, Some((all[(n - 1) / 2] + all[n / 2]) as f64 / 2.0));
+            let (more, fewer) = (all.iter().filter(|d| **d > 0).count(), all.iter().filter(|d| **d < 0).count());
+            prop_assert!((c.cliffs_delta.unwrap() - (more as f64 - fewer as f64) / n as f64).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! [`Delays`]: the delays of one way in send order, without what clocks and routes added; and their [`Blocks`].
+
+use jitlat_core::evidence::bounded;
+use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::series::Series;
+use std::ops::Range;
+
+/// Most blocks a series is cut into.
+const BLOCKS: usize = 1 << 15;
+/// Fewest packets per block.
+const LEAST: usize = 4;
+/// Pairs of neighbours looked at for the noise.
+const PAIRS: usize = 4096;
+/// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
+#[derive(Clone, Debug)]
+pub struct Delays<'a> {
+    series: &'a Series<'a>,
+    first_sent: i64,
+    first_delay: i64,
+    /// What clocks were set by, ascending by place, summed up.
+    shifts: Vec<Shift>,
+    /// Rate of the receiving clock against the sending one, less one.
+    skew: f64,
+    /// Where the smallest delay changes for good, ascending by place: the level from there on.
+    levels: Vec<(usize, i64)>,
+    pace: Pace,
+}
+
+/// How packets were really sent, whatever was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// One by one, at about even distances.
+    Even,
+    /// So many at a time.
+    Bursts(usize),
+    /// One by one, at varying distances.
+    Varied,
+}
+
+/// From a place in send order on, clocks have added so much.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    place: usize,
+    delay: i64,
+    time: i64,
+}
+
+/// How much delays differ from packet to packet, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    /// Half the neighbours differ by less.
+    pub median: i64,
+    /// Nine of ten differ by less.
+    pub p90: i64,
+}
+
+/// Smallest and largest delay of every so many packets.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Packets a block.
+    pub size: usize,
+    /// Smallest of each, in ns.
+    pub min: Vec<i64>,
+    /// Largest.
+    pub max: Vec<i64>,
+}
+
+impl<'a> Delays<'a> {
+    /// Of `series`, as it is.
+    pub fn new(series: &'a Series<'a>) -> Delays<'a> {
+        let (first_sent, first_delay) = if series.is_empty() { (0, 0) } else { series.times(0) };
+        let mut delays = Delays {
+            series,
+            first_sent,
+            first_delay,
+            shifts: Vec::new(),
+            skew: 0.0,
+            levels: Vec::new(),
+            pace: Pace::Even,
+        };
+        delays.pace = delays.find_pace();
+        delays
+    }
+
+    /// How packets were sent.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    fn find_pace(&self) -> Pace {
+        let n = self.len();
+        let step = (n / PAIRS).max(1);
+        // Between packets that were sent in turn.
+        let gap = |k: usize| {
+            let (a, b) = (self.series.get(k - 1), self.series.get(k));
+            (b.seq == a.seq + 1).then(|| b.sent.saturating_sub(a.sent))
+        };
+        let mut gaps: Vec<i64> = (1..n).step_by(step).filter_map(gap).collect();
+        if gaps.len() < 20 {
+            return Pace::Even;
+        }
+        let mean = gaps.iter().map(|g| *g as f64).sum::<f64>() / gaps.len() as f64;
+        let together = gaps.iter().filter(|g| (**g as f64) < 0.05 * mean).count() as f64 / gaps.len() as f64;
+        if together > 0.35 {
+            return Pace::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize);
+        }
+        let [low, high] = at_shares(&mut gaps, [20, 80]);
+        if high as f64 - low as f64 > 0.5 * mean { Pace::Varied } else { Pace::Even }
+    }
+
+    /// Packets that share a fate because they were sent at once.
+    fn together(&self) -> usize {
+        if let Pace::Bursts(size) = self.pace { size } else { 1 }
+    }
+
+    /// Packets.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// The series itself.
+    pub fn series(&self) -> &'a Series<'a> {
+        self.series
+    }
+
+    /// Sequence number of the k-th packet.
+    pub fn seq(&self, k: usize) -> u64 {
+        self.series.get(k).seq.into()
+    }
+
+    /// Ns from the first packet's departure to the k-th's, by a clock that was not set.
+    #[inline]
+    pub fn time(&self, k: usize) -> i64 {
+        self.time_of(k, self.series.times(k).0)
+    }
+
+    /// The same of a k-th packet that was sent at `sent`.
+    #[inline]
+    fn time_of(&self, k: usize, sent: i64) -> i64 {
+        let t = sent.saturating_sub(self.first_sent);
+        let t = if self.shifts.is_empty() { t } else { t.saturating_sub(self.shift(k).1) };
+        bounded(t)
+    }
+
+    /// Hands out the [`Delays::time`] of each packet at `range`, one after another, faster.
+    pub fn each_time(&self, range: Range<usize>, mut each: impl FnMut(i64)) {
+        self.series.range(range.clone()).fold(range.start, |k, packet| {
+            each(self.time_of(k, packet.sent));
+            k + 1
+        });
+    }
+
+    /// [`Delays::time`] in seconds.
+    pub fn seconds(&self, k: usize) -> f64 {
+        self.time(k) as f64 / 1e9
+    }
+
+    /// Delay of the k-th packet, in ns from that of the first, without what clocks did.
+    #[inline]
+    pub fn delay(&self, k: usize) -> i64 {
+        let (sent, delay) = self.series.times(k);
+        let shift = if self.shifts.is_empty() { 0 } else { self.shift(k).0 };
+        self.adjusted(sent, delay, shift)
+    }
+
+    /// `delay` of a packet that was sent at `sent`, in ns from that of the first, when clocks were set by `shift`.
+    #[inline]
+    fn adjusted(&self, sent: i64, delay: i64, shift: i64) -> i64 {
+        let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift);
+        if self.skew != 0.0 {
+            delay = delay.saturating_sub((self.skew * sent.saturating_sub(self.first_sent) as f64) as i64);
+        }
+        bounded(delay)
+    }
+
+    /// The same above the smallest of its route, once that is known.
+    #[inline]
+    pub fn excess(&self, k: usize) -> i64 {
+        self.delay(k).saturating_sub(self.level(k))
+    }
+
+    /// When the k-th packet arrived, in ns on the scale of [`Delays::time`], but for a constant.
+    pub fn arrival(&self, k: usize) -> i64 {
+        self.time(k).saturating_add(self.delay(k))
+    }
+
+    fn shift(&self, k: usize) -> (i64, i64) {
+        let after = self.shifts.partition_point(|s| s.place <= k);
+        after.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time))
+    }
+
+    #[inline]
+    fn level(&self, k: usize) -> i64 {
+        if let [(0, level)] = self.levels[..] {
+            return level;
+        }
+        let after = self.levels.partition_point(|l| l.0 <= k);
+        after.checked_sub(1).map_or(0, |i| self.levels[i].1)
+    }
+
+    /// Whether anything is taken off but constants.
+    pub fn is_adjusted(&self) -> bool {
+        !self.shifts.is_empty() || self.skew != 0.0 || self.levels.len() > 1
+    }
+
+    /// Whether a clock was set.
+    pub fn has_shifts(&self) -> bool {
+        !self.shifts.is_empty()
+    }
+
+    /// From place `place` on a clock adds `delay` to delays and `time` to send times.
+    pub fn set_shift(&mut self, place: usize, delay: i64, time: i64) {
+        let at = self.shifts.partition_point(|s| s.place <= place);
+        let before = at.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time));
+        self.shifts.insert(at, Shift { place, delay: before.0, time: before.1 });
+        for shift in &mut self.shifts[at..] {
+            shift.delay = shift.delay.saturating_add(delay);
+            shift.time = shift.time.saturating_add(time);
+        }
+    }
+
+    /// The clocks drift apart at this rate.
+    pub fn set_skew(&mut self, skew: f64) {
+        self.skew = skew;
+    }
+
+    /// The smallest delay of all.
+    pub fn set_level(&mut self, least: i64) {
+        self.levels = vec![(0, least)];
+    }
+
+    /// The smallest delay of each stretch between these places, ascending and beginning with 0.
+    pub fn set_levels(&mut self, places: &[usize]) {
+        self.levels.clear();
+        let ends = places.iter().skip(1).copied().chain([self.len()]);
+        let levels =
+            places.iter().zip(ends).filter_map(|(&from, to)| Some((from, self.extremes(from..to)?.0)));
+        self.levels = levels.collect();
+    }
+
+    /// How much later than every `period` ns since the first a packet was sent, in ns: of each packet, with its place.
+    pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
+        self.series.iter().fold(0, |k, packet| {
+            each(k, self.off_schedule_of(k, packet, period));
+            k + 1
+        });
+    }
+
+    /// The same of the k-th packet.
+    pub fn off_schedule(&self, k: usize, period: i64) -> i64 {
+        self.off_schedule_of(k, self.series.get(k), period)
+    }
+
+    #[inline]
+    fn off_schedule_of(&self, k: usize, packet: Packet, period: i64) -> i64 {
+        let due = period.saturating_mul(packet.seq.into());
+        bounded(self.time_of(k, packet.sent).saturating_sub(due))
+    }
+
+    /// The smallest and the largest excess of the packets at `range`; `None` of no packets.
+    fn extremes(&self, range: Range<usize>) -> Option<(i64, i64)> {
+        if self.skew != 0.0 {
+            let (mut low, mut high) = (i64::MAX, i64::MIN);
+            self.each_excess(range, |_, x| (low, high) = (low.min(x), high.max(x)));
+            return (low <= high).then_some((low, high));
+        }
+        if self.shifts.is_empty() && self.levels.len() <= 1 {
+            let level = self.level(range.start);
+            let excess = |delay| self.adjusted(0, delay, 0).saturating_sub(level);
+            return self.series.extreme_delays(range).map(|[low, high]| (excess(low), excess(high)));
+        }
+        let mut found: Option<(i64, i64)> = None;
+        for stretch in self.stretches(range) {
+            // What is taken off leaves the order of delays as it is.
+            let (shift, level) = (self.shift(stretch.start).0, self.level(stretch.start));
+            let excess = |delay| self.adjusted(0, delay, shift).saturating_sub(level);
+            let [low, high] = self.series.extreme_delays(stretch)?.map(excess);
+            found = Some(found.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
+        }
+        found
+    }
+
+    /// Hands out the place and the excess of each packet at `range`: [`Delays::excess`] of one after another, faster.
+    pub fn each_excess(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
+        for stretch in self.stretches(range) {
+            let (shift, level) = (self.shift(stretch.start).0, self.level(stretch.start));
+            self.series.range(stretch.clone()).fold(stretch.start, |k, p| {
+                each(k, self.adjusted(p.sent, p.delay, shift).saturating_sub(level));
+                k + 1
+            });
+        }
+    }
+
+    /// The parts of `range` in which clocks and routes add the same to every packet.
+    fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut from = range.start;
+        std::iter::from_fn(move || {
+            if from >= range.end {
+                return None;
+            }
+            let shift = self.shifts.partition_point(|s| s.place <= from);
+            let level = self.levels.partition_point(|l| l.0 <= from);
+            let ends = [self.shifts.get(shift).map(|s| s.place), self.levels.get(level).map(|l| l.0)];
+            let to = ends.into_iter().flatten().fold(range.end, usize::min);
+            Some(std::mem::replace(&mut from, to)..to)
+        })
+    }
+
+    /// Cut into blocks.
+    pub fn blocks(&self) -> Blocks {
+        let n = self.len();
+        let size = n.div_ceil(BLOCKS).max(LEAST).max((2 * self.together()).min(n / 8));
+        let mut blocks =
+            Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
+        let mut at = 0;
+        while at + size <= n || at == 0 {
+            // The last block takes what is left over.
+            let end = if at + 2 * size > n { n } else { at + size };
+            let Some((low, high)) = self.extremes(at..end) else { break };
+            blocks.min.push(low);
+            blocks.max.push(high);
+            at = end;
+        }
+        blocks
+    }
+
+    /// How much neighbours differ, from pairs spread over the whole series.
+    pub fn noise(&self) -> Noise {
+        let n = self.len();
+        let step = (n / PAIRS).max(1);
+        let apart = self.together();
+        let differ = |a: i64, b: i64| a.saturating_sub(b).saturating_abs();
+        let mut pairs: Vec<i64> = if step == 1 {
+            let mut all = Vec::with_capacity(n);
+            self.each_excess(0..n, |_, excess| all.push(excess));
+            all.iter().zip(all.iter().skip(apart)).map(|(a, b)| differ(*a, *b)).collect()
+        } else {
+            (apart..n).step_by(step).map(|k| differ(self.excess(k), self.excess(k - apart))).collect()
+        };
+        let [median, p90] = at_shares(&mut pairs, [50, 90]);
+        Noise { median, p90 }
+    }
+
+    /// The `share` quantile (0…1) of the excess of the packets from place `from` up to `to`, from at most some
+    /// thousands of them.
+    pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
+        let to = to.min(self.len());
+        let step = (to.saturating_sub(from) / PAIRS).max(1);
+        let mut some = Vec::with_capacity(to.saturating_sub(from).div_ceil(step));
+        if step == 1 {
+            self.each_excess(from..to, |_, x| some.push(x));
+        } else {
+            some.extend((from..to).step_by(step).map(|k| self.excess(k)));
+        }
+        let at = ((some.len() as f64 * share) as usize).min(some.len().checked_sub(1)?);
+        Some(*some.select_nth_unstable(at).1)
+    }
+}
+
+/// The values at `shares`, in hundredths and ascending, of `values` in order, which are moved for it; 0 where there are none.
+pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64; N] {
+    let mut from = 0;
+    shares.map(|share| {
+        let place = values.len() * share / 100;
+        if place >= values.len() {
+            return 0;
+        }
+        let (_, value, _) = values[from..].select_nth_unstable(place - from);
+        from = place;
+        *value
+    })
+}
+
+impl Blocks {
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.min.len()
+    }
+
+    /// Takes the smallest delay of all off each, and gives it.
+    pub fn lower_to_0(&mut self) -> i64 {
+        let least = self.min.iter().copied().min().unwrap_or(0);
+        self.min.iter_mut().chain(&mut self.max).for_each(|x| *x = x.saturating_sub(least));
+        least
+    }
+
+    /// Place of the first packet of block `b`; of the end, for the block after the last.
+    pub fn place(&self, b: usize, packets: usize) -> usize {
+        if b >= self.len() { packets } else { b * self.size }
+    }
+
+    /// The smallest delays of about `wanted` equal groups of blocks, and how many blocks a group has.
+    pub fn grouped(&self, wanted: usize) -> (Vec<i64>, usize) {
+        let each = (self.len() / wanted).max(1);
+        let groups = self.min.chunks(each).map(|g| g.iter().copied().min().unwrap_or(0));
+        (groups.collect(), each)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
+
+use super::case::{Case, FEW};
+use super::causes::{Found, RULES};
+use super::headline::{headline, most_felt};
+use super::profiles::{Interrupted, Profile, Sent};
+use super::severity::{Experience, of_outage};
+use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::evidence::KnownPackets;
+use jitlat_core::evidence::{Evidence, Judgement};
+use jitlat_core::session::Session;
+
+/// The answer of `judgement` with its headline.
+pub fn into_answer(judgement: Judgement) -> Answer {
+    let Judgement { mut answer, known, received, lost, felt } = judgement;
+    answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
+    answer
+}
+
+/// What was found in a test, not yet judged.
+pub(super) struct CaseFindings {
+    /// In any order.
+    pub found: Vec<Found>,
+    pub lived: Experience,
+    pub known: KnownPackets,
+    /// Packets that came.
+    pub received: u64,
+    /// From the first packet to the end of what is known, in seconds.
+    pub duration: f64,
+}
+
+/// Judges a test by its evidence, for its users in these `profiles`.
+pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
+    let case = Case::new(material);
+    let findings = CaseFindings {
+        found: RULES.iter().flat_map(|rule| (rule.find)(&case)).collect(),
+        lived: case.experience(),
+        known: case.known,
+        received: material.came.len(),
+        duration: case.duration,
+    };
+    conclude(findings, material.session, profiles)
+}
+
+/// What the `findings` in the test of `session` mean for its users.
+pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
+    let CaseFindings { mut found, lived, known, received, duration } = findings;
+    let enough = known.sent >= FEW as u64;
+    if !enough {
+        // What needs no statistics may still be said.
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+    }
+    sort(&mut found);
+    let played = lived.best();
+    let outages: Vec<f64> = found
+        .iter()
+        .filter(|f| f.cause.id == CauseId::Outage)
+        .filter_map(|f| Some(f.cause.magnitude_ns? as f64 / 1e9))
+        .collect();
+    let gone = if outages.is_empty() {
+        Severity::Good
+    } else {
+        let longest = outages.iter().copied().fold(0.0, f64::max);
+        of_outage(longest, outages.iter().sum(), duration)
+    };
+    let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
+    let interrupted = Interrupted::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
+    let severity = match &played {
+        // However few were sent.
+        _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
+        _ if !enough || received == 0 => Severity::Unknown,
+        Some(p) => p.severity.max(gone).max(felt_besides(&found)),
+        None => Severity::Unknown,
+    };
+    let felt = played.and_then(|p| most_felt(&p, &lived));
+    let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
+    let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    let sent = Sent { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
+    let of_use = |p: &Profile| {
+        let suits =
+            p.judge(&lived, played.as_ref(), interrupted, sent).filter(|_| severity != Severity::Unknown)?;
+        Some((p.name.to_string(), suits))
+    };
+    let profiles = profiles.iter().filter_map(of_use).collect();
+    let complete = known.complete;
+    let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
+    Judgement { answer, known, received, lost, felt }
+}
+
+/// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
+/// never empties, packets that were never sent.
+fn felt_besides(found: &[Found]) -> Severity {
+    let besides = |f: &&Found| match f.cause.id {
+        CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
+        CauseId::Queue => f.whole_test,
+        _ => false,
+    };
+    found.iter().filter(besides).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
+}
+
+/// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a
+/// good part is missing comes before everything.
+fn sort(found: &mut [Found]) {
+    let rank = |f: &Found| match f.cause.id {
+        CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),
+        _ => (f.cause.severity as u8, f.harm),
+    };
+    found.sort_by(|a, b| {
+        let (x, y) = (rank(a), rank(b));
+        y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
+    });
+}
+
+#[cfg(test)]
+mod tests;

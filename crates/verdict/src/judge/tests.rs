@@ -1,0 +1,107 @@
+use super::*;
+use crate::testing::{MS, SECOND, Test, cause, every, first};
+use jitlat_core::spec::{Direction, Schedule, Transport};
+
+fn judge(evidence: &Evidence<'_>) -> Judgement {
+    super::judge(evidence, &crate::PROFILES)
+}
+
+const PERIOD: i64 = 10 * MS;
+
+fn found(id: CauseId, severity: Severity, harm: f64) -> Found {
+    Found { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
+}
+
+/// Of so many packets of which these come.
+fn judged(n: u32, comes: impl Fn(u32) -> bool) -> Judgement {
+    judge(&Test::new(n, PERIOD, &every(PERIOD, n, |k| comes(k).then_some(20 * MS))).material())
+}
+
+#[test]
+fn the_gravest_cause_comes_first_and_of_equals_the_one_that_harms_more() {
+    let sorted = |mut all: Vec<Found>| {
+        sort(&mut all);
+        all.iter().map(|f| f.cause.id).collect::<Vec<_>>()
+    };
+    use CauseId::{IncompleteLog, Outage, Queue, RandomLoss};
+    let (fair, poor) = (Severity::Fair, Severity::Poor);
+    let all = vec![found(Queue, fair, 0.1), found(Outage, fair, 0.2), found(RandomLoss, poor, 0.0)];
+    assert_eq!(sorted(all), [RandomLoss, Outage, Queue]);
+    // A log of which a twentieth is missing comes before everything, with less missing after what is noticed.
+    let with = |missing| sorted(vec![found(Outage, Severity::Bad, 1.0), found(IncompleteLog, fair, missing)]);
+    assert_eq!(with(0.05), [IncompleteLog, Outage]);
+    assert_eq!(with(0.049), [Outage, IncompleteLog]);
+    let both = |harm| sorted(vec![found(Queue, Severity::Good, harm), found(IncompleteLog, fair, 0.01)]);
+    assert_eq!((both(0.02), both(0.001)), (vec![Queue, IncompleteLog], vec![IncompleteLog, Queue]));
+}
+
+#[test]
+fn what_hosts_did_is_felt_besides_the_delay() {
+    for id in CauseId::ALL {
+        let felt = felt_besides(&[found(id, Severity::Poor, 0.0)]);
+        let besides = [CauseId::SenderStall, CauseId::ReceiverStall, CauseId::SendFailure].contains(&id);
+        assert_eq!(felt, if besides { Severity::Poor } else { Severity::Good }, "{}", id.name());
+    }
+    let standing = Found { whole_test: true, ..found(CauseId::Queue, Severity::Poor, 0.0) };
+    assert_eq!(felt_besides(&[standing]), Severity::Poor);
+}
+
+#[test]
+fn a_verdict_takes_a_hundred_packets() {
+    let known = |n: i64| judged(n as u32, |_| true).answer.severity != Severity::Unknown;
+    assert_eq!(first(1..=1000, known), FEW as i64);
+    let few = judged(99, |_| true).answer;
+    assert_eq!((few.buffer_ns, few.profiles.len()), (None, 0));
+    let enough = judged(100, |_| true).answer;
+    assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(0)));
+    assert_eq!(enough.profiles.len(), 6);
+    // An outage needs statistics.
+    assert_eq!(judged(60, |k| k < 30).answer.causes, []);
+}
+
+#[test]
+fn nothing_that_arrives_is_bad_however_few_were_sent() {
+    for n in [1, 99, 100] {
+        let none = judged(n, |_| false);
+        assert_eq!((none.answer.severity, none.received, none.lost), (Severity::Bad, 0, u64::from(n)));
+    }
+    assert_eq!(judge(&Test::new(0, PERIOD, &[]).material()).answer.severity, Severity::Unknown);
+    // Not where a part of the test is unknown.
+    let mut test = Test::new(1000, PERIOD, &[]);
+    test.session.truncated = true;
+    assert_eq!(judge(&test.material()).answer.severity, Severity::Unknown);
+}
+
+#[test]
+fn lost_is_what_the_path_lost() {
+    let mut test = Test::new(1000, PERIOD, &every(PERIOD, 1000, |k| (k % 10 > 0).then_some(MS)));
+    assert_eq!(judge(&test.material()).lost, 100);
+    test.session.unsent = 40;
+    assert_eq!(judge(&test.material()).lost, 60);
+}
+
+#[test]
+fn outages_count_by_the_longest_and_by_all_together() {
+    // In 100 s: twice 0.15 s, each of which is fair.
+    let of = |first: u32, second: u32| {
+        judged(10_000, |k| !(2000..2000 + first).contains(&k) && !(7000..7000 + second).contains(&k))
+            .answer
+            .severity
+    };
+    assert_eq!(of(0, 0), Severity::Good);
+    assert_eq!(of(15, 0), Severity::Fair);
+    assert_eq!(of(60, 0), Severity::Poor);
+    assert_eq!(of(60, 60), Severity::Bad.min(crate::severity::of_outage(0.6, 1.2, 100.0)));
+}
+
+#[test]
+fn uses_are_judged_by_how_the_test_was_sent() {
+    let packets = every(1000 * MS, 200, |_| Some(20 * MS));
+    let test = Test::with(200, SECOND, &packets, Schedule::Periodic, (Direction::Up, Transport::Udp));
+    let answer = judge(&test.material()).answer;
+    let voice = answer.profiles["voice"].limits.clone().unwrap();
+    assert!(
+        voice.starts_with("measured with 80 bytes every 1.0 s; this use sends 172 every 20 ms"),
+        "{voice}"
+    );
+}

@@ -1,0 +1,79 @@
+//! [`judge`]: the judge of this crate, for analyses of `jitlat-core`.
+
+use crate::counts::of_counts;
+use crate::judge::into_answer;
+use crate::profiles::{PROFILES, Profile};
+use crate::two_way::{Losses, two_way};
+use crate::warnings::Notes;
+use crate::{accumulated, findings};
+use jitlat_core::evidence::{
+    BothWays, Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, WholeStream,
+};
+use jitlat_core::{Options, PacketRecord, Session, Summary};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+/// Judges a path for its users.
+#[derive(Debug)]
+struct PathJudge {
+    profiles: Cow<'static, [Profile]>,
+}
+
+static USUAL: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
+
+/// The judge with the [`PROFILES`]; always the same one.
+pub fn judge() -> SharedJudge {
+    USUAL.clone()
+}
+
+/// A judge with other profiles.
+pub fn judge_for(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
+    SharedJudge::new(PathJudge { profiles: profiles.into() })
+}
+
+/// The default options of an analysis, with the [`judge`].
+pub fn options() -> Options {
+    Options { judge: Some(judge()), ..Options::default() }
+}
+
+/// Analyses and judges one stream of records in arrival order, with the default [`options`].
+pub fn analyze(session: &Session, records: impl IntoIterator<Item = PacketRecord>) -> Summary {
+    jitlat_core::analyze(session, records, &options())
+}
+
+impl Judge for PathJudge {
+    fn judge(&self, evidence: &Evidence<'_>) -> Judgement {
+        crate::judge::judge(evidence, &self.profiles)
+    }
+
+    fn add_stretch(
+        &self,
+        so_far: &mut StretchFindings,
+        evidence: &Evidence<'_>,
+        seam: &StretchSeam,
+        origin: i64,
+        due: i64,
+    ) -> Vec<u32> {
+        accumulated::add(so_far, evidence, seam, origin, due)
+    }
+
+    fn judge_stretches(&self, findings: StretchFindings, whole: &WholeStream<'_>) -> Option<Judgement> {
+        accumulated::judgement(findings, whole, &self.profiles)
+    }
+
+    fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
+        let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
+        let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
+        let answer = judgement.map(|judgement| match (far_report, both_ways) {
+            (Some(report), _) => of_counts(summary.counts.sent, report.received),
+            (None, Some(BothWays { answers: [up, down], losses })) => {
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &Losses { runs: losses }))
+            }
+            (None, None) => into_answer(judgement),
+        });
+        summary.answer = answer;
+        let warnings = Notes::look_at(summary, session, round_trips);
+        summary.warnings.extend(warnings);
+        summary.verdicts = findings(summary);
+    }
+}

@@ -1,0 +1,273 @@
+//! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
+
+use super::delays::{Delays, Pace};
+use super::losses::{Departures, Pattern, Scattered};
+use jitlat_core::evidence::Evidence;
+use jitlat_core::evidence::KnownPackets;
+use jitlat_core::metrics::seqset::Run;
+use jitlat_core::spec::Schedule;
+
+/// How packets are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Independently of each other.
+    Random,
+    /// In bursts.
+    Bursty,
+    /// Packets above a rate.
+    Policed,
+    /// Packets of one size.
+    BySize(u16),
+}
+
+/// What is known about the losses.
+#[derive(Clone, Debug)]
+pub struct LossLaw {
+    /// The manner of loss.
+    pub manner: Manner,
+    /// Loss ratio among all packets.
+    pub ratio: f64,
+    /// Number of lost packets.
+    pub lost: u64,
+    /// First and last of them where they are confined to a part of the test, first and last packet where they are not.
+    pub packets: [u64; 2],
+    /// How they are distributed.
+    pub pattern: Pattern,
+    /// How sure the manner is, 0…1.
+    pub confidence: f64,
+}
+
+/// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
+const ALLOWED: f64 = 1e-3;
+/// With fewer losses, no law is determined.
+const FEWEST: u64 = 4;
+/// One chance in a hundred that losses without a law look like it, on either side.
+const CLEAR: f64 = 2.576;
+/// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
+const BURSTY: f64 = 1.25;
+
+impl LossLaw {
+    /// Of the losses `all` among the packets `known`, if there are enough to speak of.
+    pub fn of(
+        material: &Evidence<'_>,
+        known: KnownPackets,
+        delays: &Delays<'_>,
+        all: &Scattered,
+    ) -> Option<LossLaw> {
+        if !material.shows_loss() {
+            return None;
+        }
+        let lost = all.lost();
+        if lost < FEWEST || all.interval()[0] <= ALLOWED {
+            return None;
+        }
+        let stretch = all.stretch();
+        let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
+        let pattern = part.pattern();
+        let (manner, confidence) = manner(material, known, delays, &part, pattern);
+        let first = part.runs.first().map_or(0, |(_, o)| o.start);
+        let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
+        let end = known.end.saturating_sub(1);
+        let begins_late = manner == Manner::Policed && first > known.end / 100;
+        let packets = match stretch {
+            Some(_) => [first, last],
+            None if begins_late => [first, end],
+            None => [0, end],
+        };
+        Some(LossLaw { manner, ratio: all.ratio(), lost, packets, pattern, confidence })
+    }
+}
+
+fn manner(
+    material: &Evidence<'_>,
+    known: KnownPackets,
+    delays: &Delays<'_>,
+    part: &Scattered,
+    pattern: Pattern,
+) -> (Manner, f64) {
+    if let Some(size) = by_size(material, known, part) {
+        return (Manner::BySize(size), 0.95);
+    }
+    if lets_even_rate_through(delays, &Departures::new(delays, material.session), part) {
+        return (Manner::Policed, 0.9);
+    }
+    let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
+    let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
+    let spaced = regular && part.runs.len() >= 9;
+    if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
+        return (Manner::Policed, 0.9);
+    }
+    if follows_rate(material, delays, part) {
+        return (Manner::Policed, 0.8);
+    }
+    match pattern.z {
+        Some(z) if z < -CLEAR && pattern.burst_ratio >= BURSTY => {
+            (Manner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
+        }
+        // A handful of losses in two or three bursts.
+        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (Manner::Bursty, 0.6),
+        Some(z) => (Manner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
+        None => (Manner::Random, 0.6),
+    }
+}
+
+/// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.
+const PARTS: usize = 24;
+const EACH: u64 = 3;
+/// Of parts that get by chance what they get, one test in ten thousand varies so little (chi-squared, 23 degrees of freedom).
+const EVENLY: f64 = 0.25;
+
+/// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
+/// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
+/// steps.
+pub fn lets_even_rate_through(
+    delays: &Delays<'_>,
+    departures: &Departures<'_, '_>,
+    part: &Scattered,
+) -> bool {
+    let (lost, runs) = (part.lost(), part.runs.len());
+    let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
+    if lost < EACH * PARTS as u64 || runs < PARTS {
+        return false;
+    }
+    let (from, to) = (departures.of(first.start), departures.of(last.start + last.len));
+    let each = to.saturating_sub(from) / PARTS as i64;
+    if each <= 0 {
+        return false;
+    }
+    let in_part =
+        |t: i64| usize::try_from(t.saturating_sub(from).div_euclid(each)).ok().filter(|k| *k < PARTS);
+    let mut passed = [0.0; PARTS];
+    let series = delays.series();
+    // Nearly always the part of the packet before.
+    let (mut part_of, mut ends) = (None, i64::MIN..i64::MIN);
+    delays.each_time(series.place_of(first.start)..series.place_of(last.start + last.len), |t| {
+        if !ends.contains(&t) {
+            part_of = in_part(t);
+            let begin = part_of.map_or(t, |part| from.saturating_add(each.saturating_mul(part as i64)));
+            ends = begin..part_of.map_or(begin, |_| begin.saturating_add(each));
+        }
+        part_of.into_iter().for_each(|part: usize| passed[part] += 1.0);
+    });
+    let mut sent = passed;
+    for (_, run) in &part.runs {
+        for k in departures.of_lost(run).filter_map(in_part) {
+            sent[k] += 1.0;
+        }
+    }
+    let mean = |of: &[f64; PARTS]| of.iter().sum::<f64>() / PARTS as f64;
+    let variance = |of: &[f64; PARTS]| {
+        let mean = mean(of);
+        of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64
+    };
+    let share = mean(&passed) / mean(&sent);
+    // How much bursts of the length they have make of that, in a chain of two states (Gilbert).
+    let leaves = runs as f64 / lost as f64;
+    let enters = leaves * (1.0 - share) / share.max(1e-9);
+    let stays = (1.0 - leaves - enters).clamp(0.0, 0.99);
+    let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
+    let expected = share * share * variance(&sent) + by_chance;
+    // A packet more or less is where a part ends.
+    variance(&passed) < EVENLY * expected && expected > 2.0
+}
+
+fn run_lengths_agree(part: &Scattered) -> bool {
+    let lengths: Vec<f64> = part.runs.iter().map(|(r, _)| r.len as f64).collect();
+    let mean = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
+    let variance = lengths.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / lengths.len().max(1) as f64;
+    variance.sqrt() <= 0.35 * mean + 0.5
+}
+
+/// Whether losses come where packets were sent close together: the mark of a token bucket where departures vary.
+fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
+    let Some(period) = material.period() else { return false };
+    if part.runs.len() < 12 {
+        return false;
+    }
+    let bursts = match (material.session.spec.schedule(), delays.pace()) {
+        (Schedule::Burst { size }, _) => Some(u64::from(size)),
+        (_, Pace::Bursts(size)) => Some(size as u64),
+        (_, Pace::Even) => return false,
+        (_, Pace::Varied) => None,
+    };
+    match bursts {
+        // Later packets of a burst.
+        Some(size) => {
+            if size < 2 {
+                return false;
+            }
+            let places =
+                part.runs.iter().flat_map(|(_, o)| (o.start..o.start + o.len).map(|seq| (seq % size) as f64));
+            let (n, sum) = places.fold((0.0, 0.0), |(n, s), p| (n + 1.0, s + p));
+            let middle = (size - 1) as f64 / 2.0;
+            let error = (((size * size - 1) as f64) / 12.0 / n).sqrt();
+            (sum / n - middle) / error > 5.0
+        }
+        None => {
+            let departures = Departures::new(delays, material.session);
+            [3u64, 8, 20].iter().any(|before| {
+                let gap = |run: &Run| {
+                    let from = run.start.checked_sub(*before)?;
+                    Some(departures.of(run.start).saturating_sub(departures.of(from)) as f64 / *before as f64)
+                };
+                let gaps: Vec<f64> = part.runs.iter().filter_map(|(_, o)| gap(o)).collect();
+                let n = gaps.len() as f64;
+                let mean = gaps.iter().sum::<f64>() / n.max(1.0);
+                let error = period as f64 / (*before as f64 * n.max(1.0)).sqrt();
+                (mean - period as f64) / error < -4.5
+            })
+        }
+    }
+}
+
+/// The size of which packets are lost while shorter ones are not, where sizes take turns.
+fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
+    let notes = material.notes;
+    let sizes = &notes.sizes;
+    // A turn of which nothing ever came has the size the test declares.
+    let declared = material.session.payload()?;
+    let one = notes.only_size();
+    if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
+        return None;
+    }
+    // How the sizes take turns: the shortest cycle that fits all rows (those before the first other size left out).
+    let fits = |cycle: u32| {
+        let mut turn: Vec<Option<u16>> = vec![None; cycle as usize];
+        sizes
+            .iter()
+            .all(|(seq, size)| *turn[(seq % cycle) as usize].get_or_insert(*size) == *size)
+            .then_some(turn)
+    };
+    // Where all that came is of one size, the losses themselves take turns.
+    let turns_lost = |cycle: u32| {
+        let first = part.runs.first().map_or(0, |(_, run)| run.start);
+        part.runs.iter().all(|(_, run)| run.len == 1 && (run.start - first).is_multiple_of(cycle.into()))
+    };
+    let (cycle, turn) = match one {
+        None => (2..=64).find_map(|cycle| Some((cycle, fits(cycle)?)))?,
+        Some(size) => {
+            let cycle = (2..=64).rev().find(|cycle| turns_lost(*cycle))?;
+            let lost = part.runs.first().map_or(0, |(_, run)| run.start % u64::from(cycle));
+            (cycle, (0..u64::from(cycle)).map(|k| Some(size).filter(|_| k != lost)).collect())
+        }
+    };
+    let mut lost = vec![0u64; cycle as usize];
+    for (_, run) in &part.runs {
+        (run.start..run.start + run.len.min(100_000))
+            .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
+    }
+    let each = (known.end / u64::from(cycle)).max(1);
+    let all: u64 = lost.iter().sum();
+    let size = |k: usize| turn[k].unwrap_or(declared);
+    let largest = (0..cycle as usize).filter(|k| lost[*k] * 5 > each).map(size).min()?;
+    let long: u64 = (0..cycle as usize).filter(|k| size(*k) >= largest).map(|k| lost[k]).sum();
+    let turns = (0..cycle as usize).filter(|k| size(*k) >= largest).count() as u64;
+    let (in_long, in_short) = (
+        long as f64 / (each * turns) as f64,
+        (all - long) as f64 / (each * (u64::from(cycle) - turns)).max(1) as f64,
+    );
+    (turns < u64::from(cycle) && long * 10 >= all * 9 && in_long > 8.0 * in_short).then_some(largest)
+}
+
+#[cfg(test)]
+mod tests;

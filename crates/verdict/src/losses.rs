@@ -1,0 +1,292 @@
+//! [`Losses`]: the lost packets of one way, sorted by what lost them.
+
+use super::delays::{Delays, Pace};
+use jitlat_core::evidence::bounded;
+use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::stat::wilson95;
+use jitlat_core::session::Session;
+use jitlat_core::spec::Schedule;
+
+/// Runs of loss, and those that remain without the ones that have their own cause.
+#[derive(Clone, Debug, Default)]
+pub struct Losses {
+    /// Packets whose fate is known.
+    pub sent: u64,
+    /// Every run, ascending.
+    pub runs: Vec<Run>,
+    /// Those of them that are outages.
+    outage: Vec<bool>,
+}
+
+/// The shortest outage, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix I fades to
+/// silence within 60 ms), and above what one burst of loss takes.
+const OUTAGE: i64 = 180_000_000;
+/// The shortest outage of which nothing else speaks for bursts, in ns and packets.
+const LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
+
+impl Losses {
+    /// Of `runs` among `sent` packets, `length` being the time in ns that a run took.
+    pub fn new(runs: Vec<Run>, sent: u64, length: impl Fn(&Run) -> i64) -> Losses {
+        let mut lengths: Vec<u64> = runs.iter().map(|r| r.len).collect();
+        lengths.sort_unstable();
+        let count = runs.len();
+        let median = lengths.get(count / 2).copied().unwrap_or(1).max(1);
+        // Runs as long as this come up once in a hundred tests where runs are geometric with this median.
+        let stay = 0.5f64.powf(1.0 / median as f64);
+        let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
+        let outage = |run: &Run| {
+            let time = length(run);
+            let packets = if time >= 1_000_000_000 { 3 } else { LONE_OUTAGE.1 };
+            if run.len < packets || time < LONE_OUTAGE.0 {
+                return false;
+            }
+            match count {
+                1 => true,
+                // Few and long: no burst of a lossy path, each of them an event.
+                2..=12 if time >= OUTAGE && run.len >= 8 && median >= 8 => true,
+                _ if median >= 8
+                    && time >= 2 * OUTAGE
+                    && length(&Run { start: run.start, len: median }) >= OUTAGE =>
+                {
+                    true
+                }
+                _ => time >= OUTAGE && run.len as f64 >= unlikely + 1.0,
+            }
+        };
+        let outage = runs.iter().map(outage).collect();
+        Losses { sent, runs, outage }
+    }
+
+    /// Takes every run for scattered losses if `is_limit` says so of all of them.
+    pub fn are_of_a_limit(&mut self, is_limit: impl FnOnce(&Scattered) -> bool) {
+        let runs = self.runs.iter().map(|run| (*run, *run)).collect();
+        if is_limit(&Scattered { sent: self.sent, runs }) {
+            self.outage.fill(false);
+        }
+    }
+
+    /// The outages.
+    pub fn outages(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
+    }
+
+    /// Everything else, numbered as if the outages had not been sent: runs that follow each other stay apart.
+    pub fn others(&self) -> Scattered {
+        let mut out = 0;
+        let mut runs = Vec::new();
+        for (run, outage) in self.runs.iter().zip(&self.outage) {
+            if *outage {
+                out += run.len;
+            } else {
+                runs.push((Run { start: run.start - out, len: run.len }, *run));
+            }
+        }
+        Scattered { sent: self.sent - out, runs }
+    }
+}
+
+/// Losses without those that have a cause of their own.
+#[derive(Clone, Debug, Default)]
+pub struct Scattered {
+    /// Packets they are among.
+    pub sent: u64,
+    /// Each run among those packets, and as it was numbered.
+    pub runs: Vec<(Run, Run)>,
+}
+
+impl Scattered {
+    /// Packets lost.
+    pub fn lost(&self) -> u64 {
+        self.runs.iter().map(|(r, _)| r.len).sum()
+    }
+
+    /// Loss ratio.
+    pub fn ratio(&self) -> f64 {
+        self.lost() as f64 / self.sent.max(1) as f64
+    }
+
+    /// The 95 % interval of that share, for losses that come by runs.
+    pub fn interval(&self) -> [f64; 2] {
+        let runs = self.runs.len() as u64;
+        let each = self.lost() as f64 / runs.max(1) as f64;
+        let [low, high] = wilson95(runs, self.sent.max(runs)).unwrap_or([0.0, 1.0]);
+        [(low * each).min(1.0), (high * each).min(1.0)]
+    }
+
+    /// Only the runs for which `keep` holds; `fewer` packets were not among those in question.
+    pub fn filtered(&self, fewer: u64, keep: impl Fn(&Run) -> bool) -> Scattered {
+        let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
+        Scattered { sent: self.sent.saturating_sub(fewer), runs }
+    }
+
+    /// The part of the test in which they happen, where they clearly do not happen everywhere: the stretch of
+    /// (renumbered) packets that maximises the likelihood of two rates against one.
+    pub fn stretch(&self) -> Option<[u64; 2]> {
+        const PARTS: usize = 64;
+        const EVENTS: usize = 12;
+        if self.runs.len() < EVENTS || self.sent < 4 * PARTS as u64 {
+            return None;
+        }
+        let mut parts = [0u64; PARTS + 1];
+        for (run, _) in &self.runs {
+            let part = u128::from(run.start) * PARTS as u128 / u128::from(self.sent);
+            parts[part as usize + 1] += 1;
+        }
+        for k in 0..PARTS {
+            parts[k + 1] += parts[k];
+        }
+        let all = parts[PARTS] as f64;
+        let each = all / PARTS as f64;
+        let part = |n: f64, expected: f64| if n > 0.0 { n * (n / expected).ln() } else { 0.0 };
+        let mut best = (0.0, 0, PARTS);
+        for from in 0..PARTS {
+            for to in from + 1..=PARTS {
+                let inside = (parts[to] - parts[from]) as f64;
+                let expected = each * (to - from) as f64;
+                if inside <= expected {
+                    continue;
+                }
+                let gain = part(inside, expected) + part(all - inside, all - expected);
+                if gain > best.0 {
+                    best = (gain, from, to);
+                }
+            }
+        }
+        let (gain, from, to) = best;
+        let inside = (parts[to] - parts[from]) as f64 / (to - from) as f64;
+        let outside = (all - (parts[to] - parts[from]) as f64) / (PARTS - (to - from)).max(1) as f64;
+        let clear = gain > 12.0 && outside < 0.2 * inside && (parts[to] - parts[from]) as usize >= EVENTS;
+        let edge = |k: usize| (u128::from(self.sent) * k as u128 / PARTS as u128) as u64;
+        // From the first loss in it to the last.
+        let within: Vec<Run> =
+            self.runs.iter().map(|(r, _)| *r).filter(|r| (edge(from)..edge(to)).contains(&r.start)).collect();
+        let (first, last) = within.first().zip(within.last()).filter(|_| clear)?;
+        Some([first.start, last.start + last.len])
+    }
+
+    /// Those between two (renumbered) packets.
+    pub fn within(&self, [from, to]: [u64; 2]) -> Scattered {
+        let runs = self.runs.iter().filter(|(r, _)| (from..to).contains(&r.start));
+        let runs = runs.map(|(r, o)| (Run { start: r.start - from, len: r.len }, *o));
+        Scattered { sent: to - from, runs: runs.collect() }
+    }
+
+    /// How they lie to each other.
+    pub fn pattern(&self) -> Pattern {
+        let (n, lost, runs) = (self.sent as f64, self.lost() as f64, self.runs.len() as f64);
+        let kept = n - lost;
+        // Two runs side by side (an outage lay between) are one to this test.
+        let edges = self.runs.first().is_some_and(|(r, _)| r.start == 0) as u8 as f64
+            + self.runs.last().is_some_and(|(r, _)| r.start + r.len >= self.sent) as u8 as f64;
+        let observed = 2.0 * runs + 1.0 - edges;
+        let expected = 2.0 * lost * kept / n + 1.0;
+        let variance = (expected - 1.0) * (expected - 2.0) / (n - 1.0).max(1.0);
+        let z = (lost >= 10.0 && kept >= 10.0).then(|| (observed - expected) / variance.sqrt());
+        Pattern { z, burst_ratio: lost / runs.max(1.0) * (kept / n.max(1.0)), spacing: self.spacing() }
+    }
+
+    /// Variation of the distances between the beginnings of runs: deviation over mean; 1 = by chance.
+    fn spacing(&self) -> Option<f64> {
+        if self.runs.len() < 9 {
+            return None;
+        }
+        let gaps: Vec<f64> = self.runs.windows(2).map(|w| (w[1].0.start - w[0].0.start) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / (gaps.len() - 1) as f64;
+        // By chance, losses that come by the second or third packet vary less than their mean: 1 − p of it.
+        let by_chance = (1.0 - self.runs.len() as f64 / self.sent.max(1) as f64).max(0.05).sqrt();
+        Some(variance.sqrt() / mean / by_chance)
+    }
+}
+
+/// How losses lie to each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern {
+    /// Wald–Wolfowitz: below −1.96 clustered, above 1.96 spread evenly. None of fewer than ten losses.
+    pub z: Option<f64>,
+    /// Mean run over that of independent losses.
+    pub burst_ratio: f64,
+    /// Deviation over mean of the distances between runs, over what chance gives.
+    pub spacing: Option<f64>,
+}
+
+/// When lost packets would have been sent, in ns: between their neighbours.
+pub struct Departures<'a, 'b> {
+    delays: &'b Delays<'a>,
+    period: Option<i64>,
+    /// Packets sent at once.
+    burst: u64,
+}
+
+/// A packet with a delay, and when it was sent.
+#[derive(Clone, Copy)]
+struct Sent {
+    seq: u64,
+    time: i64,
+}
+
+impl<'a, 'b> Departures<'a, 'b> {
+    /// Of the packets between those of `delays`, sent as `session` says.
+    pub fn new(delays: &'b Delays<'a>, session: &Session) -> Departures<'a, 'b> {
+        let burst = match (session.spec.schedule(), delays.pace()) {
+            (Schedule::Burst { size }, _) => u64::from(size.max(1)),
+            (_, Pace::Bursts(size)) => size.max(1) as u64,
+            _ => 1,
+        };
+        Departures { delays, period: session.period().map(|p| bounded(p.0)), burst }
+    }
+
+    /// When packet `seq` was sent, or would have been.
+    pub fn of(&self, seq: u64) -> i64 {
+        self.between(self.neighbours(seq), seq)
+    }
+
+    /// When each packet of `run`, none of which came, would have been sent.
+    pub fn of_lost(&self, run: &Run) -> impl Iterator<Item = i64> {
+        let neighbours = self.neighbours(run.start);
+        (run.start..run.start + run.len).map(move |seq| self.between(neighbours, seq))
+    }
+
+    fn neighbours(&self, seq: u64) -> [Option<Sent>; 2] {
+        let d = self.delays;
+        let after = d.series().place_of(seq);
+        let known = |k: usize| Sent { seq: d.seq(k), time: d.time(k) };
+        [after.checked_sub(1).map(known), (after < d.len()).then(|| known(after))]
+    }
+
+    fn between(&self, neighbours: [Option<Sent>; 2], seq: u64) -> i64 {
+        let due = |seq: u64| seq - seq % self.burst;
+        let step = |from: u64, to: u64| {
+            let packets = i64::try_from(due(to) - due(from)).unwrap_or(i64::MAX);
+            self.period.unwrap_or(0).saturating_mul(packets)
+        };
+        bounded(match neighbours {
+            [_, Some(after)] if after.seq == seq => after.time,
+            [Some(before), Some(after)] if self.burst > 1 => {
+                before.time.saturating_add(step(before.seq, seq)).min(after.time)
+            }
+            [Some(before), Some(after)] => {
+                let share = (seq - before.seq) as f64 / (after.seq - before.seq) as f64;
+                before.time.saturating_add((after.time.saturating_sub(before.time) as f64 * share) as i64)
+            }
+            [Some(before), None] => before.time.saturating_add(step(before.seq, seq)),
+            [None, Some(after)] => after.time.saturating_sub(step(seq, after.seq)),
+            [None, None] => step(0, seq),
+        })
+    }
+
+    /// How long `run` took: to the packet after it. Of packets sent in bursts whole bursts count only: what of one is
+    /// lost was lost at once.
+    pub fn length(&self, run: &Run) -> i64 {
+        if self.burst > 1 {
+            let (first, end) = (run.start.div_ceil(self.burst), (run.start + run.len) / self.burst);
+            let packets =
+                i64::try_from(end.saturating_sub(first).saturating_mul(self.burst)).unwrap_or(i64::MAX);
+            return bounded(self.period.unwrap_or(0).saturating_mul(packets));
+        }
+        self.of(run.start + run.len).saturating_sub(self.of(run.start))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,479 @@
+//! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
+
+use super::numbers::{percent, time};
+use super::severity::{Experience, Played};
+use jitlat_core::answer::{Severity, Suitability};
+use jitlat_core::metrics::emodel;
+use jitlat_core::metrics::stat::wilson95;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The requirements of one use. Limits are the upper ends of good, fair and poor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// Its description for users.
+    pub about: Cow<'static, str>,
+    /// Payload of a typical packet, in bytes.
+    pub payload: u16,
+    /// Typical time between packets, in ms.
+    pub period_ms: f64,
+    /// Its differentiated-services code point, 0 to 63.
+    #[serde(default)]
+    pub dscp: u8,
+    /// How long a test of it lasts, in seconds.
+    #[serde(default = "half_a_minute")]
+    pub duration_s: f64,
+    /// One-way delay with the buffer, in ms.
+    pub delay_ms: [f64; 3],
+    /// Additional delay of the use, in ms: coding, packetisation, display.
+    #[serde(default)]
+    pub own_ms: f64,
+    /// Share of packets lost or too late.
+    pub missing: [f64; 3],
+    /// Rated by the E-model too.
+    #[serde(default)]
+    pub speech: bool,
+    /// Where the limits come from.
+    pub source: Cow<'static, str>,
+}
+
+fn half_a_minute() -> f64 {
+    30.0
+}
+
+/// The profiles judged in every answer, unless others are asked for. Code points are those of RFC 4594 for the class of
+/// the use; those of vehicles have none.
+pub const PROFILES: [Profile; 6] = [
+    Profile {
+        name: Cow::Borrowed("voice"),
+        about: Cow::Borrowed("a telephone call, G.711 with concealment"),
+        payload: 172,
+        period_ms: 20.0,
+        dscp: 46,
+        duration_s: 30.0,
+        delay_ms: [150.0, 250.0, 400.0],
+        own_ms: 20.0,
+        missing: [0.01, 0.03, 0.10],
+        speech: true,
+        source: Cow::Borrowed("ITU-T G.114 (150 and 400 ms), G.1010 (3 %), G.107 and G.109 (rating)"),
+    },
+    Profile {
+        name: Cow::Borrowed("video"),
+        about: Cow::Borrowed("a video conference"),
+        payload: 1200,
+        period_ms: 5.0,
+        dscp: 34,
+        duration_s: 30.0,
+        delay_ms: [150.0, 250.0, 400.0],
+        own_ms: 40.0,
+        missing: [0.003, 0.01, 0.03],
+        speech: false,
+        source: Cow::Borrowed("ITU-T G.1010 (videophone: 150 and 400 ms, 1 %)"),
+    },
+    Profile {
+        name: Cow::Borrowed("gaming"),
+        about: Cow::Borrowed("a fast game between players"),
+        payload: 100,
+        period_ms: 16.0,
+        dscp: 32,
+        duration_s: 30.0,
+        delay_ms: [50.0, 100.0, 200.0],
+        own_ms: 0.0,
+        missing: [0.005, 0.02, 0.05],
+        speech: false,
+        source: Cow::Borrowed(
+            "ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms there and back)",
+        ),
+    },
+    Profile {
+        name: Cow::Borrowed("cloud-desktop"),
+        about: Cow::Borrowed("a screen, keyboard and mouse far away"),
+        payload: 200,
+        period_ms: 30.0,
+        dscp: 18,
+        duration_s: 30.0,
+        delay_ms: [75.0, 150.0, 500.0],
+        own_ms: 0.0,
+        missing: [0.005, 0.02, 0.05],
+        speech: false,
+        source: Cow::Borrowed(
+            "Tolia, Andersen and Satyanarayanan 2006 (150 ms there and back crisp, 1 s annoying), ITU-T G.1010",
+        ),
+    },
+    Profile {
+        name: Cow::Borrowed("telemetry"),
+        about: Cow::Borrowed("measured values and commands"),
+        payload: 100,
+        period_ms: 1000.0,
+        dscp: 18,
+        duration_s: 120.0,
+        delay_ms: [250.0, 1000.0, 5000.0],
+        own_ms: 0.0,
+        missing: [0.001, 0.01, 0.05],
+        speech: false,
+        source: Cow::Borrowed("ITU-T G.1010 (telemetry and control: 250 ms, no loss)"),
+    },
+    Profile {
+        name: Cow::Borrowed("v2x"),
+        about: Cow::Borrowed("vehicles and what they drive past"),
+        payload: 300,
+        period_ms: 100.0,
+        dscp: 0,
+        duration_s: 30.0,
+        delay_ms: [20.0, 50.0, 100.0],
+        own_ms: 0.0,
+        missing: [0.001, 0.01, 0.10],
+        speech: false,
+        source: Cow::Borrowed("3GPP TS 22.185 (100 ms, 20 ms before a crash), TS 22.186 (90 to 99.99 %)"),
+    },
+];
+
+/// The test as it was, where a profile would send otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Payload, in bytes.
+    pub payload: Option<u16>,
+    /// Time between packets, in ms.
+    pub period_ms: Option<f64>,
+}
+
+/// What no buffer helps against: times without any packet, packets that were never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    severity: Severity,
+    because: &'static str,
+}
+
+impl Interrupted {
+    /// By outages of the path that are so bad.
+    pub const fn by_outages(severity: Severity) -> Interrupted {
+        Interrupted { severity, because: "the path is gone at times" }
+    }
+
+    /// Or, where that is worse, by what the sending host's own system refused.
+    #[must_use]
+    pub fn or_refused(self, severity: Severity) -> Interrupted {
+        if severity <= self.severity {
+            return self;
+        }
+        Interrupted { severity, because: "the sending host did not send all" }
+    }
+}
+
+impl Profile {
+    /// What is wrong with it; `None` if it can be measured and judged.
+    pub fn fault(&self) -> Option<&'static str> {
+        let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
+        let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
+        if !written(&self.name) {
+            Some("a name is missing")
+        } else if self.payload < jitlat_core::spec::HEADER_LEN {
+            Some("payload is at least 12 bytes")
+        } else if !(1e-3..=60_000.0).contains(&self.period_ms) {
+            Some("period_ms is between 0.001 and 60000")
+        } else if !(1.0..=86_400.0).contains(&self.duration_s) {
+            Some("duration_s is between 1 and 86400")
+        } else if self.dscp > 63 {
+            Some("dscp is at most 63")
+        } else if !rising(self.delay_ms) || !rising(self.missing) || self.missing[2] > 1.0 {
+            Some(
+                "delay_ms and missing are three rising limits each: of good, fair and poor; missing as a share up to 1",
+            )
+        } else if !(0.0..=60_000.0).contains(&self.own_ms) {
+            Some("own_ms is between 0 and 60000")
+        } else {
+            None
+        }
+    }
+
+    /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
+    /// where it does as well; and no better than `interrupted` lets it be.
+    pub fn judge(
+        &self,
+        lived: &Experience,
+        played: Option<&Played>,
+        interrupted: Interrupted,
+        sent: Sent,
+    ) -> Option<Suitability> {
+        let level = |value: f64, limits: [f64; 3]| {
+            let worse = limits.iter().filter(|limit| value > **limit).count();
+            [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
+        };
+        let base = lived.base_ns.unwrap_or(0.0).max(0.0);
+        let judged = lived.buffers().map(|(buffer, missing)| {
+            let delay = base + buffer as f64 + self.own_ms * 1e6;
+            let events = (missing * lived.sent as f64).round() as u64;
+            let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
+            let late = level(delay / 1e6, self.delay_ms);
+            let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
+            let rating = lived.rating(buffer, missing);
+            let speech = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
+            (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
+        });
+        let judged: Vec<_> = judged.collect();
+        let least = judged.iter().map(|j| j.0).min()?;
+        let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
+        // Of those that do, the smallest that loses hardly more than the best.
+        let mut fits = judged.iter().filter(|j| j.0 == least);
+        let recommended =
+            played.filter(|_| self.speech).and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns));
+        let (severity, late, gone, buffer, missing, delay, rating) =
+            *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
+        let known = lived.base_ns.is_some();
+        let because = match severity.max(interrupted.severity) {
+            Severity::Good if known => {
+                format!("{} one way with the buffer, {} missing", time(delay), percent(missing))
+            }
+            Severity::Good => format!("a buffer of {}, {} missing", time(buffer as f64), percent(missing)),
+            s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
+            _ if gone >= late => format!("{} missing", percent(missing)),
+            _ if known => format!("{} one way with the buffer", time(delay)),
+            _ => format!("{} of waiting alone", time(buffer as f64)),
+        };
+        Some(Suitability {
+            severity: severity.max(interrupted.severity),
+            mos: self.speech.then(|| emodel::mos(rating)),
+            missing,
+            delay_ns: known.then_some(delay as i64),
+            buffer_ns: Some(buffer),
+            because,
+            limits: self.limits(known, sent),
+        })
+    }
+
+    fn limits(&self, known: bool, sent: Sent) -> Option<String> {
+        let mut limits = Vec::new();
+        let far = |a: f64, b: f64, factor: f64| a > factor * b || b > factor * a;
+        if let (Some(payload), Some(period)) = (sent.payload, sent.period_ms)
+            && (far(payload.into(), self.payload.into(), 6.0) || far(period, self.period_ms, 6.0))
+        {
+            limits.push(format!(
+                "measured with {payload} bytes every {}; this use sends {} every {}",
+                time(1e6 * period),
+                self.payload,
+                time(1e6 * self.period_ms)
+            ));
+        }
+        if !known {
+            limits.push("the path's own delay is unknown and left out".to_owned());
+        }
+        (!limits.is_empty()).then(|| limits.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::severity::Waits;
+    use crate::testing::{MS, SECOND, first};
+    use jitlat_core::distribution::sample::Sample;
+
+    #[test]
+    fn what_cannot_be_a_profile_is_named() {
+        assert!(PROFILES.iter().all(|p| p.fault().is_none()));
+        let fault = |change: fn(&mut Profile)| {
+            let mut profile = PROFILES[0].clone();
+            change(&mut profile);
+            profile.fault().unwrap().split(' ').next().unwrap()
+        };
+        assert_eq!(fault(|p| p.name = " ".into()), "a");
+        assert_eq!(fault(|p| p.payload = 11), "payload");
+        assert_eq!(fault(|p| p.period_ms = f64::NAN), "period_ms");
+        assert_eq!(fault(|p| p.duration_s = 0.0), "duration_s");
+        assert_eq!(fault(|p| p.dscp = 64), "dscp");
+        assert_eq!(fault(|p| p.delay_ms = [2.0, 1.0, 3.0]), "delay_ms");
+        assert_eq!(fault(|p| p.missing = [0.1, 0.2, 1.5]), "delay_ms");
+        assert_eq!(fault(|p| p.own_ms = -1.0), "own_ms");
+    }
+
+    #[test]
+    fn each_limit_of_a_profile_may_be_met() {
+        let is_fine = |change: &dyn Fn(&mut Profile)| {
+            let mut profile = PROFILES[0].clone();
+            change(&mut profile);
+            profile.fault().is_none()
+        };
+        assert!(is_fine(&|p| p.payload = 12));
+        for (ms, fine) in [(0.0009, false), (0.001, true), (60_000.0, true), (60_000.1, false)] {
+            assert_eq!(is_fine(&|p| p.period_ms = ms), fine, "{ms} ms");
+        }
+        for (s, fine) in [(0.9, false), (1.0, true), (86_400.0, true), (86_401.0, false)] {
+            assert_eq!(is_fine(&|p| p.duration_s = s), fine, "{s} s");
+        }
+        assert!(is_fine(&|p| p.dscp = 63));
+        assert!(is_fine(&|p| p.delay_ms = [0.0, 0.0, 0.0]) && !is_fine(&|p| p.delay_ms = [-1.0, 0.0, 1.0]));
+        assert!(!is_fine(&|p| p.delay_ms = [0.0, 0.0, f64::INFINITY]));
+        assert!(is_fine(&|p| p.missing = [0.0, 0.5, 1.0]) && !is_fine(&|p| p.missing = [0.5, 0.4, 1.0]));
+        assert!(!is_fine(&|p| p.missing = [0.0, 0.5, 1.01]));
+        for (ms, fine) in [(0.0, true), (60_000.0, true), (60_001.0, false)] {
+            assert_eq!(is_fine(&|p| p.own_ms = ms), fine, "{ms} ms");
+        }
+        assert!(!is_fine(&|p| p.name = "a\u{7}".into()));
+        let read: Profile = serde_json::from_str(
+            r#"{"name":"x","about":"","payload":80,"period_ms":20,"delay_ms":[1,2,3],"missing":[0,0,0],"source":""}"#,
+        )
+        .unwrap();
+        assert_eq!((read.duration_s, read.own_ms, read.dscp, read.speech), (30.0, 0.0, 0, false));
+    }
+
+    /// A use that bears 50, 100 and 200 ms and 1, 3 and 10 % missing.
+    fn game() -> Profile {
+        let limits = ([50.0, 100.0, 200.0], [0.01, 0.03, 0.1]);
+        Profile {
+            delay_ms: limits.0,
+            missing: limits.1,
+            own_ms: 10.0,
+            payload: 100,
+            period_ms: 16.0,
+            ..PROFILES[2].clone()
+        }
+    }
+
+    /// Packets that wait so long, one by one, of a path of so many ns; so many lost.
+    fn lived(base_ns: Option<f64>, waits: &[i64], lost: u64) -> Experience {
+        let sample = Sample::new(waits.iter().copied());
+        Experience {
+            waits: Waits::exact(&sample),
+            sent: waits.len() as u64 + lost,
+            lost,
+            burst_ratio: 1.0,
+            base_ns,
+        }
+    }
+
+    const AS_SENT: Sent = Sent { payload: Some(100), period_ms: Some(16.0) };
+
+    const NOT: Interrupted = Interrupted::by_outages(Severity::Good);
+
+    fn judged(lived: &Experience, outages: Severity) -> Suitability {
+        game().judge(lived, None, Interrupted::by_outages(outages), AS_SENT).unwrap()
+    }
+
+    #[test]
+    fn a_use_bears_its_delay_exactly() {
+        let of = |ns: i64| judged(&lived(Some(ns as f64), &[0; 1000], 0), Severity::Good);
+        let border = |level| first(0..=SECOND, |ns| of(ns).severity >= level);
+        // 10 ms of them are its own.
+        assert_eq!(
+            [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
+            [40 * MS + 1, 90 * MS + 1, 190 * MS + 1]
+        );
+        let good = of(40 * MS);
+        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(0), 0.0));
+        assert_eq!(good.because, "50 ms one way with the buffer, 0.00 % missing");
+        assert_eq!(of(60 * MS).because, "70 ms one way with the buffer");
+        assert_eq!((good.mos, good.limits), (None, None));
+        assert_eq!(of(-60 * MS).delay_ns, Some(10 * MS), "a delay below 0 is none");
+    }
+
+    #[test]
+    fn a_use_bears_what_is_missing() {
+        let of = |lost: i64| {
+            judged(&lived(Some(0.0), &vec![0; 100_000 - lost as usize], lost as u64), Severity::Good)
+        };
+        let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
+        assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
+        assert_eq!(of(2000).because, "2.0 % missing");
+        // Of fifty packets not before the lower end of the interval reaches half the limit.
+        let of =
+            |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
+        let low = |share: f64| {
+            let is_above = |k: i64| 2.0 * wilson95(k as u64, 50).unwrap()[0] > share;
+            first(0..=49, is_above).max(first(0..=49, |k| k as f64 / 50.0 > share))
+        };
+        let border = |level| first(0..=49, |lost| of(lost).severity >= level);
+        let borders = [Severity::Fair, Severity::Poor, Severity::Bad].map(border);
+        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 3][..]));
+    }
+
+    #[test]
+    fn what_is_unknown_is_left_out_and_said() {
+        let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
+        let of = judged(&lived(None, &waits, 0), Severity::Good);
+        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Fair, None, Some(60 * MS)));
+        assert_eq!(of.because, "60 ms of waiting alone");
+        assert_eq!(of.limits.unwrap(), "the path's own delay is unknown and left out");
+        let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
+        assert_eq!(of.because, "a buffer of 0 ns, 0.00 % missing");
+    }
+
+    #[test]
+    fn outages_are_named_where_they_are_worse() {
+        let quiet = lived(Some(0.0), &[0; 1000], 0);
+        let of = judged(&quiet, Severity::Poor);
+        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "the path is gone at times"));
+        // Not where the delay alone is as bad.
+        let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
+        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
+        let refused = |severity| Interrupted::by_outages(Severity::Fair).or_refused(severity);
+        let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
+        assert_eq!(of(Severity::Fair).because, "the path is gone at times");
+        let bad = of(Severity::Bad);
+        assert_eq!(
+            (bad.severity, bad.because.as_str()),
+            (Severity::Bad, "the sending host did not send all")
+        );
+    }
+
+    #[test]
+    fn the_smallest_buffer_that_loses_hardly_more_than_the_best() {
+        // Hardly more is a tenth of what it bears: 1/64, or 16 of 1024 that come too late without a buffer.
+        let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
+        let buffer = |late: i64| {
+            let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
+            game.judge(&lived(Some(0.0), &waits, 0), None, NOT, AS_SENT).unwrap().buffer_ns
+        };
+        assert_eq!([16, 17].map(buffer), [Some(0), Some(20 * MS)]);
+    }
+
+    #[test]
+    fn speech_takes_the_buffer_of_the_answer_where_it_does_as_well() {
+        let waits: Vec<i64> = (0..1000).map(|k| i64::from(k >= 992) * 20 * MS).collect();
+        let lived = lived(Some(0.0), &waits, 0);
+        let voice = &PROFILES[0];
+        let of = |buffer_ns, profile: &Profile| {
+            let played = Played { buffer_ns, missing: 0.0, rating: 90.0, severity: Severity::Good };
+            profile.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().buffer_ns
+        };
+        assert_eq!(of(0, voice), Some(0));
+        assert_eq!(of(20 * MS, voice), Some(20 * MS));
+        assert_eq!(of(7 * MS, voice), Some(20 * MS), "none of those looked at");
+        assert_eq!(of(0, &game()), Some(20 * MS), "of speech only");
+    }
+
+    #[test]
+    fn speech_is_rated_too() {
+        let voice = Profile { delay_ms: [1e4, 1e4, 1e4], ..PROFILES[0].clone() };
+        let of = |ms: i64| voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, NOT, AS_SENT);
+        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(0, 0.0);
+        let below = |limit: f64| first(0..=3000, |ms| rating(ms) < limit);
+        let border = |level| first(0..=3000, |ms| of(ms).unwrap().severity >= level);
+        assert_eq!(
+            [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
+            [80.0, 70.0, 60.0].map(below)
+        );
+        assert_eq!(of(100).unwrap().mos, Some(emodel::mos(rating(100))));
+    }
+
+    #[test]
+    fn a_test_unlike_the_use_is_said_from_six_times_on() {
+        let quiet = lived(Some(0.0), &[0; 1000], 0);
+        let is_said = |payload: i64, period_ms: f64| {
+            let sent = Sent { payload: Some(payload as u16), period_ms: Some(period_ms) };
+            game().judge(&quiet, None, NOT, sent).unwrap().limits.is_some()
+        };
+        assert_eq!(first(100..=2000, |payload| is_said(payload, 16.0)), 601);
+        assert_eq!(first(-100..=-1, |payload| is_said(-payload, 16.0)), -16);
+        assert_eq!(first(16..=1000, |ms| is_said(100, ms as f64)), 97);
+        assert!(!is_said(100, 16.0 / 6.0) && is_said(100, 2.66));
+        let other = Sent { payload: Some(1200), period_ms: Some(1.0) };
+        assert_eq!(
+            game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
+            "measured with 1200 bytes every 1.0 ms; this use sends 100 every 16 ms"
+        );
+    }
+}

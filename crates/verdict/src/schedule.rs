@@ -1,0 +1,335 @@
+//! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
+
+use super::delays::{Delays, Noise, Pace, at_shares};
+use super::episodes::Hold;
+use super::levels::Step;
+use jitlat_core::evidence::Evidence;
+use jitlat_core::spec::{Schedule, Transport};
+use std::ops::Range;
+
+/// Smaller steps cannot be distinguished from a late wake-up.
+const LEAST_STEP: i64 = 1_000_000;
+/// Packets looked at on either side of a step.
+const BESIDE: usize = 12;
+/// Fewer do not show which step is permanent.
+const LEAST_BESIDE: usize = 6;
+
+/// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
+/// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
+pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: Noise) -> Vec<Step> {
+    let mut found = Vec::new();
+    let session = material.session;
+    // All near the schedule: none of them left it by a step.
+    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
+        return found;
+    }
+    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even;
+    let Some(period) = material.period().filter(|_| is_even) else { return found };
+    let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
+    let mut before = 0;
+    delays.each_off_schedule(period, |k, here| {
+        let jump = here - std::mem::replace(&mut before, here);
+        if jump.abs() >= LEAST_STEP && range.contains(&k) {
+            found.extend(clock_step(delays, period, noise, k, jump));
+        }
+    });
+    found
+}
+
+/// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
+#[cold]
+fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i64) -> Option<Step> {
+    let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
+    let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
+    if left.saturating_abs() > margin || jump.abs() < 2 * margin {
+        return None;
+    }
+    let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
+    let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
+        let mut values: Vec<i64> = range.clone().map(of).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    };
+    let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
+    let (sent, late) = (change(&|k| delays.off_schedule(k, period))?, change(&|k| delays.delay(k))?);
+    // Both stay: neither a stall that is caught up with nor a queue.
+    let stays = (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90;
+    stays.then_some(Step { place: k, change: late, ramp: 0, spread: [0, 0] })
+}
+
+/// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
+/// another left. A program that was stopped within its call cannot hand over the next one meanwhile.
+fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i64)> {
+    let wait = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
+    let handed_over = |k: usize| delays.time(k) - wait(k);
+    let overlap = |k: usize| {
+        // Packets that share one reading of the clock were handed over one after the other, nobody knows when.
+        let next = (k + 1 < delays.len()).then(|| handed_over(k + 1));
+        next.is_some_and(|next| next > handed_over(k) && next < delays.time(k))
+    };
+    // Where packets are sent less often than they wait, those on both sides wait, too.
+    let beside = |k: usize| wait(k + 1) > 0 && (k == 0 || wait(k - 1) > 0);
+    queued.iter().copied().filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || beside(*k)).collect()
+}
+
+/// Beside packets whose wait the kernel measured, these many are looked at.
+const NEIGHBOURS: usize = 3;
+
+/// `queued` and those of `unstamped`, whose entry the kernel lost: they waited for up to as long as they were in the host,
+/// if one of the packets near them waited in the queue for at least half of that.
+fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> Vec<(usize, i64)> {
+    let near = |(k, most): &&(usize, i64)| {
+        let from = queued.partition_point(|(at, _)| at + NEIGHBOURS < *k);
+        let beside = queued[from..].iter().take_while(|(at, _)| *at <= k + NEIGHBOURS);
+        beside.into_iter().any(|(_, wait)| *wait >= most / 2)
+    };
+    let lost: Vec<(usize, i64)> = unstamped.iter().filter(near).copied().collect();
+    queued.extend(lost);
+    queued.sort_unstable();
+    queued
+}
+
+/// So many packets that a host let go at once were not in a queue.
+const HELD: usize = 3;
+/// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
+/// IPv4), in ns. Where the kernel does not tell what was in the queue, shorter waits count as a queue's.
+const RETRY: i64 = 900_000_000;
+
+/// `waits` in groups of packets that left at once: each handed over ten times as long after the one before as it left
+/// after it.
+fn let_go_at_once<'a>(
+    delays: &'a Delays<'_>,
+    waits: &'a [(usize, i64)],
+) -> impl Iterator<Item = &'a [(usize, i64)]> {
+    waits.chunk_by(|a, b| {
+        let apart = delays.time(b.0).saturating_sub(delays.time(a.0));
+        let handed_over = apart.saturating_add(a.1).saturating_sub(b.1);
+        b.0 == a.0 + 1 && apart < handed_over / 10
+    })
+}
+
+/// What the sending host itself added: packets its program sent late, packets that waited in its interface.
+#[derive(Clone, Debug, Default)]
+pub struct Late {
+    /// The stalls of the program.
+    pub stalls: Vec<Stall>,
+    /// Times spent in the queue of the host's interface, by place in send order.
+    pub queued: Vec<(usize, i64)>,
+    /// The same of packets that waited in the host after the program had handed them over, for whatever reason.
+    handed_over: Vec<(usize, i64)>,
+    /// Packets that the host held, in no queue, and let go at once: it did not know the address of the next hop, as where
+    /// the path is interrupted.
+    pub holds: Vec<Hold>,
+    packets: usize,
+}
+
+/// A time during which a program stood still.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stall {
+    /// First packet that was late and the one after the last, by their place in send order.
+    pub from: usize,
+    /// See above.
+    pub to: usize,
+    /// How late the first of them was, in ns.
+    pub length: i64,
+}
+
+impl Late {
+    /// Of the sender of `delays`.
+    pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> Late {
+        let mut late = Late { packets: delays.len(), ..Late::default() };
+        let places = |noted: &[(u32, i64)]| {
+            let places = noted.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
+            let mut places: Vec<_> = places.filter(|(k, _)| *k < delays.len()).collect();
+            places.sort_unstable();
+            places
+        };
+        late.handed_over = behind_others(delays, &places(&material.notes.sent_late));
+        late.queued = match material.notes.entries {
+            true => with_unstamped(places(&material.notes.queued), &places(&material.notes.unentered)),
+            false => late.handed_over.clone(),
+        };
+        late.find_holds(delays, material.notes.entries);
+        if material.session.spec.schedule() == Schedule::Periodic
+            && let Some(period) = material.period()
+        {
+            late.find_stalls(delays, period, material);
+        }
+        late
+    }
+
+    /// Takes what was held and let go at once out of what waited in a queue; `measured`: the kernel says what was in it.
+    fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
+        let queued = std::mem::take(&mut self.queued);
+        let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
+        for group in let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= HELD) {
+            let ((first, length), last) = (group[0], group[group.len() - 1].0);
+            // In a queue others leave meanwhile.
+            let nothing_left =
+                first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
+            // What the kernel saw in the queue was there.
+            let elsewhere = if measured { in_queue(first) < length / 2 } else { length >= RETRY };
+            if nothing_left && elsewhere {
+                self.holds.push(Hold { from: first, to: last + 1, length });
+            }
+        }
+        let is_held = |k: usize| self.holds.iter().any(|h| (h.from..h.to).contains(&k));
+        self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
+    }
+
+    /// Finds the stalls of the program: packets sent late all at once, with those after them that it caught up with.
+    fn find_stalls(&mut self, delays: &Delays<'_>, period: i64, material: &Evidence<'_>) {
+        // The earliest was no later than what is usual, so none was later than this.
+        let latest = material
+            .off_schedule
+            .filter(|_| !delays.has_shifts())
+            .map(|[least, most]| most.saturating_sub(least));
+        let least_limit = (period + period / 2).max(15_000_000);
+        if latest.is_some_and(|latest| latest < least_limit) {
+            return;
+        }
+        let Some(usual) = Usual::of(delays, period) else { return };
+        // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
+        let is_tcp = material.session.spec.transport() == Transport::Tcp;
+        let spread = if is_tcp { usual.spread } else { usual.change };
+        let limit = least_limit.max(8 * spread);
+        if latest.is_some_and(|latest| latest < limit) {
+            return;
+        }
+        let mut waiting = self.handed_over.iter().peekable();
+        let mut recent = [i64::MAX; RECENT];
+        let mut stalled: Option<Stalled> = None;
+        let stalls = &mut self.stalls;
+        delays.each_off_schedule(period, |k, late| {
+            // When the program was at it: before the interface.
+            while waiting.next_if(|(at, _)| *at < k).is_some() {}
+            let late = late - waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
+            if usual.drift > 0 {
+                // A sender whose rate is another falls behind while nothing arrives, too.
+                let meanwhile = usual.drift.saturating_mul(missing_before(delays, k));
+                recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
+            }
+            let base = recent.iter().copied().min().unwrap_or(late);
+            recent[k % RECENT] = late;
+            let Some(stall) = &mut stalled else {
+                let length = late.saturating_sub(base);
+                if length >= limit {
+                    stalled = Some(Stalled { from: k, length, base, lowest: late, lowest_at: k });
+                }
+                return;
+            };
+            let behind = late.saturating_sub(stall.base);
+            if behind < limit.min(stall.length / 4).max(period / 2) {
+                stalls.push(Stall { from: stall.from, to: k, length: stall.length });
+                stalled = None;
+                return;
+            }
+            stall.length = stall.length.max(behind);
+            if late <= stall.lowest - period / 2 {
+                (stall.lowest, stall.lowest_at) = (late, k);
+            } else if k - stall.lowest_at >= SETTLED {
+                stalls.extend(stall.never_caught_up(delays).filter(|_| !is_tcp));
+                stalled = None;
+            }
+        });
+        let unfinished = stalled.and_then(|stall| {
+            // A connection that ends held back says nothing about its program, but briefly.
+            let known = !is_tcp || stall.length < 10 * period;
+            let whole = stall.never_caught_up(delays).filter(|_| known)?;
+            Some(Stall { to: delays.len(), ..whole })
+        });
+        stalls.extend(unfinished);
+    }
+
+    /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
+    /// are enough to speak of a queue: eight, 1 % of all packets.
+    pub fn height(&self) -> Option<i64> {
+        let mut waits: Vec<i64> = self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= WORTH).collect();
+        if waits.len() < 8 || waits.len() * 100 < self.packets {
+            return None;
+        }
+        let at = waits.len() * 95 / 100;
+        Some(*waits.select_nth_unstable(at).1)
+    }
+
+    /// What the k-th packet waited in the host's interface, in ns.
+    pub fn of(&self, k: usize) -> i64 {
+        self.queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| self.queued[i].1)
+    }
+}
+
+/// Packets among which a stall begins: by how much one of them is later than the earliest.
+const RECENT: usize = 7;
+/// Packets after which a program that is no longer catching up keeps a schedule of its own.
+const SETTLED: usize = 16;
+
+/// How far a sender is from its schedule where it does not stall, in ns.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// Seven of ten packets are later or earlier than the one before by less.
+    change: i64,
+    /// Packets fall behind by this much each, where the sender's rate is lower than the schedule's.
+    drift: i64,
+    /// How much later the seventh of ten packets is than the first of ten.
+    spread: i64,
+}
+
+impl Usual {
+    /// The sender of `delays`, one packet per `period` ns; `None` if there are too few packets to tell.
+    fn of(delays: &Delays<'_>, period: i64) -> Option<Usual> {
+        let n = delays.len();
+        let step = (n / 2048).max(1);
+        let mut late: Vec<i64> = (0..n).step_by(step).map(|k| delays.off_schedule(k, period)).collect();
+        if late.len() < 20 {
+            return None;
+        }
+        let change = |k: usize| delays.off_schedule(k, period) - delays.off_schedule(k - 1, period);
+        // Packets that leave at once after others catch up with a stall, however many they are.
+        let catches_up = |change: &i64| *change <= period / 4 - period;
+        let in_turn = (1..n).step_by(step).filter(|k| missing_before(delays, *k) == 0);
+        let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).collect();
+        let [drift] = at_shares(&mut changes, [50]);
+        changes.iter_mut().for_each(|c| *c = c.abs());
+        let [change] = at_shares(&mut changes, [70]);
+        let [low, high] = at_shares(&mut late, [10, 70]);
+        Some(Usual { change, drift: drift.max(0), spread: high - low })
+    }
+}
+
+/// Packets that were sent between the one at place `k` and the one received before it, and did not arrive.
+fn missing_before(delays: &Delays<'_>, k: usize) -> i64 {
+    let before = k.checked_sub(1).map_or(0, |before| delays.seq(before));
+    (delays.seq(k).saturating_sub(before) as i64 - 1).max(0)
+}
+
+/// A stall whose end is not known yet.
+struct Stalled {
+    /// First late packet, by its place in send order.
+    from: usize,
+    /// Longest lateness of its packets, in ns beyond `base`.
+    length: i64,
+    /// Lateness before it.
+    base: i64,
+    /// Smallest lateness since, and the packet that first had it.
+    lowest: i64,
+    lowest_at: usize,
+}
+
+impl Stalled {
+    /// The stall of a program that goes on late. None where delays fell by as much when it began: the clock was set then,
+    /// and packets arrived in time.
+    fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
+        let before = self.from.checked_sub(1)?;
+        let fell = delays.delay(before).saturating_sub(delays.delay(self.from));
+        let was_set = (fell - self.length).abs() <= self.length / 8;
+        (!was_set).then_some(Stall { from: self.from, to: self.lowest_at + 1, length: self.length })
+    }
+}
+
+/// A shorter stay in an interface is no queue: 5 ms.
+pub const WORTH: i64 = 5_000_000;
+
+#[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
+mod tests;

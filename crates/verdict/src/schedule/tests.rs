@@ -1,0 +1,333 @@
+use super::*;
+use crate::testing::{MS, SECOND, Test, every, first, packets};
+use jitlat_core::metrics::classify::Packet;
+
+const PERIOD: i64 = 10 * MS;
+const NO_NOISE: Noise = Noise { median: 0, p90: 0 };
+
+/// 100 packets whose send times and delays are off by what `off` says of each.
+fn set(off: impl Fn(u32) -> (i64, i64)) -> Test {
+    let packets = every(PERIOD, 100, |_| Some(20 * MS));
+    let moved = packets.into_iter().map(|p| {
+        let (sent, delay) = off(p.seq);
+        Packet { sent: p.sent + sent, delay: p.delay + delay, ..p }
+    });
+    Test::new(100, PERIOD, &moved.collect::<Vec<_>>())
+}
+
+/// The sender's clock was set forward by `by` ns at packet `place`.
+fn stepped(place: u32, by: i64) -> Test {
+    set(|k| if k < place { (0, 0) } else { (by, -by) })
+}
+
+fn steps_of(test: &Test, noise: Noise) -> Vec<(usize, i64)> {
+    clock_steps(&test.delays(), &test.material(), noise).iter().map(|s| (s.place, s.change)).collect()
+}
+
+#[test]
+fn a_clock_of_the_sender_that_is_set_by_a_millisecond_is_seen() {
+    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, by), NO_NOISE).is_empty()), LEAST_STEP);
+    assert_eq!(first(0..=10 * MS, |by| !steps_of(&stepped(50, -by), NO_NOISE).is_empty()), LEAST_STEP);
+    assert_eq!(steps_of(&stepped(50, 3 * MS), NO_NOISE), [(50, -3 * MS)]);
+    assert_eq!(steps_of(&stepped(50, -3 * MS), NO_NOISE), [(50, 3 * MS)]);
+    let twice = set(|k| match k {
+        ..30 => (0, 0),
+        30..70 => (3 * MS, -3 * MS),
+        _ => (6 * MS, -6 * MS),
+    });
+    assert_eq!(steps_of(&twice, NO_NOISE), [(30, -3 * MS), (70, -3 * MS)]);
+    // Six packets on either side.
+    let at = |place: i64| !steps_of(&stepped(place as u32, 3 * MS), NO_NOISE).is_empty();
+    assert_eq!((first(1..=50, at), first(50..=99, |place| !at(place))), (6, 94));
+}
+
+#[test]
+fn packets_near_their_schedule_left_it_by_no_step() {
+    let with = |range| steps_of(&Test { off_schedule: range, ..stepped(50, 3 * MS) }, NO_NOISE).len();
+    assert_eq!([with(Some([-5, MS - 6])), with(Some([-5, MS - 5])), with(None)], [0, 1, 1]);
+    // Nor where departures follow no period.
+    let mut random = stepped(50, 3 * MS);
+    let packets: Vec<Packet> = random.series.iter().collect();
+    random = Test::of(100, PERIOD, &packets, Schedule::Poisson { seed: 1 });
+    assert_eq!(steps_of(&random, NO_NOISE), []);
+    let pairs = set(|k| {
+        (-i64::from(k % 2) * PERIOD + if k < 50 { 0 } else { 3 * MS }, if k < 50 { 0 } else { -3 * MS })
+    });
+    assert_eq!(pairs.delays().pace(), Pace::Bursts(2));
+    assert_eq!(steps_of(&pairs, NO_NOISE), []);
+}
+
+#[test]
+fn delays_change_by_as_much_the_other_way_as_send_times() {
+    // By 8 ms: to within an eighth, twice the noise, or 0.1 ms.
+    let with = |p90| {
+        move |error: i64| {
+            let test = set(|k| if k < 50 { (0, 0) } else { (8 * MS, -8 * MS + error) });
+            steps_of(&test, Noise { median: 0, p90 }).is_empty()
+        }
+    };
+    assert_eq!(first(0..=8 * MS, with(0)), MS + 1);
+    assert_eq!(first(-8 * MS..=0, |e| !with(0)(e)), -MS);
+    assert_eq!(first(0..=8 * MS, with(750_000)), 1_500_001);
+    // A small step: within 0.1 ms, which must be less than half of it.
+    let small = |error: i64| {
+        steps_of(&set(|k| if k < 50 { (0, 0) } else { (MS / 2 * 2, -MS + error) }), NO_NOISE).is_empty()
+    };
+    assert_eq!(first(0..=MS, small), 125_001);
+    // Nothing is seen of a step below twice what noise allows.
+    let noisy = |by| !steps_of(&stepped(50, by), Noise { median: 0, p90: 5 * MS }).is_empty();
+    assert_eq!(first(0..=SECOND, noisy), 20 * MS);
+}
+
+#[test]
+fn a_step_stays() {
+    // For seven packets of the twelve after it.
+    let for_packets = |n: i64| {
+        let test = set(|k| if (50..50 + n as u32).contains(&k) { (8 * MS, -8 * MS) } else { (0, 0) });
+        steps_of(&test, NO_NOISE).iter().any(|(place, _)| *place == 50)
+    };
+    assert_eq!(first(1..=20, for_packets), 7);
+    // Those after the first are off by more, to within a quarter: by their send times, by their delays and the noise.
+    let later = |sent: i64, late: i64, p90| {
+        let test = set(|k| match k {
+            ..50 => (0, 0),
+            50 => (8 * MS, -8 * MS),
+            _ => (8 * MS + sent, -8 * MS - late),
+        });
+        steps_of(&test, Noise { median: 0, p90 }).iter().any(|(place, _)| *place == 50)
+    };
+    assert_eq!(first(0..=8 * MS, |more| !later(more, 0, 500_000)), 2 * MS + 1);
+    assert_eq!(first(0..=8 * MS, |more| !later(-more, 0, 500_000)), 2 * MS + 1);
+    assert_eq!(first(0..=8 * MS, |more| !later(0, more, 500_000)), 2_500_001);
+    assert_eq!(first(0..=8 * MS, |more| !later(0, -more, 500_000)), 2_500_001);
+}
+
+/// Which of packets that left at these times, in ms, after so long in the interface, waited behind others.
+fn behind(left: &[(i64, i64)]) -> Vec<usize> {
+    let test = Test::new(left.len() as u32, PERIOD, &packets(left.iter().map(|(at, _)| (at * MS, 0))));
+    let queued: Vec<(usize, i64)> = left
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, wait))| *wait > 0)
+        .map(|(k, (_, wait))| (k, wait * MS))
+        .collect();
+    behind_others(&test.delays(), &queued).into_iter().map(|(k, _)| k).collect()
+}
+
+#[test]
+fn packets_wait_behind_one_that_has_not_left_yet() {
+    // The first of the two was handed over at 30 ms and left at 60 ms.
+    let next_handed_over = |at: i64| behind(&[(0, 0), (10, 0), (60, 30), (61, 61 - at), (90, 0)]);
+    assert_eq!(next_handed_over(40), [2, 3]);
+    assert_eq!(next_handed_over(59), [2, 3]);
+    assert_eq!(next_handed_over(60), [0usize; 0], "when the first had left");
+    assert_eq!(next_handed_over(30), [0usize; 0], "with one reading of the clock");
+    assert_eq!(next_handed_over(31), [2, 3]);
+    // The other need not have waited itself, and may be the last of all.
+    assert_eq!(behind(&[(0, 0), (60, 30), (40, 0)]), [1]);
+    assert_eq!(behind(&[(60, 30), (61, 20)]), [0, 1]);
+    assert_eq!(behind(&[(0, 0), (60, 30)]), [0usize; 0]);
+}
+
+#[test]
+fn packets_wait_beside_others_that_wait() {
+    assert_eq!(behind(&[(0, 0), (10, 5), (20, 5), (30, 5), (40, 0)]), [2]);
+    assert_eq!(behind(&[(0, 5), (10, 5), (20, 0)]), [0]);
+    assert_eq!(behind(&[(0, 0), (10, 5), (20, 0), (30, 5), (40, 0)]), [0usize; 0]);
+}
+
+#[test]
+fn what_waited_is_noted_by_place() {
+    let mut received = packets([(0, 0), (60 * MS, 0), (61 * MS, 0), (90 * MS, 0)]);
+    (received[0].seq, received[1].seq, received[2].seq, received[3].seq) = (0, 5, 6, 9);
+    let mut test = Test::new(10, PERIOD, &received);
+    test.notes.sent_late = vec![(6, 21 * MS), (5, 30 * MS), (40, 30 * MS)];
+    let late = Late::new(&test.delays(), &test.material());
+    assert_eq!(late.queued, [(1, 30 * MS), (2, 21 * MS)]);
+    assert_eq!([0, 1, 2, 3].map(|k| late.of(k)), [0, 30 * MS, 21 * MS, 0]);
+}
+
+#[test]
+fn a_height_takes_eight_waits_of_5_ms_and_one_of_100() {
+    let of = |packets, waits: Vec<i64>| {
+        Late { queued: (0..).zip(waits).collect(), packets, ..Late::default() }.height()
+    };
+    assert_eq!(first(0..=50, |n| of(100, vec![9 * MS; n as usize]).is_some()), 8);
+    assert_eq!(first(0..=50, |n| of(2000, vec![9 * MS; n as usize]).is_some()), 20);
+    assert_eq!(first(0..=9 * MS, |ns| of(100, vec![ns; 10]).is_some()), WORTH);
+    // The 95th percentile: of 40 waits the 39th.
+    assert_eq!(of(100, (0..40).rev().map(|k| (10 + k) * MS).collect()), Some(48 * MS));
+}
+
+/// 200 packets one every `period` ns; those from 100 on leave `length` ns late, then those behind at once, then in time.
+fn stalled(period: i64, length: i64, usual: impl Fn(u32) -> i64) -> Test {
+    stalled_at(100, period, length, usual)
+}
+
+fn stalled_at(place: u32, period: i64, length: i64, usual: impl Fn(u32) -> i64) -> Test {
+    let late = |k: u32| if k < place { 0 } else { length - i64::from(k - place) * period };
+    let sent = |k: u32| i64::from(k) * period + late(k).max(usual(k));
+    Test::new(200, period, &packets((0..200).map(|k| (sent(k), 0))))
+}
+
+fn stalls_of(test: &Test) -> Vec<Stall> {
+    Late::new(&test.delays(), &test.material()).stalls
+}
+
+#[test]
+fn a_stall_is_one_and_a_half_periods_and_15_ms_late() {
+    let least = |period, usual: fn(u32) -> i64| {
+        first(0..=300 * MS, |length| stalls_of(&stalled(period, length, usual)).iter().any(|s| s.from == 100))
+    };
+    assert_eq!(least(5 * MS, |_| 0), 15 * MS);
+    assert_eq!(least(20 * MS, |_| 0), 30 * MS);
+    // Eight times what is usual: two in three are 3 ms late.
+    assert_eq!(least(5 * MS, |k| if k % 3 == 0 { 0 } else { 3 * MS }), 24 * MS);
+    // What all are late by is no delay of theirs.
+    assert_eq!(least(5 * MS, |k| if k == 0 { 0 } else { 3 * MS }), 18 * MS);
+    // Twenty packets show what is usual.
+    let of = |n: i64| {
+        let late = |k: i64| if k == n - 3 { 40 * MS } else { 0 };
+        let test = Test::new(n as u32, PERIOD, &packets((0..n).map(|k| (k * PERIOD + late(k), 0))));
+        !stalls_of(&test).is_empty()
+    };
+    assert_eq!(first(5..=40, of), 20);
+}
+
+#[test]
+fn a_stall_ends_when_the_schedule_is_caught_up_with() {
+    let of = |length: i64| stalls_of(&stalled(PERIOD, length * MS, |_| 0));
+    let stall = |to, length: i64| [Stall { from: 100, to, length: length * MS }];
+    // Below 15 ms, a quarter of the stall where that is less, but half a period.
+    assert_eq!(of(100), stall(109, 100));
+    assert_eq!(of(96), stall(109, 96));
+    assert_eq!(of(40), stall(104, 40));
+    assert_eq!(of(48), stall(104, 48));
+    assert_eq!(of(16), stall(102, 16));
+    assert_eq!(of(15), stall(102, 15), "5 ms late is half a period");
+    assert_eq!(of(19), stall(102, 19));
+    // Half a period is near enough.
+    let late = |k: i64| [36_000_000, 9_500_000].get((k - 100) as usize).copied().unwrap_or(0);
+    let short = packets((0..200).map(|k| (k * 2 * PERIOD + late(k), 0)));
+    assert_eq!(
+        stalls_of(&Test::new(200, 2 * PERIOD, &short)),
+        [Stall { from: 100, to: 101, length: 36 * MS }]
+    );
+    // The longest wait counts, not the first.
+    let late = |k: i64| [40 * MS, 60 * MS].get((k - 100) as usize).copied().unwrap_or(0);
+    let rising = packets((0..200).map(|k| (k * PERIOD + late(k), 0)));
+    assert_eq!(stalls_of(&Test::new(200, PERIOD, &rising)), [Stall { from: 100, to: 102, length: 60 * MS }]);
+}
+
+#[test]
+fn a_stall_is_one_however_many_packets_leave_late() {
+    // 200 packets, of which these shares leave late and are caught up with at once.
+    for percent in [5, 29, 31, 50, 69, 71, 90, 95] {
+        let (from, late) = (100 - percent, 2 * i64::from(percent));
+        let test = stalled_at(from, PERIOD, late * PERIOD, |_| 0);
+        let stalls = stalls_of(&test);
+        assert_eq!(stalls.len(), 1, "{percent} %");
+        let Stall { from: begun, length, .. } = stalls[0];
+        assert_eq!((begun, length), (from as usize, late * PERIOD), "{percent} %");
+    }
+    // Two stalls: one of half the test.
+    let late = |k: i64| {
+        (1000 * MS - (k - 40) * PERIOD).max(0) * i64::from(k >= 40)
+            + (300 * MS - (k - 160) * PERIOD).max(0) * i64::from(k >= 160)
+    };
+    let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (k * PERIOD + late(k), 0))));
+    let lengths: Vec<_> = stalls_of(&test).iter().map(|s| (s.from, s.length / MS)).collect();
+    assert_eq!(lengths, [(40, 1000), (160, 300)]);
+}
+
+#[test]
+fn a_program_that_goes_on_late_stood_still_once() {
+    // It does not catch up: every packet after the stall is as late as the first.
+    for length in [30 * MS, 100 * MS, 3 * SECOND, 600 * SECOND] {
+        for from in [10, 100, 195] {
+            let sent = |k: i64| k * PERIOD + if k < from { 0 } else { length };
+            let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (sent(k), 0))));
+            let to = if from == 195 { 200 } else { from as usize + 1 };
+            assert_eq!(stalls_of(&test), [Stall { from: from as usize, to, length }]);
+        }
+    }
+    // It catches up with a part, and then stands still again.
+    let late = |k: i64| match k {
+        ..50 => 0,
+        50..60 => 200 * MS - (k - 50) * PERIOD,
+        60..120 => 110 * MS,
+        _ => 310 * MS,
+    };
+    let test = Test::new(200, PERIOD, &packets((0..200).map(|k| (k * PERIOD + late(k), 0))));
+    assert_eq!(
+        stalls_of(&test),
+        [Stall { from: 50, to: 60, length: 200 * MS }, Stall { from: 120, to: 121, length: 200 * MS }]
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_forward_is_no_stall() {
+    // Packets leave in time and are stamped late, so that they seem to arrive sooner.
+    for by in [50 * MS, 3 * SECOND, 3600 * SECOND] {
+        for from in [10, 100, 195] {
+            let sent =
+                |k: i64| if k < from { (k * PERIOD, 20 * MS) } else { (k * PERIOD + by, 20 * MS - by) };
+            let test = Test::new(200, PERIOD, &packets((0..200).map(sent)));
+            let (mut late, delays) = (Late::default(), test.delays());
+            late.find_stalls(&delays, PERIOD, &test.material());
+            assert_eq!(late.stalls, [], "{by} ns at {from}");
+        }
+    }
+}
+
+#[test]
+fn a_sender_of_a_lower_rate_does_not_stand_still() {
+    for slow in [MS / 10, MS, 5 * MS, 10 * MS, 50 * MS] {
+        let sent = |k: i64| (k * (PERIOD + slow), 0);
+        let all = Test::new(400, PERIOD, &packets((0..400).map(sent)));
+        assert_eq!(stalls_of(&all), [], "{slow} ns more");
+        // Nor where a hundred packets are lost in a row.
+        let received: Vec<Packet> =
+            packets((0..400).map(sent)).into_iter().filter(|p| !(200..300).contains(&p.seq)).collect();
+        assert_eq!(stalls_of(&Test::new(400, PERIOD, &received)), [], "{slow} ns more");
+    }
+}
+
+#[test]
+fn what_holds_tcp_back_is_no_stall_of_its_program() {
+    let stalls = |late: u32| {
+        let received: Vec<Packet> =
+            stalled_at(200 - late, PERIOD, i64::from(late) * PERIOD, |_| 0).series.iter().collect();
+        let direction = (jitlat_core::spec::Direction::Up, Transport::Tcp);
+        stalls_of(&Test::with(200, PERIOD, &received, Schedule::Periodic, direction)).len()
+    };
+    assert_eq!([stalls(8), stalls(120)], [1, 0]);
+}
+
+#[test]
+fn a_range_of_lateness_below_the_limit_leaves_no_stall() {
+    let with = |most| {
+        stalls_of(&Test { off_schedule: Some([-5, most - 5]), ..stalled(PERIOD, 40 * MS, |_| 0) }).len()
+    };
+    assert_eq!([with(15 * MS - 1), with(15 * MS)], [0, 1]);
+    // Unless a clock was set, which moves send times by itself.
+    let test = Test { off_schedule: Some([0, 15 * MS - 1]), ..stalled(PERIOD, 40 * MS, |_| 0) };
+    let mut delays = test.delays();
+    delays.set_shift(199, 0, 1);
+    assert_eq!(Late::new(&delays, &test.material()).stalls.len(), 1);
+    let packets: Vec<Packet> = stalled(PERIOD, 40 * MS, |_| 0).series.iter().collect();
+    assert_eq!(stalls_of(&Test::of(200, PERIOD, &packets, Schedule::Poisson { seed: 1 })), []);
+}
+
+#[test]
+fn a_wait_in_the_interface_is_no_stall_of_the_program() {
+    let test = stalled(PERIOD, 50 * MS, |_| 0);
+    let with = |queued: Vec<(usize, i64)>| {
+        let mut late = Late { handed_over: queued, packets: 200, ..Late::default() };
+        late.find_stalls(&test.delays(), PERIOD, &test.material());
+        late.stalls
+    };
+    assert_eq!(with(vec![(20, 5), (100, 35 * MS)]), [Stall { from: 100, to: 105, length: 40 * MS }]);
+    assert_eq!(with(vec![(20, 5), (100, 35 * MS + 1)]), [Stall { from: 101, to: 105, length: 40 * MS }]);
+    assert_eq!(with(vec![(100, 50 * MS), (101, 40 * MS), (102, 30 * MS), (103, 20 * MS)]), []);
+}

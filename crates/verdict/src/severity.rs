@@ -1,0 +1,344 @@
+//! What impairments do to those who use the path: every threshold of severity, with its source.
+
+use jitlat_core::answer::Severity;
+use jitlat_core::distribution::{OrderStatistics, Percent, Quantiles, Sample, extremes};
+use jitlat_core::metrics::emodel::{self, DelayModel};
+use jitlat_core::metrics::stat::wilson95;
+use std::borrow::Cow;
+
+/// Upper ends of good, fair and poor.
+type Limits = [f64; 3];
+
+/// Rating R of speech, lower ends: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60 *low*.
+const RATING: Limits = [80.0, 70.0, 60.0];
+/// Share of packets that are lost or come too late: ITU-T G.1010 allows conversational video 1 % and speech 3 %; from
+/// 10 % on no concealment helps (G.1020).
+const MISSING: Limits = [0.01, 0.03, 0.10];
+/// Play-out buffer, in ns: ITU-T Y.1541 allows a delay variation of 50 ms; G.114 leaves 150 ms from mouth to ear for
+/// everything, and 400 ms at the utmost.
+const BUFFER: Limits = [50e6, 100e6, 300e6];
+/// Outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions), 2 s the thread of a talk.
+const OUTAGE: Limits = [0.0, 0.2, 2.0];
+/// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
+const UNAVAILABLE: Limits = [1e-4, 1e-3, 1e-2];
+
+/// Speech as it is judged: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
+const CODEC: (f64, f64, f64) = (0.0, 25.1, 20e6);
+
+fn level(value: f64, limits: Limits) -> Severity {
+    let worse = limits.iter().filter(|limit| value > **limit).count();
+    [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
+}
+
+/// Of a share of packets that do not come in time, of which `events` of `packets` are known: a level is given only
+/// where the lower end of the 95 % interval reaches half its limit.
+pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
+    let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
+    level(share, MISSING).min(level(2.0 * low, MISSING))
+}
+
+/// Of what a program did by standing still: it harms the users of that host, and does not count against the path.
+pub fn of_host(severity: Severity) -> Severity {
+    severity.min(Severity::Fair)
+}
+
+/// Of packets that wait so many ns in a queue.
+pub fn of_wait(ns: i64) -> Severity {
+    level(ns as f64, BUFFER)
+}
+
+/// Of outages in a test of `duration` seconds: the longest, and all together.
+pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
+    level(longest, OUTAGE).min(level(total / duration.max(total), UNAVAILABLE))
+}
+
+/// How long packets wait beyond the smallest delay: the wait that a share of them exceeds.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    /// Wait in ns and the share of packets received that wait longer, ascending by wait.
+    points: Vec<(i64, f64)>,
+}
+
+/// Shares of packets, in thousandths of a percent, whose waits are looked at.
+const SHARES: [u32; 13] =
+    [50_000, 75_000, 90_000, 95_000, 97_000, 98_000, 99_000, 99_500, 99_700, 99_800, 99_900, 99_990, 100_000];
+
+impl Waits {
+    /// Of `n` delays, the smallest of which is `min`.
+    pub fn new(delays: &Quantiles<'_>, min: i64, n: u64) -> Waits {
+        let point = |p: u32| {
+            let x = delays.edf(Percent(p))?;
+            Some((x.saturating_sub(min), 1.0 - delays.count_at_most(x) as f64 / n.max(1) as f64))
+        };
+        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+    }
+
+    /// Of delays in order.
+    pub fn exact(sample: &Sample) -> Waits {
+        let Some(min) = sample.min() else { return Waits::default() };
+        Waits::new(&Quantiles::Exact(Cow::Borrowed(sample)), min, sample.len() as u64)
+    }
+
+    /// Of delays in any order.
+    pub fn of(delays: &[i64]) -> Waits {
+        let Some(bounds) = extremes(delays.iter().copied()) else { return Waits::default() };
+        let order = OrderStatistics::new(delays.iter().copied(), delays.len(), bounds, &SHARES.map(Percent));
+        let at_most = |x: i64| delays.iter().filter(|delay| **delay <= x).count();
+        let point = |p: u32| {
+            let x = order.edf(Percent(p))?;
+            Some((x.saturating_sub(bounds[0]), 1.0 - at_most(x) as f64 / delays.len() as f64))
+        };
+        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+    }
+}
+
+/// What an application experiences, without outages.
+#[derive(Clone, Debug)]
+pub struct Experience {
+    /// Waits beyond the smallest delay.
+    pub waits: Waits,
+    /// Packets whose fate is known, and those of them that were lost.
+    pub sent: u64,
+    /// Number of these that were lost.
+    pub lost: u64,
+    /// Mean run length of losses relative to that of independent losses.
+    pub burst_ratio: f64,
+    /// The smallest one-way delay in ns, if known.
+    pub base_ns: Option<f64>,
+}
+
+/// The result of a fixed play-out buffer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Played {
+    /// The buffer, in ns.
+    pub buffer_ns: i64,
+    /// Share of packets lost or late.
+    pub missing: f64,
+    /// Rating of speech.
+    pub rating: f64,
+    /// The severity of the worst effect.
+    pub severity: Severity,
+}
+
+impl Played {
+    /// Of the packets of `sent` that are lost or late.
+    pub fn of_missing(&self, sent: u64) -> Severity {
+        of_missing(self.missing, (self.missing * sent as f64).round() as u64, sent)
+    }
+
+    /// Of what the buffer adds to the delay.
+    pub fn of_wait(&self) -> Severity {
+        of_wait(self.buffer_ns)
+    }
+}
+
+impl Experience {
+    /// Every buffer worth a look.
+    pub fn buffers(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+        let received = self.sent.saturating_sub(self.lost) as f64;
+        let sent = self.sent.max(1) as f64;
+        self.waits
+            .points
+            .iter()
+            .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
+    }
+
+    /// Speech rating with a buffer that leaves `missing`.
+    pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
+        let (ie, bpl, codec_ns) = CODEC;
+        let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;
+        let model = DelayModel::Idd;
+        model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
+    }
+
+    /// The buffer to set: of those with which least is felt, the smallest with which speech is rated within a point
+    /// of the best. None where nothing came.
+    pub fn best(&self) -> Option<Played> {
+        let played: Vec<Played> = self
+            .buffers()
+            .map(|(buffer_ns, missing)| {
+                let rating = self.rating(buffer_ns, missing);
+                let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
+                let speech = level(-rating, RATING.map(|r| -r));
+                Played { buffer_ns, missing, rating, severity: gone.max(speech).max(of_wait(buffer_ns)) }
+            })
+            .collect();
+        let least = played.iter().map(|p| p.severity).min()?;
+        let good = || played.iter().filter(|p| p.severity == least);
+        let best = good().map(|p| p.rating).fold(f64::MIN, f64::max);
+        good().find(|p| p.rating >= best - 1.0).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MS, SECOND, first};
+
+    #[test]
+    fn a_level_needs_more_than_a_count() {
+        assert_eq!(of_missing(1.0 / 700.0, 1, 700), Severity::Good);
+        assert_eq!(of_missing(0.01001, 1, 99), Severity::Good, "one of a hundred may be chance");
+        assert_eq!(of_missing(0.013, 13, 1000), Severity::Fair);
+        assert_eq!(of_missing(0.05, 50, 1000), Severity::Poor);
+        assert_eq!(of_missing(0.3, 300, 1000), Severity::Bad);
+    }
+
+    #[test]
+    fn outages_by_length_and_by_share() {
+        assert_eq!(of_outage(3.0, 3.0, 20.0), Severity::Bad);
+        assert_eq!(of_outage(0.6, 0.6, 20.0), Severity::Poor);
+        assert_eq!(of_outage(0.15, 0.15, 20.0), Severity::Fair);
+        assert_eq!(of_outage(3.0, 3.0, 86_400.0), Severity::Good);
+    }
+
+    #[test]
+    fn the_buffer_is_the_smallest_that_does() {
+        let ms = 1_000_000;
+        // One packet in ten waits 30 ms, one in a thousand 400 ms.
+        let waits: Vec<i64> =
+            (0..10_000).map(|i| if i % 1000 == 7 { 400 * ms } else { i % 10 / 9 * 30 * ms }).collect();
+        let of = |waits: &[i64], lost: u64| Experience {
+            waits: Waits::exact(&Sample::new(waits.iter().copied())),
+            sent: waits.len() as u64 + lost,
+            lost,
+            burst_ratio: 1.0,
+            base_ns: Some(20e6),
+        };
+        assert_eq!(Waits::of(&waits).points, of(&waits, 0).waits.points);
+        let best = of(&waits, 0).best().unwrap();
+        assert_eq!((best.buffer_ns, best.severity), (30 * ms, Severity::Good));
+        assert_eq!(of(&waits, 600).best().unwrap().severity, Severity::Poor);
+        // A queue of 200 ms half of the time cannot be hidden.
+        let queued: Vec<i64> = (0..1000).map(|i| i / 500 * 200 * ms).collect();
+        assert_eq!(of(&queued, 0).best().unwrap().severity, Severity::Poor);
+        assert_eq!(of(&[], 10).best(), None);
+    }
+
+    /// The first number from which on `of` gives each level, above good.
+    fn borders(range: core::ops::RangeInclusive<i64>, of: impl Fn(i64) -> Severity) -> [i64; 3] {
+        [Severity::Fair, Severity::Poor, Severity::Bad].map(|level| first(range.clone(), |x| of(x) >= level))
+    }
+
+    #[test]
+    fn a_limit_that_is_met_exactly_is_kept() {
+        assert_eq!(borders(0..=SECOND, of_wait), [50 * MS + 1, 100 * MS + 1, 300 * MS + 1]);
+        // Of a million packets, so that the interval is narrow.
+        let of_parts = |n: i64| of_missing(n as f64 / 1e6, 1_000_000, 1_000_000);
+        assert_eq!(borders(0..=1_000_000, of_parts), [10_001, 30_001, 100_001]);
+        let of_length = |ms: i64| of_outage(ms as f64 / 1e3, 1e3, 1e3);
+        assert_eq!(borders(0..=10_000, of_length), [1, 201, 2001]);
+        let of_total = |ms: i64| of_outage(10.0, ms as f64 / 1e3, 100.0);
+        assert_eq!(borders(0..=10_000, of_total), [11, 101, 1001]);
+        // All that is known of the test was an outage.
+        assert_eq!(of_outage(3.0, 3.0, 0.0), Severity::Bad);
+    }
+
+    #[test]
+    fn the_lower_end_of_the_interval_reaches_half_the_limit() {
+        let low = |share: f64| first(0..=1000, |k| 2.0 * wilson95(k as u64, 1000).unwrap()[0] > share);
+        let of = |events: i64| of_missing(1.0, events as u64, 1000);
+        assert_eq!(borders(0..=1000, of), [low(0.01), low(0.03), low(0.1)]);
+        assert_eq!(of_missing(1.0, 1001, 1000), Severity::Bad);
+        assert_eq!(of_missing(1.0, 0, 0), Severity::Good);
+    }
+
+    #[test]
+    fn what_a_program_did_is_fair_at_worst() {
+        assert_eq!(
+            [Severity::Good, Severity::Fair, Severity::Bad].map(of_host),
+            [Severity::Good, Severity::Fair, Severity::Fair]
+        );
+    }
+
+    /// 1000 packets of which these shares (in thousandths) wait so long, the others not at all; 20 lost.
+    fn lived(shares: &[(i64, i64)]) -> Experience {
+        let mut waits = vec![0; 1000];
+        let mut end = 1000;
+        for (count, wait) in shares {
+            waits[end - *count as usize..end].fill(*wait);
+            end -= *count as usize;
+        }
+        Experience {
+            waits: Waits::exact(&Sample::new(waits.iter().map(|w| w + 5 * MS))),
+            sent: 1020,
+            lost: 20,
+            burst_ratio: 1.0,
+            base_ns: Some(20e6),
+        }
+    }
+
+    #[test]
+    fn a_buffer_leaves_out_the_lost_and_the_late() {
+        let lived = lived(&[(10, 300 * MS), (240, 40 * MS)]);
+        let buffers: Vec<(i64, f64)> = lived.buffers().collect();
+        // The median, three quarters, …, all of those that came.
+        assert_eq!(buffers.len(), SHARES.len());
+        for (k, wait, missing) in [(0, 0, 20.0 + 250.0), (2, 40 * MS, 20.0 + 10.0), (12, 300 * MS, 20.0)] {
+            assert_eq!(buffers[k].0, wait);
+            assert!((buffers[k].1 - missing / 1020.0).abs() < 1e-12, "{:?}", buffers[k]);
+        }
+    }
+
+    #[test]
+    fn speech_is_rated_by_delay_and_by_what_is_missing() {
+        let of = |base_ns, buffer, missing| Experience { base_ns, ..lived(&[]) }.rating(buffer, missing);
+        let model = DelayModel::Idd;
+        let expected = |ms: f64, missing: f64| {
+            model.base() - model.impairment(ms) - emodel::equipment(0.0, 25.1, missing, 1.0)
+        };
+        // The path, 20 ms of the codec, the buffer.
+        assert_eq!(of(Some(150e6), 80 * MS, 0.0), expected(250.0, 0.0));
+        assert_eq!(of(Some(150e6), 80 * MS, 0.02), expected(250.0, 0.02));
+        assert!(expected(250.0, 0.02) < expected(250.0, 0.0) && expected(250.0, 0.0) < expected(240.0, 0.0));
+        assert_eq!(of(Some(-150e6), 230 * MS, 0.0), expected(250.0, 0.0));
+        assert_eq!(of(None, 230 * MS, 0.0), expected(250.0, 0.0));
+    }
+
+    #[test]
+    fn the_worst_effect_decides() {
+        let best = |base_ms: i64, lost, shares: &[(i64, i64)]| {
+            let sent = 1000 + lost;
+            let base_ns = Some(base_ms as f64 * 1e6);
+            Experience { base_ns, sent, lost, ..lived(shares) }.best().unwrap().severity
+        };
+        // Nothing waits, nothing is missing: the delay alone, by the rating of speech.
+        let rating = |ms: i64| {
+            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }.rating(0, 0.0)
+        };
+        let falls_below = |limit: f64| first(0..=2000, |ms| rating(ms) < limit);
+        assert_eq!(
+            borders(0..=2000, |ms| best(ms, 0, &[])),
+            [falls_below(80.0), falls_below(70.0), falls_below(60.0)]
+        );
+        assert_eq!(best(0, 40, &[]), Severity::Poor);
+        // One of fifty may be chance.
+        let few = Experience { sent: 50, lost: 1, ..lived(&[]) };
+        assert_eq!(few.best().unwrap().severity, Severity::Good);
+        assert_eq!(best(0, 0, &[(500, 120 * MS)]), Severity::Poor);
+    }
+
+    #[test]
+    fn of_buffers_that_do_as_well_the_smallest_within_a_point_of_the_best() {
+        // A later buffer loses less and delays more; what each is rated decides.
+        for wait in (1..40).map(|k| k * MS) {
+            let lived = Experience { lost: 0, sent: 1000, ..lived(&[(2, wait), (60, wait / 2)]) };
+            let rated: Vec<(i64, f64)> =
+                lived.buffers().map(|(b, missing)| (b, lived.rating(b, missing))).collect();
+            let best = lived.best().unwrap();
+            assert_eq!(best.severity, Severity::Good);
+            let top = rated.iter().map(|r| r.1).fold(f64::MIN, f64::max);
+            let smallest = rated.iter().find(|r| r.1 >= top - 1.0).unwrap();
+            assert_eq!((best.buffer_ns, best.rating), *smallest);
+        }
+    }
+
+    #[test]
+    fn what_is_played_says_what_it_costs() {
+        let of = |buffer_ns, missing| Played { buffer_ns, missing, rating: 90.0, severity: Severity::Good };
+        assert_eq!(of(100 * MS, 0.0).of_wait(), Severity::Fair);
+        let missing = |share, sent| of(0, share).of_missing(sent);
+        assert_eq!(missing(0.02, 10_000), Severity::Fair);
+        assert_eq!(missing(0.02, 50), Severity::Good, "one packet of fifty may be chance");
+    }
+}

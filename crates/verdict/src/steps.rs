@@ -1,0 +1,207 @@
+//! The reason for a change of the smallest delay: a clock, a route, or a queue.
+
+use super::delays::{Delays, Noise};
+use super::levels::Step;
+use jitlat_core::evidence::Evidence;
+use jitlat_core::spec::Direction;
+
+/// The reason for a change of the smallest delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The sending host's clock was set.
+    SenderClock,
+    /// The receiving host's clock was set.
+    ReceiverClock,
+    /// The path became longer or shorter.
+    Route,
+    /// A queue: not a step at all.
+    Queue,
+}
+
+/// No route change adds more: twice a geostationary hop.
+const LONGEST_DETOUR: i64 = 700_000_000;
+/// A ramp of so many packets is a queue that fills or drains.
+const RAMP: usize = 3;
+
+/// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
+const SHORTEST: i64 = 100_000_000;
+
+/// Why each of `found` changed the smallest delay.
+pub fn explain(
+    delays: &Delays<'_>,
+    found: &[Step],
+    material: &Evidence<'_>,
+    noise: Noise,
+) -> Vec<(Step, Reason)> {
+    let mut explained: Vec<(Step, Reason, bool)> = found
+        .iter()
+        .map(|step| match proof(delays, step, material, noise) {
+            Proof::Clock => (*step, Reason::ReceiverClock, true),
+            Proof::Route => (*step, Reason::Route, true),
+            Proof::None if step.ramp >= RAMP => (*step, Reason::Queue, false),
+            Proof::None => (*step, Reason::Route, false),
+        })
+        .collect();
+    // A level that does not stay until the next change was a queue, or another that came on top.
+    for k in 0..explained.len() {
+        let (step, _, _) = explained[k];
+        let end = explained.get(k + 1).map_or(delays.len(), |(next, _, _)| next.place);
+        let begin = k.checked_sub(1).map_or(0, |i| explained[i].0.place);
+        let is_brief = |from: usize, to: usize| {
+            (from > 0 || to < delays.len())
+                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < SHORTEST
+        };
+        if explained[k].1 == Reason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
+            // Many packets may be sent at once, after a stall: they all met the same moment.
+            (explained[k].1, explained[k].2) = (Reason::Queue, false);
+        }
+        if !stays(delays, &step, begin, end) {
+            (explained[k].1, explained[k].2) = (Reason::Queue, false);
+        }
+    }
+    // A rise and the fall back to where it came from are one thing: where one of them is a ramp, or packets differ far
+    // more up there, or follow each other closely at its end, it was a queue.
+    for k in 0..explained.len() {
+        let (step, reason, proven) = explained[k];
+        if proven || step.change < 0 {
+            continue;
+        }
+        let back = |other: &Step| (step.change + other.change).abs() <= step.change.abs() / 5;
+        let partner =
+            (k + 1..explained.len()).find(|other| back(&explained[*other].0) && !explained[*other].2);
+        let end = partner.map(|other| explained[other].0);
+        let queue = reason == Reason::Queue
+            || lively(&step, 1.7)
+            || end.is_some_and(|end| {
+                step.ramp + end.ramp >= RAMP || lively(&end, 1.7) || drains(delays, &end, noise)
+            });
+        if queue && (end.is_some() || reason == Reason::Queue || lively(&step, 3.0)) {
+            explained[k].1 = Reason::Queue;
+            if let Some(other) = partner {
+                explained[other].1 = Reason::Queue;
+            }
+        }
+    }
+    // What falls from a queue was no longer way.
+    for k in 1..explained.len() {
+        let (step, _, proven) = explained[k];
+        let before = explained[k - 1].1;
+        if !proven && step.change < 0 && (before == Reason::Queue || step.ramp >= RAMP || lively(&step, 3.0))
+        {
+            explained[k].1 = Reason::Queue;
+        }
+    }
+    explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
+}
+
+/// Whether the smallest delay of the stretches before and after a step differs by it: neither comes back to the other's
+/// level, but for a stray packet.
+fn stays(delays: &Delays<'_>, step: &Step, begin: usize, end: usize) -> bool {
+    let least = |from: usize, to: usize| delays.quantile(from, to, 0.01);
+    let (Some(before), Some(after)) = (least(begin, step.place), least(step.place, end)) else {
+        return false;
+    };
+    let change = after.saturating_sub(before);
+    change.signum() == step.change.signum() && change.saturating_abs() >= step.change.saturating_abs() / 2
+}
+
+/// Whether packets differ `factor` times as much on the higher side of a step.
+fn lively(step: &Step, factor: f64) -> bool {
+    let [before, after] = step.spread;
+    let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
+    high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
+}
+
+/// Whether the delay falls as a queue empties: as fast as packets can follow each other, in order.
+fn drains(delays: &Delays<'_>, step: &Step, noise: Noise) -> bool {
+    let k = step.place;
+    if k < 2 || k >= delays.len() {
+        return false;
+    }
+    // Two packets back to back on arrival, at the edge.
+    let close = |k: usize| {
+        let sent = delays.time(k).saturating_sub(delays.time(k - 1));
+        let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
+        // What falls by less than packets are apart may do so from one to the next, whatever the reason.
+        sent <= step.change.saturating_abs()
+            && sent > 4 * noise.p90.max(50_000)
+            && (0..sent / 4).contains(&apart)
+    };
+    close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
+}
+
+/// What is known for certain about a step.
+enum Proof {
+    /// The receiving host's clock was set.
+    Clock,
+    /// The route changed.
+    Route,
+    /// Nothing.
+    None,
+}
+
+fn proof(delays: &Delays<'_>, step: &Step, material: &Evidence<'_>, noise: Noise) -> Proof {
+    let Evidence { session, clock, series, .. } = *material;
+    let near = |a: i64, b: i64, margin: i64| a.saturating_sub(b).saturating_abs() <= margin;
+    let change = step.change;
+    let size = change.saturating_abs();
+    // What the hosts say that was done to their clocks: the receiver's adds, the sender's takes away.
+    let up = session.spec.direction() == Direction::Up;
+    let (sender, receiver) =
+        if up { (&session.client, &session.server) } else { (&session.server, &session.client) };
+    for (host, sign) in [(receiver, 1), (sender, -1)] {
+        if let Some(by) = host.clock_step.filter(|s| s.0.saturating_abs() > 1_000_000)
+            && near(by.0.saturating_mul(sign), change, size / 3)
+        {
+            return Proof::Clock;
+        }
+    }
+    // What the probes before and after say: a clock that was set moves the offset by as much and leaves the round trip
+    // alone; a longer way moves the offset by half of that, or, both ways, not at all.
+    let mut clock_stood = false;
+    let change_of = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
+    let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
+    let trip = change_of(clock.min_rtt_before_ns.map(|r| r as f64), clock.min_rtt_after_ns.map(|r| r as f64));
+    if let Some((moved, longer)) = offset.zip(trip) {
+        let (moved, by) = (if up { moved } else { -moved }, change as f64);
+        let misfit = |offset: f64, trip: f64| (moved - offset).abs() + (longer - trip).abs() / 2.0;
+        let (set, route) =
+            (misfit(by, 0.0), misfit(by / 2.0, by).min(misfit(0.0, 2.0 * by)).min(misfit(0.0, 0.0)));
+        if set < 0.5 * route && set < 0.4 * by.abs() {
+            return Proof::Clock;
+        }
+        clock_stood = route < 0.5 * set && route < 0.4 * by.abs();
+    }
+    // Packets that were read one after the other, the later one at an earlier time; or that overtook each other.
+    let k = step.place;
+    if change < 0 && k > 0 && k < delays.len() {
+        let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
+        if apart < -noise.p90.max(20_000) {
+            let in_order = series.arrival(k) > series.arrival(k - 1);
+            return if in_order { Proof::Clock } else { Proof::Route };
+        }
+    }
+    if size > LONGEST_DETOUR && !clock_stood && step.ramp < RAMP && stays(delays, step, 0, delays.len()) {
+        return Proof::Clock;
+    }
+    // Another time to live is another route.
+    let seq = delays.seq(k.min(delays.len() - 1));
+    if material.notes.ttl.iter().skip(1).any(|(at, _)| u64::from(*at).abs_diff(seq) <= 3) {
+        return Proof::Route;
+    }
+    Proof::None
+}
+
+/// Whether a straight drift of the smallest delay may be two clocks, by what the probes say of them.
+pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
+    let clock = material.clock;
+    let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };
+    let moved =
+        if material.session.spec.direction() == Direction::Up { after - before } else { before - after };
+    let drift = skew * delays.time(delays.len() - 1) as f64;
+    let precision = clock.rtt_spread_ns.unwrap_or(0.0) + 50_000.0;
+    (moved - drift).abs() <= 0.5 * drift.abs() + 2.0 * precision
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! What changes along a sweep: by how much each condition changes the delay, beyond what repeated runs differ by; and how
+//! bad it is where it is worst.
+
+use crate::severity::{of_missing, of_wait};
+use jitlat_core::answer::{Answer, Severity};
+use jitlat_core::sweep::{Axis, Estimate, Grid, Point};
+use jitlat_core::units::eng3;
+use std::collections::BTreeMap;
+
+/// Fewer packets under one condition bound nothing.
+const ENOUGH: u64 = 100;
+
+/// By how much one condition changes a delay, with all others the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The condition.
+    pub axis: String,
+    /// The others, if there are any that vary.
+    pub others: String,
+    /// Its level with the smallest mean delay, and that mean, in ns.
+    pub least: (String, f64),
+    /// The same with the largest.
+    pub most: (String, f64),
+    /// Whether the delay is least at one end and most at the other, of conditions that are numbers: growing (`true`) or
+    /// shrinking.
+    pub trend: Option<bool>,
+    /// Whether the means of both differ beyond chance, with 95 % confidence for all comparisons of the sweep together (Welch's
+    /// tests, corrected by Holm); `None` of single runs.
+    pub is_certain: Option<bool>,
+}
+
+/// Chance may make any of all comparisons look like a change in so many sweeps without one.
+const CHANCE: f64 = 0.05;
+
+/// The change that each condition makes: of all combinations of the others the largest that is beyond chance, or the
+/// largest if none is. What is beyond chance comes first.
+pub fn changes(grid: &Grid, points: &[Point]) -> Vec<Change> {
+    let lines: Vec<(&Axis, Vec<Line<'_>>)> =
+        grid.axes.iter().map(|axis| (axis, lines(grid, points, axis))).collect();
+    let limit = largest_beyond_chance(lines.iter().flat_map(|(_, lines)| lines));
+    let mut all: Vec<Change> = lines.iter().filter_map(|(axis, lines)| largest(axis, lines, limit)).collect();
+    let certain = |c: &Change| c.is_certain != Some(false);
+    all.sort_by(|a, b| certain(b).cmp(&certain(a)).then(size(b).total_cmp(&size(a))));
+    all
+}
+
+fn size(c: &Change) -> f64 {
+    c.most.1 - c.least.1
+}
+
+/// The means of the levels of one condition, with all others the same.
+struct Line<'a> {
+    others: String,
+    means: Vec<(&'a str, &'a Estimate)>,
+}
+
+fn lines<'a>(grid: &'a Grid, points: &'a [Point], axis: &Axis) -> Vec<Line<'a>> {
+    let mut lines: BTreeMap<String, Vec<(&str, &Estimate)>> = BTreeMap::new();
+    for point in points.iter().filter(|_| axis.levels.len() > 1) {
+        let (Some(level), Some(mean)) = (grid.level(point.cell, axis.factor), point.get("latency-mean"))
+        else {
+            continue;
+        };
+        let others = grid.name(point.cell, Some(axis.factor));
+        lines.entry(others).or_default().push((&level.text, mean));
+    }
+    lines.into_iter().map(|(others, means)| Line { others, means }).collect()
+}
+
+/// The largest probability that is small enough, of those of all pairs of means in `lines`: Holm's correction. 0 if none
+/// but 0 is.
+fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> f64 {
+    let mut chances: Vec<f64> = Vec::new();
+    for Line { means, .. } in lines {
+        let pairs = means.iter().enumerate().flat_map(|(k, a)| means[k + 1..].iter().map(move |b| (a, b)));
+        chances.extend(pairs.filter_map(|(a, b)| a.1.chance_of_difference(b.1)));
+    }
+    chances.sort_by(f64::total_cmp);
+    let all = chances.len();
+    let small = |(k, p): &(usize, &f64)| **p <= CHANCE / (all - k) as f64;
+    chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
+}
+
+/// The largest change in `lines`, those beyond chance (not more probable than `limit`) before others.
+fn largest(axis: &Axis, lines: &[Line<'_>], limit: f64) -> Option<Change> {
+    let found = lines.iter().filter_map(|Line { others, means }| {
+        let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);
+        let (least, most) = (means.iter().min_by(by_mean)?, means.iter().max_by(by_mean)?);
+        let ends = (means.first()?.0, means.last()?.0);
+        Some(Change {
+            axis: axis.label_without_unit(),
+            others: others.clone(),
+            least: (least.0.to_owned(), least.1.mean),
+            most: (most.0.to_owned(), most.1.mean),
+            trend: match axis.is_quantity() {
+                true if (least.0, most.0) == ends => Some(true),
+                true if (most.0, least.0) == ends => Some(false),
+                _ => None,
+            },
+            is_certain: least.1.chance_of_difference(most.1).map(|p| p <= limit),
+        })
+    });
+    // One line alone has one level: it changes nothing.
+    let certain = |c: &Change| c.is_certain == Some(true);
+    found
+        .filter(|c| c.least.0 != c.most.0)
+        .max_by(|a, b| certain(a).cmp(&certain(b)).then(size(a).total_cmp(&size(b))))
+}
+
+impl Change {
+    /// `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
+    pub fn sentence(&self) -> String {
+        let with = match self.trend {
+            Some(true) => "grows with",
+            Some(false) => "shrinks with",
+            None => "depends on",
+        };
+        let others = if self.others.is_empty() { String::new() } else { format!(" ({})", self.others) };
+        let at = |(level, mean): &(String, f64)| format!("{} at {level}", eng3(*mean));
+        let ends = match self.trend {
+            Some(false) => format!("{}, {}", at(&self.most), at(&self.least)),
+            _ => format!("{}, {}", at(&self.least), at(&self.most)),
+        };
+        format!("delay {with} {}: {ends}{others}", self.axis)
+    }
+}
+
+/// How bad it is under one condition: losses, and the 99th percentile of jitter; unknown of few packets.
+pub fn severity(point: &Point) -> Severity {
+    if point.sent < ENOUGH {
+        return Severity::Unknown;
+    }
+    // TCP hides losses: then there is no such figure.
+    let lost = point.get("loss").map_or(0, |_| point.sent.saturating_sub(point.received));
+    let missing = of_missing(lost as f64 / point.sent as f64, lost, point.sent);
+    let jitter = point.get("pdv-p99").map_or(Severity::Good, |e| of_wait(e.mean as i64));
+    if point.received == 0 { Severity::Bad } else { missing.max(jitter) }
+}
+
+/// The answer of a sweep: as bad as its worst combination. Causes, buffers and uses are of single tests, which a sweep does
+/// not keep.
+pub fn answer(grid: &Grid, points: &[Point], complete: bool) -> Answer {
+    let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
+    let level = worst.map_or(Severity::Unknown, severity);
+    let name = ["No verdict", "Good throughout", "Fair", "Poor", "Bad"][level as usize];
+    let place = worst.filter(|_| level > Severity::Good).map_or(String::new(), |p| {
+        let bad = points.iter().filter(|other| severity(other) == level).count();
+        let more = if bad > 1 { format!(" and {} more", bad - 1) } else { String::new() };
+        let lost = p.sent.saturating_sub(p.received) as f64 / p.sent.max(1) as f64;
+        format!(" at {}{more} ({:.1} % lost)", grid.name(p.cell, None), 100.0 * lost)
+    });
+    let few = if worst.is_none() && !points.is_empty() {
+        format!(": less than {ENOUGH} packets each")
+    } else {
+        String::new()
+    };
+    let changes = changes(grid, points);
+    let what = match changes.first() {
+        None => "nothing was varied".to_owned(),
+        Some(c) if c.is_certain == Some(false) => {
+            format!(
+                "nothing changes along the sweep beyond what its runs differ by; delay {} to {}",
+                eng3(c.least.1),
+                eng3(c.most.1)
+            )
+        }
+        Some(c) if c.is_certain.is_none() => format!("{}, of one run each", c.sentence()),
+        Some(c) => c.sentence(),
+    };
+    Answer {
+        complete,
+        severity: level,
+        headline: format!("{name}{place}{few}; {what}."),
+        buffer_ns: None,
+        causes: Vec::new(),
+        profiles: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::sweep::{Confidence, Factor, Figures, Level, Outcome, SweepRun, points};
+    use jitlat_core::time::WallTime;
+
+    fn axis(factor: Factor, texts: &[&str]) -> Axis {
+        let level = |t: &&str| Level { text: (*t).to_owned(), number: t.parse().ok() };
+        Axis::new(factor, texts.iter().map(level).collect())
+    }
+
+    /// A sweep of three runs each whose mean is `mean` of the cell, in us, and differs by `spread` from run to run.
+    fn of(axes: Vec<Axis>, spread: f64, lost: impl Fn(usize) -> u64, mean: impl Fn(usize) -> f64) -> Answer {
+        let grid = Grid { axes };
+        let run = |cell: usize, repetition: u32| {
+            let us = (mean(cell) + spread * f64::from(repetition)) * 1e3;
+            let figures = Figures::default().with("latency-mean", us).with("pdv-p99", 1e6).with("loss", 0.0);
+            let (run, at, received) = (SweepRun { cell, repetition }, WallTime(0), 100 - lost(cell));
+            Outcome { run, at, sent: 100, received, ip_length: None, figures }
+        };
+        let cells = grid.cells().unwrap_or(0);
+        let outcomes: Vec<Outcome> = (0..cells).flat_map(|c| [0, 1, 2].map(|r| run(c, r))).collect();
+        answer(&grid, &points(&grid, &outcomes, Confidence::default()), true)
+    }
+
+    #[test]
+    fn what_changes_is_said_with_both_ends() {
+        let sizes = || axis(Factor::Payload, &["60", "700", "1460"]);
+        let grown = of(vec![sizes()], 1.0, |_| 0, |c| 100.0 + 600.0 * c as f64);
+        assert_eq!(grown.severity, Severity::Good);
+        assert_eq!(
+            grown.headline,
+            "Good throughout; delay grows with payload: 101 us at 60, 1.30 ms at 1460."
+        );
+        let shrunk = of(vec![sizes()], 1.0, |_| 0, |c| 1300.0 - 600.0 * c as f64);
+        assert!(
+            shrunk.headline.contains("shrinks with payload: 1.30 ms at 60, 101 us at 1460"),
+            "{}",
+            shrunk.headline
+        );
+        let hump = of(vec![sizes()], 1.0, |_| 0, |c| if c == 1 { 900.0 } else { 100.0 + c as f64 });
+        assert!(
+            hump.headline.contains("depends on payload: 101 us at 60, 901 us at 700"),
+            "{}",
+            hump.headline
+        );
+    }
+
+    #[test]
+    fn what_runs_differ_by_is_no_change() {
+        let noisy =
+            of(vec![axis(Factor::Payload, &["60", "1460"])], 50.0, |_| 0, |c| 100.0 + 10.0 * c as f64);
+        assert!(
+            noisy.headline.contains("nothing changes along the sweep beyond what its runs differ by"),
+            "{}",
+            noisy.headline
+        );
+    }
+
+    #[test]
+    fn of_many_comparisons_chance_makes_none_a_change() {
+        // Means that differ by as much as two of them would once in twenty: of two it is a change, of thirty not.
+        let noise = |c: usize| 100.0 + [0.0, 2.4, 0.9, 1.7, 0.4, 2.1, 1.2][c % 7];
+        let sweep = |levels: usize| {
+            let texts: Vec<String> = (1..=levels).map(|k| k.to_string()).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            of(vec![axis(Factor::Payload, &texts)], 1.0, |_| 0, noise).headline
+        };
+        assert!(sweep(2).contains("delay grows with payload"), "{}", sweep(2));
+        assert!(sweep(30).contains("nothing changes along the sweep"), "{}", sweep(30));
+        // A change that is far beyond what runs differ by stays one.
+        let texts: Vec<String> = (1..=30).map(|k| k.to_string()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let far =
+            of(vec![axis(Factor::Payload, &texts)], 1.0, |_| 0, |c| 100.0 + 900.0 * (c == 29) as u8 as f64);
+        assert!(far.headline.contains("at 30"), "{}", far.headline);
+    }
+
+    #[test]
+    fn the_condition_that_changes_most_is_named_with_the_others() {
+        let axes = vec![axis(Factor::Protocol, &["icmp", "stamp"]), axis(Factor::Dscp, &["BE", "EF"])];
+        let by_class = of(axes, 1.0, |c| if c == 2 { 30 } else { 0 }, |c| [500.0, 100.0, 900.0, 200.0][c]);
+        assert_eq!(by_class.severity, Severity::Bad);
+        assert_eq!(
+            by_class.headline,
+            "Bad at stamp, BE (30.0 % lost); delay depends on DSCP: 201 us at EF, 901 us at BE (stamp)."
+        );
+    }
+
+    #[test]
+    fn few_packets_are_no_verdict_and_one_level_is_no_sweep() {
+        let grid = Grid { axes: vec![axis(Factor::Payload, &["60"])] };
+        let figures = Figures::default().with("latency-mean", 1e5);
+        let outcome = Outcome {
+            run: SweepRun { cell: 0, repetition: 0 },
+            at: WallTime(0),
+            sent: 10,
+            received: 10,
+            ip_length: None,
+            figures,
+        };
+        let points = points(&grid, &[outcome], Confidence::default());
+        let few = answer(&grid, &points, false);
+        assert_eq!((few.severity, few.complete), (Severity::Unknown, false));
+        assert_eq!(few.headline, "No verdict: less than 100 packets each; nothing was varied.");
+    }
+}

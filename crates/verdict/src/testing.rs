@@ -1,0 +1,232 @@
+//! What the tests of judgements share: packets and tests made by hand, and [`first`], which finds a border.
+
+use super::case::Case;
+use super::causes::{Found, Rule};
+use super::delays::Delays;
+use super::losses::Scattered;
+use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::clock::SyncState;
+use jitlat_core::distribution::sample::Sample;
+use jitlat_core::evidence::KnownPackets;
+use jitlat_core::evidence::{Evidence, RowNotes};
+use jitlat_core::metrics::classify::Packet;
+use jitlat_core::metrics::clock::ClockEstimate;
+use jitlat_core::metrics::duplicate::Copies;
+use jitlat_core::metrics::seqset::{Run, SeqSet};
+use jitlat_core::metrics::series::{Samples, Series};
+use jitlat_core::session::{Ending, Session};
+use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+use jitlat_core::time::{Source, Span};
+use std::collections::BTreeMap;
+
+pub const US: i64 = 1_000;
+pub const MS: i64 = 1_000_000;
+pub const SECOND: i64 = 1_000_000_000;
+
+/// What a kernel says of its clock when that is synchronised.
+pub const SYNCHRONISED: SyncState = SyncState {
+    synchronised: true,
+    offset: Span(0),
+    estimated_error: Span(0),
+    maximum_error: Span(5),
+    frequency_ppb: 0,
+};
+
+/// The first number of `range` for which `holds` is true, where it is false below and true from there on. Panics if it
+/// is true or false for all of them: such a range has no border.
+pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
+    let (mut below, mut from) = (*range.start(), *range.end());
+    assert!(!holds(below), "true for {below} already");
+    assert!(holds(from), "false for {from} still");
+    while from - below > 1 {
+        let middle = below + (from - below) / 2;
+        if holds(middle) { from = middle } else { below = middle }
+    }
+    from
+}
+
+/// Packets of whose first `sent` everything is known, and of `unknown` after them nothing.
+pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
+    KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
+}
+
+/// A run of loss.
+pub fn run(start: u64, len: u64) -> Run {
+    Run { start, len }
+}
+
+/// Losses of these runs among `sent` packets.
+pub fn scattered(sent: u64, runs: impl IntoIterator<Item = (u64, u64)>) -> Scattered {
+    Scattered {
+        sent,
+        runs: runs.into_iter().map(|(start, len)| (run(start, len), run(start, len))).collect(),
+    }
+}
+
+/// Packets 0, 1, … sent every `period` ns, the k-th with the delay `delay(k)` in ns; none where that is `None`.
+pub fn every(period: i64, n: u32, delay: impl Fn(u32) -> Option<i64>) -> Vec<Packet> {
+    let packet = |seq| delay(seq).map(|delay| Packet { seq, sent: i64::from(seq) * period, delay });
+    (0..n).filter_map(packet).collect()
+}
+
+/// Packets of these send times and delays, in ns.
+pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<Packet> {
+    (0..).zip(times).map(|(seq, (sent, delay))| Packet { seq, sent, delay }).collect()
+}
+
+/// `packets` in send order, as they came. What it borrows is leaked, as a test is short.
+pub fn series(packets: &[Packet]) -> &'static Series<'static> {
+    let mut arrived = packets.to_vec();
+    arrived.sort_by_key(Packet::arrived);
+    as_read(arrived)
+}
+
+/// The same of packets that were read in this order, whatever time they were stamped with.
+pub fn as_read(packets: Vec<Packet>) -> &'static Series<'static> {
+    let mut samples = Samples::default();
+    for packet in packets {
+        samples.push(packet);
+    }
+    let samples: &'static Samples = Box::leak(Box::new(samples));
+    Box::leak(Box::new(Series::new(samples)))
+}
+
+/// The delays of `packets`.
+pub fn delays(packets: &[Packet]) -> Delays<'static> {
+    Delays::new(series(packets))
+}
+
+/// A test as it is handed over to be judged.
+pub struct Test {
+    pub session: Session,
+    pub series: &'static Series<'static>,
+    pub accepted: SeqSet,
+    pub sample: Sample,
+    pub copies: Copies,
+    pub clock: ClockEstimate,
+    pub notes: RowNotes,
+    pub arrived_by: Option<Source>,
+    pub off_schedule: Option<[i64; 2]>,
+    pub round_trip: bool,
+}
+
+impl Test {
+    /// Of `sent` packets, one every `period` ns, of which `packets` came. It ended as it should.
+    pub fn new(sent: u32, period: i64, packets: &[Packet]) -> Test {
+        Test::of(sent, period, packets, Schedule::Periodic)
+    }
+
+    /// The same with packets sent as `schedule` says.
+    pub fn of(sent: u32, period: i64, packets: &[Packet], schedule: Schedule) -> Test {
+        Test::with(sent, period, packets, schedule, (Direction::Up, Transport::Udp))
+    }
+
+    /// The same in a direction and over a transport.
+    pub fn with(
+        sent: u32,
+        period: i64,
+        packets: &[Packet],
+        schedule: Schedule,
+        (direction, transport): (Direction, Transport),
+    ) -> Test {
+        let count = u64::from(sent).max(1);
+        let spec = TestSpec::new(direction, transport, count, 80, Span(period), schedule).unwrap();
+        let mut accepted = SeqSet::default();
+        packets.iter().for_each(|p| assert!(accepted.insert(p.seq)));
+        Test {
+            session: Session { sent: Some(sent), ending: Ending::Complete, ..Session::new(spec) },
+            series: series(packets),
+            accepted,
+            sample: Sample::new(packets.iter().map(|p| p.delay)),
+            copies: Copies::default(),
+            clock: ClockEstimate::default(),
+            notes: RowNotes::default(),
+            arrived_by: None,
+            off_schedule: None,
+            round_trip: false,
+        }
+    }
+
+    /// What the rules look at.
+    pub fn material(&self) -> Evidence<'_> {
+        Evidence {
+            session: &self.session,
+            series: self.series,
+            came: &self.accepted,
+            sample: Some(&self.sample),
+            copies: &self.copies,
+            clock: &self.clock,
+            notes: &self.notes,
+            arrived_by: self.arrived_by,
+            off_schedule: self.off_schedule,
+            round_trip: self.round_trip,
+        }
+    }
+
+    /// Its delays.
+    pub fn delays(&self) -> Delays<'static> {
+        Delays::new(self.series)
+    }
+}
+
+/// A cause of this kind, from second 1 to second 2, packets 100 to 199.
+pub fn cause(id: CauseId) -> Cause {
+    Cause {
+        from_s: 1.0,
+        to_s: 2.0,
+        magnitude_ns: Some(30 * MS),
+        magnitude: Some(0.05),
+        packets: [100, 199],
+        because: "evidence: the reason".into(),
+        ..Cause::new(id, Severity::Fair, 0.9)
+    }
+}
+
+/// An answer of these causes and this severity.
+pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
+    Answer {
+        complete: true,
+        severity,
+        headline: String::new(),
+        buffer_ns: None,
+        causes,
+        profiles: BTreeMap::new(),
+    }
+}
+
+/// What `rule` finds in the case of `test` after `change`.
+pub fn found_in(test: &Test, rule: &Rule, change: impl FnOnce(&mut Case<'_>)) -> Vec<Found> {
+    let material = test.material();
+    let mut case = Case::new(&material);
+    change(&mut case);
+    (rule.find)(&case)
+}
+
+/// 1000 packets, one every 10 ms, of which none waits.
+pub fn quiet() -> Test {
+    Test::new(1000, 10 * MS, &every(10 * MS, 1000, |_| Some(20 * MS)))
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_bounded_and_may_be_unknown() {
+        let test = |ns| Test::new(1, ns, &every(MS, 1, |_| Some(0)));
+        assert_eq!(test(5).material().period(), Some(5));
+        let mut unknown = test(5);
+        unknown.session.period_known = false;
+        assert_eq!(unknown.material().period(), None);
+    }
+
+    #[test]
+    fn a_transport_and_a_source_of_stamps_say_what_is_seen() {
+        let of = |transport| {
+            Test::with(1, MS, &every(MS, 1, |_| Some(0)), Schedule::Periodic, (Direction::Up, transport))
+        };
+        assert!(of(Transport::Udp).material().shows_loss());
+        assert!(!of(Transport::Tcp).material().shows_loss());
+        let stamped = |by| Test { arrived_by: by, ..of(Transport::Udp) }.material().is_stamped_by_kernel();
+        assert!(!stamped(None) && !stamped(Some(Source::User)) && stamped(Some(Source::Kernel)));
+    }
+}

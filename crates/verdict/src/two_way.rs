@@ -1,0 +1,92 @@
+//! The answer of a two-way test: that of its round trips, with the way on which each cause lies.
+
+use jitlat_core::answer::{Answer, Cause, CauseId};
+use jitlat_core::evidence::Judgement;
+use jitlat_core::spec::Direction;
+use jitlat_core::twoway::{LossRun, LostOn};
+
+/// Where requests without an answer were lost, as far as the far host's count shows.
+pub struct Losses<'a> {
+    /// Runs of them, ascending.
+    pub runs: &'a [LossRun],
+}
+
+/// The answer to `round_trip`, given the answers of the two directions if the far host reports its times.
+pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Losses<'_>) -> Judgement {
+    let round_trip = &mut judged.answer;
+    for cause in &mut round_trip.causes {
+        cause.direction = match cause.id {
+            CauseId::Outage
+            | CauseId::RandomLoss
+            | CauseId::BurstyLoss
+            | CauseId::Policing
+            | CauseId::SizeDependent => lost_on(cause, losses),
+            CauseId::Queue | CauseId::RouteChange | CauseId::Reordering => shown_on(cause, ways),
+            _ => None,
+        };
+    }
+    // What both ways show and no round trip does is the far clock's.
+    let [up, down] = ways;
+    for cause in up.into_iter().chain(down).flat_map(|a| &a.causes) {
+        let clock = matches!(cause.id, CauseId::ClockStep | CauseId::ClockSkew);
+        if clock && !round_trip.causes.iter().any(|c| c.id == cause.id) {
+            round_trip.causes.push(cause.clone());
+        }
+    }
+    // Packets under way while a clock was set look held.
+    let set: Vec<(f64, i64)> = round_trip
+        .causes
+        .iter()
+        .filter(|c| c.id == CauseId::ClockStep)
+        .map(|c| (c.from_s, size(c)))
+        .collect();
+    round_trip.causes.retain(|c| {
+        let held = matches!(c.id, CauseId::ReceiverStall | CauseId::Queue);
+        !held || !set.iter().any(|(at, by)| (c.from_s - at).abs() < 1.0 && (size(c) - by).abs() < by / 5)
+    });
+    judged
+}
+
+fn size(cause: &Cause) -> i64 {
+    cause.magnitude_ns.unwrap_or(0).saturating_abs()
+}
+
+/// The way on which nine of ten packets of a cause were lost.
+fn lost_on(cause: &Cause, losses: &Losses<'_>) -> Option<Direction> {
+    let [first, last] = cause.packets;
+    let (mut up, mut down, mut either) = (0u64, 0u64, 0u64);
+    for run in losses.runs {
+        let (from, to) = (u64::from(run.first), u64::from(run.first) + u64::from(run.length));
+        let common = to.min(last + 1).saturating_sub(from.max(first));
+        match run.way {
+            LostOn::Up => up += common,
+            LostOn::Down => down += common,
+            LostOn::Either => either += common,
+        }
+    }
+    let all = up + down + either;
+    match () {
+        () if all == 0 => None,
+        () if up * 10 >= all * 9 => Some(Direction::Up),
+        () if down * 10 >= all * 9 => Some(Direction::Down),
+        () => None,
+    }
+}
+
+/// The only way for which the same is reported at about the same time.
+fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction> {
+    let has = |answer: Option<&Answer>| {
+        answer.is_some_and(|a| {
+            let overlaps = |c: &&Cause| c.id == cause.id && c.from_s <= cause.to_s && c.to_s >= cause.from_s;
+            a.causes.iter().any(|c| overlaps(&c))
+        })
+    };
+    match (has(up), has(down)) {
+        (true, false) => Some(Direction::Up),
+        (false, true) => Some(Direction::Down),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
