@@ -3,7 +3,7 @@
 // Longest input: 16384
 
 use jitlat_core::state::{State, seal};
-use jitlat_core::{Options, PacketRecord, WallTime};
+use jitlat_core::{PacketRecord, WallTime};
 
 libfuzzer_sys::fuzz_target!(|body: &[u8]| {
     // As they are, and with the right line and checksum before them.

@@ -3,9 +3,7 @@
 //! `cargo run --release -p jitlat-benches --bin report [PACKETS]`
 
 use jitlat_core::session::Session;
-use jitlat_core::{
-    Analyzer, Direction, Options, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime,
-};
+use jitlat_core::{Analyzer, Direction, PacketRecord, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_report::figure::{self, DrawnRun, Trace};
 use jitlat_report::html::{Part, Report, page};
 use jitlat_report::{draw, text};

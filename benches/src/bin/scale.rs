@@ -9,9 +9,9 @@
 
 use jitlat_archive::{Added, Archive, CATALOGUE, Filter, Period, TestId, analyse};
 use jitlat_benches::queued;
+use jitlat_core::PacketRecord;
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::Scalar;
-use jitlat_core::{Options, PacketRecord};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use rusqlite::{Connection, params};
 use std::error::Error;

@@ -6,7 +6,7 @@ use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
 use crate::text::Rest;
 use jitlat_core::pool::Pool;
-use jitlat_core::{Analyzer, Options, PacketRecord, Session, Summary};
+use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
 use jitlat_store::log::{LogReader, Reading};
 
 /// What the catalogue knows of a test beside its packets.

@@ -6,7 +6,7 @@ use crate::instrument::Instrument;
 use crate::load::Load;
 use crate::stop::Stop;
 use jitlat_core::Span;
-use jitlat_core::analysis::{Options, Samples};
+use jitlat_core::analysis::Samples;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::sweep::{Outcome, SweepRun};
 use jitlat_net::clock;

@@ -4,7 +4,7 @@ use crate::page::{self, PROGRAM, Tab, encoded};
 use crate::problem::Problem;
 use crate::routes::Asked;
 use jitlat_archive::{Archive, Listed, TestId};
-use jitlat_core::{Analyzer, Options};
+use jitlat_core::Analyzer;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, Frame, Part, Report};
 use maud::{Markup, html as markup};

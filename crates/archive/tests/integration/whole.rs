@@ -4,7 +4,7 @@ use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{Added, Archive, Error, Filter, Header, Keep, Period, TestId, When};
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{SCALARS, Scalar};
-use jitlat_core::{Analyzer, Options, PacketRecord, WallTime};
+use jitlat_core::{Analyzer, PacketRecord, WallTime};
 use jitlat_store::log::{LogReader, ReadError, Reading};
 use std::fs;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! [`Checkup`]: measures and reads everything that [`judge`](super::judge) needs to know about this host.
 
 use crate::stop::Stop;
-use jitlat_core::analysis::{self, Analyzer};
+use jitlat_core::analysis::Analyzer;
 use jitlat_core::session::HostFacts;
 use jitlat_core::spec::HEADER_LEN;
 use jitlat_core::summary::{Percent, Summary};

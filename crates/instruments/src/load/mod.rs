@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::instrument::Instrument;
 use crate::one_way::OneWay;
 use crate::stop::Stop;
-use jitlat_core::analysis::Options;
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;

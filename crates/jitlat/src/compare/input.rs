@@ -4,7 +4,7 @@ use crate::input::archived_text;
 use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
-use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::analysis::Analyzer;
 use jitlat_store::json::{self, ReadError};
 use jitlat_store::log::LogReader;
 use jitlat_store::threads::Threads;

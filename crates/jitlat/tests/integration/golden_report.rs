@@ -1,6 +1,6 @@
 //! The console report of the golden logs, as printed by `jitlat -f LOG -C`.
 
-use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::analysis::Analyzer;
 use jitlat_report::text;
 use jitlat_store::log::LogReader;
 use std::io::Cursor;

@@ -1,7 +1,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 //! Runs for tests and pictures: the golden logs, and simulated streams of any size.
 
-use jitlat_core::analysis::{Analyzer, Options, Samples};
+use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::record::{Flags, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};

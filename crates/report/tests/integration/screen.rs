@@ -1,6 +1,6 @@
 //! The one screen: what it shows of every kind of test, and that it is one whatever was measured.
 
-use jitlat_core::analysis::{Analyzer, Options, Samples};
+use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::{Level, Summary};

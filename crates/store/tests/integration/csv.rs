@@ -1,6 +1,6 @@
 //! CSV as documented: the columns of packets and of tests.
 
-use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::analysis::analyze;
 use jitlat_core::summary::Summary;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::csv::{PACKET_COLUMNS, Packets, write_summaries};

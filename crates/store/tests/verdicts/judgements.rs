@@ -5,9 +5,9 @@
 use super::FAMILIES;
 use super::context::Draw;
 use super::saved::logs;
+use jitlat_core::Analyzer;
 use jitlat_core::answer::Cause;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
 use jitlat_verdict::Opinion;
 use std::fmt::Write;

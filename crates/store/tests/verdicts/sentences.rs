@@ -1,9 +1,9 @@
 //! Sentences that would mislead a reader, each of which appeared once and must not again.
 
 use super::saved::{folder, logs};
+use jitlat_core::Analyzer;
 use jitlat_core::answer::{CauseId, Level, Severity};
 use jitlat_core::summary::Summary;
-use jitlat_core::{Analyzer, Options};
 use jitlat_store::log::LogReader;
 use jitlat_verdict::Opinion;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::alert::Compared;
 use jitlat_archive::{Archive, Entered, Error, TestId};
-use jitlat_core::{Options, Span};
+use jitlat_core::Span;
 use jitlat_verdict::compare::{Basis, Comparison, Outcome, Question, Side, Statistic, compare};
 use std::collections::BTreeMap;
 use tracing::debug;
