@@ -120,7 +120,7 @@ fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {
 
 fn prepare(test: &Packed) -> Result<Prepared> {
     let text = zstd::bulk::decompress(&test.log, test.bytes as usize)?;
-    Ok(Prepared::new(text, "one.log", &[])?)
+    Ok(Prepared::new(&text, "one.log", &[])?)
 }
 
 fn one_at_a_time(tests: &[Packed], root: &Path) -> Result<()> {
@@ -144,7 +144,7 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
             let own = Archive::open(root)?;
             while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let text = unpack(&own, test)?;
-                to.send(Prepared::new(text, "one.log", &[])?.from_host("host"))?;
+                to.send(Prepared::new(&text, "one.log", &[])?.from_host("host"))?;
             }
             Ok(())
         };

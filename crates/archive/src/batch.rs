@@ -42,17 +42,17 @@ impl Prepared {
     ///
     /// # Errors
     /// [`Error`], as for what is not a log, or longer than [`MOST_PREPARED`].
-    pub fn new(text: Vec<u8>, source: &str, tags: &[(String, String)]) -> Result<Prepared, Error> {
+    pub fn new(text: &[u8], source: &str, tags: &[(String, String)]) -> Result<Prepared, Error> {
         let path = Path::new(source);
         if text.len() as u64 > MOST_PREPARED {
             let problem = "too large to load (limit 2 MiB)";
             return Err(Error::Unsuitable { path: path.to_owned(), problem });
         }
-        let origin = Origin { sum: xxh3_128(&text), bytes: text.len() as u64, source, tags };
+        let origin = Origin { sum: xxh3_128(text), bytes: text.len() as u64, source, tags };
         let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL).max(header)..].to_vec());
         let mut intake = Intake::new(number(origin.sum), source, Overflow::Memory, end);
-        let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.clone())))?.row_text();
-        take_rows(&mut &text[..], path, columns, &mut intake)?;
+        let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?.row_text();
+        take_rows(&mut &*text, path, columns, &mut intake)?;
         Prepared::taken(intake, &origin)
     }
 

@@ -20,7 +20,7 @@ pub(crate) enum Packets {
     /// At hand, each block at most [`MOST_ROWS`].
     Held(Vec<Block>),
     /// In a file that has no name yet, while nobody else writes to the archive; the last rows are still at hand.
-    Written { writer: Box<Writer>, last: Block, writing: Option<Writing> },
+    Written { writer: Box<Writer>, last: Box<Block>, writing: Option<Writing> },
 }
 
 impl Packets {
@@ -33,7 +33,7 @@ impl Packets {
     pub fn blocks(&self) -> &[Block] {
         match self {
             Packets::Held(blocks) => blocks,
-            Packets::Written { last, .. } => std::slice::from_ref(last),
+            Packets::Written { last, .. } => std::slice::from_ref(&**last),
         }
     }
 
@@ -57,7 +57,7 @@ impl Packets {
                 Ok(writer)
             }
             Packets::Written { mut writer, last, .. } => {
-                writer.write(&[&last])?;
+                writer.write(&[&*last])?;
                 Ok(*writer)
             }
         }
@@ -147,14 +147,14 @@ impl<'a> Intake<'a> {
                         let writing = Some(archive.lock()?);
                         let mut writer = Box::new(Writer::create(path)?);
                         blocks.iter().try_for_each(|block| writer.write(&[block]))?;
-                        self.packets = Packets::Written { writer, last: next, writing };
+                        self.packets = Packets::Written { writer, last: Box::new(next), writing };
                     }
                 }
             }
             Packets::Written { writer, last, .. } => {
                 last.push(row);
                 if last.len() >= MOST_ROWS {
-                    writer.write(&[last])?;
+                    writer.write(&[&**last])?;
                     last.clear();
                 }
             }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 fn prepared(log: &Path, tags: &[(String, String)]) -> Result<Prepared, jitlat_archive::Error> {
     let name = log.file_name().unwrap().to_string_lossy().into_owned();
-    Prepared::new(fs::read(log).unwrap(), &name, tags)
+    Prepared::new(&fs::read(log).unwrap(), &name, tags)
 }
 
 fn text(archive: &Archive, id: &str) -> Vec<u8> {

@@ -16,7 +16,7 @@ fn measured(log: &Path) -> Option<(Session, Vec<PacketRecord>, Vec<TcpSample>)> 
     let records: Vec<PacketRecord> = reader.by_ref().collect::<Result<_, _>>().ok()?;
     // Every second log of round trips is one over TCP, whose kernel was asked with each answer.
     let sample = |k: u32| TcpSample { mss: 1448, srtt_us: 20_000 + k, cwnd: 10, retransmissions: k / 50 };
-    let over_tcp = reader.session().two_way.is_some() && records.len() % 2 == 0;
+    let over_tcp = reader.session().two_way.is_some() && records.len().is_multiple_of(2);
     let tcp = if over_tcp { (0..records.len() as u32).map(sample).collect() } else { Vec::new() };
     Some((reader.session().clone(), records, tcp))
 }

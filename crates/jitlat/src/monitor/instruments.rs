@@ -26,6 +26,9 @@ use jitlat_monitor::model::{Direction, Flow, Traffic};
 use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, ServerKeys, TestSite};
 use jitlat_proto::jitlat::{Key, Keys};
 
+/// Makes a test of the file ready to run, from its options.
+type MakeTest = fn(&OptionSet, &Asked<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
+
 /// An instrument that a test of the file may name.
 pub struct Monitored {
     /// Its name.
@@ -35,7 +38,7 @@ pub struct Monitored {
     /// What a test of it sends.
     traffic: fn(&OptionSet, &Asked<'_>) -> Result<Traffic, Wrong>,
     /// A test that is ready to run.
-    test: fn(&OptionSet, &Asked<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>,
+    test: MakeTest,
 }
 
 /// Every instrument of a monitor; the first is that of a test that names none.

@@ -79,7 +79,6 @@ impl Concluding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::analysis::Options;
     use jitlat_core::{TestSpec, WallTime};
 
     #[test]

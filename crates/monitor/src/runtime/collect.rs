@@ -417,7 +417,7 @@ impl HostIntake {
         self.shared.hosts.foreign(&self.host, tags, session).map(Outcome::Refused)
     }
 
-    fn enter_text(&mut self, number: u64, text: Vec<u8>, about: &About, entering: Entering) {
+    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: Entering) {
         let shared = self.shared.clone();
         let prepared = {
             let _place = shared.place();
@@ -498,7 +498,7 @@ impl Intake for HostIntake {
                 self.shared.entering().insert(hash);
                 let entering = Entering { shared: self.shared.clone(), hash };
                 match arrived {
-                    Arrived::Text(text) => self.enter_text(number, text, &about, entering),
+                    Arrived::Text(text) => self.enter_text(number, &text, &about, entering),
                     Arrived::File(file) => self.enter_file(number, file, about, entering),
                 }
             }

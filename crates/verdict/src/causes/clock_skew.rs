@@ -31,7 +31,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         time(drift.abs() as f64)
     );
     let mut found =
-        Found::new(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
+        Found::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());
     vec![found]
 }

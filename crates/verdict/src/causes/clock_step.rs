@@ -29,7 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             time(by.abs() as f64)
         );
         let confidence = if *reason == Reason::SenderClock { 0.95 } else { 0.85 };
-        Found::new(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
+        Found::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
             .places(case, step.place, case.delays.len())
             .ns(by)
             .because(why)

@@ -37,7 +37,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     } else {
         format!("{} arrive {times}", percent(share))
     };
-    let found = Found::new(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
+    let found = Found::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
     let (first, last) = (u64::from(*first), u64::from(*last));
     let everywhere = last - first > case.known.sent * 7 / 10;
     vec![if everywhere { found.whole(case) } else { found.packets(case, first, last) }]

@@ -39,7 +39,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let why =
         format!("{how}: of {}{place} ({}) nothing is known", count(known.unknown, "packet"), percent(share));
     let mut found =
-        Found::new(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
+        Found::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
             .share(share)
             .because(why);
     let (from, from_s) = match first {

@@ -41,7 +41,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         time(height as f64),
         time(longest as f64)
     );
-    let mut found = Found::new(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
+    let mut found = Found::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
         .places(case, first.0, last.0 + 1)
         .ns(height)
         .because(why);

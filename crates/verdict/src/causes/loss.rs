@@ -50,7 +50,7 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
         return Vec::new();
     }
     let severity = of_missing(law.ratio, law.lost, case.scattered.sent);
-    let found = Found::new(id, severity, law.ratio, law.confidence)
+    let found = Found::of(id, severity, law.ratio, law.confidence)
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
     vec![found.because(why(case, law))]

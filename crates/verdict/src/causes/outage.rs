@@ -62,7 +62,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             )
         };
         let mut found =
-            Found::new(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
+            Found::of(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
@@ -86,7 +86,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
         case.moment(from),
         count(packets, "packet")
     );
-    let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+    let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
         .because(why);
@@ -107,7 +107,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
             case.moment(case.place_seconds(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
-        let mut found = Found::new(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);

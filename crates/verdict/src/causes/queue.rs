@@ -43,7 +43,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         };
         let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
         let why = format!("{}{dropped}", waited(from, to, q.height));
-        let mut found = Found::new(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+        let mut found = Found::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
@@ -68,7 +68,7 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
             case.moment(case.place_seconds(h.from)),
             time(h.length as f64)
         );
-        Found::new(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
+        Found::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why)
@@ -107,7 +107,7 @@ fn standing(case: &Case<'_>) -> Option<Found> {
         time(least as f64),
         time(rtt as f64)
     );
-    let found = Found::new(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    let found = Found::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
     Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 

@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             count(packets, "packet")
         );
         let mut found =
-            Found::new(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
+            Found::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
                 .places(case, from, to)
                 .ns(length)
                 .because(why);

@@ -63,7 +63,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let severity = if held > 100_000_000 { Severity::Fair } else { Severity::Good };
     let (first, last) = (late[0], late[late.len() - 1]);
     let spread = (last - first) as f64 / n as f64;
-    let found = Found::new(CauseId::Reordering, severity, share, 0.95).share(share);
+    let found = Found::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
     vec![found.because(format!(
         "{} overtaken, half of them held back by {} or more",

@@ -46,7 +46,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
-            Found::new(CauseId::RouteChange, severity, harm, 0.8)
+            Found::of(CauseId::RouteChange, severity, harm, 0.8)
                 .places(case, step.place, end)
                 .ns(step.change)
                 .because(why),

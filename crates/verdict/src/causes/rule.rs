@@ -24,7 +24,7 @@ pub use jitlat_core::evidence::FoundCause as Found;
 /// Builds what a rule found, within its case.
 pub(super) trait Find: Sized {
     /// Found once, with this share of packets affected.
-    fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found;
+    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found;
     /// From the first of these packets to the last.
     fn packets(self, case: &Case<'_>, first: u64, last: u64) -> Found;
     /// From the packet at one place in send order to the one before another.
@@ -40,7 +40,7 @@ pub(super) trait Find: Sized {
 }
 
 impl Find for Found {
-    fn new(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
+    fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> Found {
         Found { cause: Cause::new(id, severity, confidence), harm, whole_test: false }
     }
 
@@ -110,7 +110,7 @@ mod tests {
 
     fn found(k: u64, magnitude: i64) -> Found {
         let mut found =
-            Found::new(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
+            Found::of(CauseId::Queue, Severity::Good, 0.5, 0.9).ns(magnitude).because(format!("{k}"));
         (found.cause.from_s, found.cause.to_s) = (k as f64, k as f64 + 1.0);
         found.cause.packets = [100 * k, 100 * k + 50];
         found.cause.count = k;
@@ -138,12 +138,12 @@ mod tests {
         let mut case = Case::new(&material);
         case.duration = 50.0;
         let of = |first, last| {
-            let found = Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
+            let found = Found::of(CauseId::Queue, Severity::Good, 0.0, 0.0).packets(&case, first, last);
             (found.cause.from_s, found.cause.to_s)
         };
         assert_eq!([of(100, 998), of(100, 999)], [(1.0, 9.98), (1.0, 50.0)]);
         let places = |from, to| {
-            Found::new(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
+            Found::of(CauseId::Queue, Severity::Good, 0.0, 0.0).places(&case, from, to).cause.packets
         };
         assert_eq!(
             [places(100, 200), places(100, 100), places(100, 5000)],

@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     }
     let severity = of_missing(share, refused, case.known.sent);
     let runs = &case.refused;
-    let found = Found::new(CauseId::SendFailure, severity, share, 1.0).share(share);
+    let found = Found::of(CauseId::SendFailure, severity, share, 1.0).share(share);
     let (found, when) = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => {
             let found = found.packets(case, first.start, last.start + last.len - 1);

@@ -29,7 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // It began when the first of the packets was due.
-        let mut found = Found::new(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+        let mut found = Found::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
