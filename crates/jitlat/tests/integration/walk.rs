@@ -187,7 +187,7 @@ const PROFILE: &str = "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload
                        delay_ms = [20, 50, 100]\nmissing = [0.001, 0.01, 0.1]\nsource = 'ours'\n";
 
 const MONITOR: &str = "[[host]]\nname = 'a'\naddress = '{HOST}'\n[[host]]\nname = 'b'\naddress = '127.0.0.2'\n\
-                       [[test]]\nname = 't'\nevery = '1min'\nfor = '1s'\n[serve]\ncontrol-port = 45690\n";
+                       [[test]]\nname = 't'\nevery = '1min'\nfor = '1s'\n[serve]\noptions = { control-port = 45690 }\n";
 
 /// The words of `row` for the command `name`.
 fn line(bases: &Bases, name: &str, row: Option<&Row>) -> String {
