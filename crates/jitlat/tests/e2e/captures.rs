@@ -47,7 +47,16 @@ fn has_begun(folder: &Path) -> bool {
     within(folder).any(|capture| within(&capture).any(has_rows))
 }
 
-/// Sends numbered packets to b every 10 ms until told to stop.
+/// Ends the threads that wait for it, also when the test fails: a scope waits for its threads for ever.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends numbered packets to b every 10 ms until it is stopped.
 #[derive(Default)]
 struct Traffic {
     stop: AtomicBool,
@@ -159,6 +168,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
     a.wait_for("capturing at path and path of");
     std::thread::scope(|threads| {
+        let _stop = StopOnDrop(&traffic.stop);
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
         wait_until("two whole periods", || measured("a") >= 2);
@@ -206,6 +216,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     let b = monitor(&lab.server, folder, "b");
     let first = monitor(&lab.client, folder, "a");
     let second = std::thread::scope(|threads| {
+        let _stop = StopOnDrop(&traffic.stop);
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
         wait_until("a period", || entered() >= 2);
@@ -261,6 +272,7 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
     let a = monitor(&lab.client, folder, "a");
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _stop = StopOnDrop(&stop);
         let listener = lab.server.within(|| TcpListener::bind("10.9.0.2:7000").unwrap()).unwrap();
         threads.spawn(move || {
             let mut stream = listener.accept().unwrap().0;
