@@ -169,9 +169,7 @@ impl Scene {
 
     fn command(&self, line: &str, folder: &Path) -> Process {
         let line = line.replace("{PORTS}", "--stamp-port {STAMP}");
-        // Nothing that is expected to end may run for ever.
-        let mut process = Process::new("timeout");
-        process.args(["-s", "KILL", LIMIT, JITLAT]);
+        let mut process = Process::new(JITLAT);
         let words = line.split_whitespace().map(|word| self.word(word).replace('~', " "));
         process
             .args(words)
@@ -220,7 +218,12 @@ struct Ran {
 
 fn run(scene: &Scene, line: &str) -> Ran {
     let folder = tempfile::tempdir().unwrap();
-    let output = scene.command(line, folder.path()).output().unwrap();
+    // Nothing that is expected to end may run for ever.
+    let command = scene.command(line, folder.path());
+    let mut limited = Process::new("timeout");
+    limited.args(["-s", "KILL", LIMIT, JITLAT]).args(command.get_args()).current_dir(folder.path());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+    let output = limited.output().unwrap();
     let [stdout, stderr] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     Ran { code: output.status.code(), all: stdout.clone() + &stderr, stdout, folder }
