@@ -50,6 +50,8 @@ pub fn served_beside(
         scope.spawn(|| attack(&scene, &over));
         // The attack is under way when the client begins.
         jitlat_waiting::until("the attack", PATIENCE, || scene.attacked() > before + 100);
+        // What it fills is full then: it is not its beginning that is tried.
+        jitlat_waiting::while_true("the attack goes on", Duration::from_millis(500), || true);
         let line = format!("ping {host} --json - -n {} -p 5ms --timeout 2s {ping}", seconds() * RATE);
         let begun = Instant::now();
         let ended = Running::start(Place::In(&scene.victim).jitlat(folder.path(), &line))

@@ -103,12 +103,14 @@ fn rotated(capture: &Path, files: usize) -> Vec<Vec<u8>> {
 /// Writes files as a rotating capture does, each in two pieces that end anywhere.
 fn write_slowly(folder: &Path, files: &[Vec<u8>]) {
     let halves = files.iter().map(|file| file.split_at(file.len() / 2 + 5));
-    let mut pieces = halves.enumerate().flat_map(|(k, (first, second))| [(k, first), (k, second)]);
+    let mut pieces =
+        halves.enumerate().flat_map(|(k, (first, second))| [(k, first, true), (k, second, false)]);
     jitlat_waiting::at_pace(Duration::from_millis(30), || {
-        let Some((k, piece)) = pieces.next() else { return false };
+        let Some((k, piece, begins)) = pieces.next() else { return false };
         // As `tcpdump -C` names them: from the tenth on the order of the names is another.
+        let path = folder.join(format!("cap{}", k + 8));
         let mut out =
-            File::options().create(true).append(true).open(folder.join(format!("cap{}", k + 8))).unwrap();
+            if begins { File::create(path) } else { File::options().append(true).open(path) }.unwrap();
         out.write_all(piece).unwrap();
         true
     });
@@ -157,7 +159,9 @@ fn connections_are_followed_while_captures_appear() {
     assert!(seen == whole, "{} of {} lines", seen.len(), whole.len());
     // Until a time: all that is there.
     let o = run(["tcp", follows, "--follow", "--duration", "300ms", "--json", "-"]);
-    assert!(o.status.success() && o.stdout == run(["tcp", path, "--json", "-"]).stdout);
+    let (followed, whole) = (o.stdout, run(["tcp", path, "--json", "-"]).stdout);
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    assert_eq!(String::from_utf8_lossy(&followed), String::from_utf8_lossy(&whole));
 }
 
 #[test]
