@@ -57,7 +57,7 @@ fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
 /// Everything in the logs: of one test, or of several at once.
 fn read(logs: &[PathBuf]) -> Result<LiveState> {
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
-    let mut state = LiveState::new(names.join(" "));
+    let mut state = LiveState::new(names.join(" ")).judged_by(jitlat_verdict::judge());
     let now = SteadyTime(0);
     let mut readers = logs.iter().map(|log| crate::input::open(log)).collect::<Result<Vec<_>, _>>()?;
     let sessions: Vec<_> = readers.iter().map(|reader| reader.session().clone()).collect();

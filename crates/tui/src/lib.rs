@@ -43,7 +43,13 @@ pub struct Board {
 impl Board {
     /// A board of tests with these hosts, none of which has begun.
     pub fn of_hosts<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Board {
-        Board { targets: hosts.into_iter().map(LiveState::new).collect(), saved: false }
+        Board {
+            targets: hosts
+                .into_iter()
+                .map(|host| LiveState::new(host).judged_by(jitlat_verdict::judge()))
+                .collect(),
+            saved: false,
+        }
     }
 
     /// The test with this number, from 0.

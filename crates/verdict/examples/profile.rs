@@ -10,6 +10,7 @@ pub fn judge(wait: Span) -> Option<Answer> {
         name: "surgery".into(),
         about: "an instrument that a surgeon moves from far away".into(),
         delay_ms: [5.0, 10.0, 20.0],
+        own_ms: 0.0,
         speech: false,
         ..PROFILES[0].clone()
     };

@@ -2,6 +2,7 @@
 
 use super::stream::StreamState;
 use crate::SteadyTime;
+use crate::evidence::SharedJudge;
 use crate::observer::Event;
 
 /// How far a test is.
@@ -37,12 +38,20 @@ pub struct LiveState {
     pub begun: Option<SteadyTime>,
     /// When their end was noticed; `None` before.
     pub ended: Option<SteadyTime>,
+    /// Judges what has arrived so far; `None`: nobody does.
+    judge: Option<SharedJudge>,
 }
 
 impl LiveState {
     /// Of a test of the host `name`, or of a log of this name.
     pub fn new(name: impl Into<String>) -> LiveState {
         LiveState { name: name.into(), ..LiveState::default() }
+    }
+
+    /// The same, with an answer of `judge` on what has arrived so far.
+    pub fn judged_by(mut self, judge: SharedJudge) -> LiveState {
+        self.judge = Some(judge);
+        self
     }
 
     /// What happened at `now`.
@@ -54,7 +63,12 @@ impl LiveState {
             Event::Started(sessions) => {
                 self.phase = Phase::Running;
                 self.begun.get_or_insert(now);
-                self.streams = sessions.iter().map(|session| StreamState::new(session, now)).collect();
+                let begun = |session| {
+                    let mut stream = StreamState::new(session, now);
+                    stream.judge.clone_from(&self.judge);
+                    stream
+                };
+                self.streams = sessions.iter().map(begun).collect();
             }
             Event::Progress(progress) => {
                 for (stream, progress) in self.streams.iter_mut().zip(progress) {

@@ -3,6 +3,7 @@
 use super::history::History;
 use crate::analysis::{Analyzer, Options};
 use crate::distribution::Precision;
+use crate::evidence::SharedJudge;
 use crate::metrics::clock::ClockEstimate;
 use crate::observer::StreamProgress;
 use crate::session::Ending;
@@ -22,6 +23,8 @@ pub type Function = Vec<(f64, f64)>;
 pub struct StreamState {
     /// What is known of its test.
     pub session: Session,
+    /// Judges what has arrived so far; `None`: nobody does.
+    pub(super) judge: Option<SharedJudge>,
     /// How far it is.
     pub progress: StreamProgress,
     /// Packets that came faster than the view took them; their delays are not shown.
@@ -71,6 +74,7 @@ impl StreamState {
             arrived: None,
             latest: None,
             analyzer: None,
+            judge: None,
             session: session.clone(),
         }
     }
@@ -111,7 +115,7 @@ impl StreamState {
         }
         self.arrived = Some(now);
         if self.analyzer.is_none() {
-            let options = Options { streaming: true, ..Options::default() };
+            let options = Options { streaming: true, judge: self.judge.clone(), ..Options::default() };
             self.analyzer = Some(Box::new(Analyzer::new(&self.analysed_session(), &options)));
         }
         for record in records {

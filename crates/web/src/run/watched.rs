@@ -19,7 +19,7 @@ pub struct Watched {
 
 impl Watched {
     pub fn new(host: &str) -> Watched {
-        Watched { state: LiveState::new(host), traces: Vec::new() }
+        Watched { state: LiveState::new(host).judged_by(jitlat_verdict::judge()), traces: Vec::new() }
     }
 
     pub fn event(&mut self, event: &Event<'_>, now: SteadyTime) {

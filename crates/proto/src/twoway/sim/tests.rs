@@ -76,7 +76,7 @@ fn session<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Session {
 
 /// The analysis that a user sees.
 fn summary<P: Protocol>(plan: &Plan, outcome: &mut Outcome<P>) -> Summary {
-    analyze(&session(plan, outcome), outcome.records.iter().copied(), &Options::default())
+    analyze(&session(plan, outcome), outcome.records.iter().copied(), &jitlat_verdict::options())
 }
 
 /// What every test of round trips must find, however bad the path.
