@@ -44,7 +44,7 @@ fn an_honest_client_is_served_while_another_opens_sessions_without_end() {
         "",
         "--proto irtt",
         move |attacker: &UdpSocket, host| {
-            for _ in 0..20 {
+            for _ in 0..5 {
                 let _ = attacker.send_to(&packet, (host, PORT));
             }
         },
