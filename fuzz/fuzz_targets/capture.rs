@@ -14,8 +14,8 @@ use jitlat_passive::pipeline::{
 use jitlat_passive::tcp::{TcpAnalyzer, explain_delays};
 use jitlat_passive::verdict::explain_no_match;
 use jitlat_passive::{
-    Estimator, Flows, IdentityRule, Matcher, PacketPreview, PassiveResult, Point, Sides, Sighting,
-    StreamSink, Streams, Way, survey,
+    CapturePoint, FlowAnalyzer, IdentityRule, Matcher, PacketPreview, PairEstimator, PassiveResult, Sides,
+    Sighting, StreamBuilder, StreamSink, Way, survey,
 };
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -96,10 +96,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         sightings.len() as u64 <= facts.ours && facts.ours <= facts.packets && facts.packets <= facts.frames
     );
     let mut observers = MatchObservers {
-        streams: Some(Streams::new(Highest::default())),
-        flows: Some(Flows::new(None)),
+        streams: Some(StreamBuilder::new(Highest::default())),
+        flows: Some(FlowAnalyzer::new(None)),
         matched: Some(Vec::new()),
-        ..MatchObservers::new(Estimator::new(Span::seconds(1), None))
+        ..MatchObservers::new(PairEstimator::new(Span::seconds(1), None))
     };
     let matcher = Matcher::new(Span(0), Span::seconds(1)).with_capacity(64);
     let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
@@ -126,5 +126,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         sizes: observers.estimator.sizes(),
         flows,
     };
-    let _ = (result.notes(), Point::Reference);
+    let _ = (result.notes(), CapturePoint::Reference);
 });

@@ -3,7 +3,7 @@
 //! [`STEPS`] are the versions of its schema, each made from the one before; a step that was released is never changed. Columns of figures
 //! are no part of them: they follow the list of figures, and are added when the archive is opened for writing.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use jitlat_core::scalars::selectors;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow};
@@ -193,11 +193,11 @@ pub(crate) enum For {
 }
 
 /// Opens the catalogue of `archive`.
-pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
+pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     let path = archive.join(CATALOGUE);
-    let failed = |source| Error::Catalogue { doing: "opening", archive: archive.to_owned(), source };
+    let failed = |source| ArchiveError::Catalogue { doing: "opening", archive: archive.to_owned(), source };
     if purpose != For::Making && !path.is_file() {
-        return Err(Error::NotAnArchive(archive.to_owned()));
+        return Err(ArchiveError::NotAnArchive(archive.to_owned()));
     }
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     flags |= match purpose {
@@ -223,14 +223,14 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, Error> {
     db.execute_batch(set).map_err(failed)?;
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     if found > VERSION {
-        return Err(Error::TooNew { archive: archive.to_owned(), found, known: VERSION });
+        return Err(ArchiveError::TooNew { archive: archive.to_owned(), found, known: VERSION });
     }
     if purpose == For::Making {
         db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     }
     if found < VERSION {
         if !matches!(purpose, For::Making | For::Migrating) {
-            return Err(Error::TooOld { archive: archive.to_owned(), found, known: VERSION });
+            return Err(ArchiveError::TooOld { archive: archive.to_owned(), found, known: VERSION });
         }
         migrate(&mut db).map_err(failed)?;
     }

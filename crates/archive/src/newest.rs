@@ -1,9 +1,9 @@
 //! [`Archive::newest`]: of every stream its newest test; [`Archive::extent`]: how much there is.
 
 use crate::catalogue::unsigned;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::find::{LISTED, TABLES, listed};
-use crate::{Archive, Listed, Stream, TestId};
+use crate::{Archive, Listed, PooledStream, TestId};
 use rusqlite::{Row, params};
 
 /// Tests before the newest that are looked at, to say since when a stream is bad.
@@ -19,7 +19,7 @@ pub struct Newest {
     /// The stream's number in this archive.
     pub stream_id: i64,
     /// Which packets.
-    pub stream: Stream,
+    pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
@@ -53,7 +53,7 @@ pub struct BadSince {
 
 /// How much an archive has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct ArchiveExtent {
     /// Tests.
     pub tests: u64,
     /// When the first began, ns since 1970; `None` without tests.
@@ -71,8 +71,8 @@ impl Archive {
     /// Of every stream that has tests the newest, by addresses.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn newest(&self) -> Result<Vec<Newest>, Error> {
+    /// [`ArchiveError`].
+    pub fn newest(&self) -> Result<Vec<Newest>, ArchiveError> {
         self.newest_tests().map_err(self.sql("reading"))
     }
 
@@ -86,7 +86,7 @@ impl Archive {
         let take = |row: &Row<'_>| {
             Ok(Newest {
                 stream_id: row.get(0)?,
-                stream: Stream::read(row)?,
+                stream: PooledStream::read(row)?,
                 src_name: row.get(8)?,
                 dst_name: row.get(9)?,
                 test: TestId(row.get(10)?),
@@ -113,8 +113,8 @@ impl Archive {
     /// of fewer than three.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, Error> {
+    /// [`ArchiveError`].
+    pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, ArchiveError> {
         let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'asked') \
                      ORDER BY started_ns DESC LIMIT ?";
         self.distance(query, stream).map_err(self.sql("reading"))
@@ -158,8 +158,8 @@ impl Archive {
     /// A test as the catalogue has it, without figures and tags.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn listed(&self, id: TestId) -> Result<Listed, Error> {
+    /// [`ArchiveError`].
+    pub fn listed(&self, id: TestId) -> Result<Listed, ArchiveError> {
         let query = format!("SELECT {LISTED} FROM {TABLES} WHERE t.id = ?");
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
@@ -167,11 +167,11 @@ impl Archive {
     /// How much there is. Cheap enough to be asked every second.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn extent(&self) -> Result<Extent, Error> {
+    /// [`ArchiveError`].
+    pub fn extent(&self) -> Result<ArchiveExtent, ArchiveError> {
         let query = "SELECT (SELECT count(*) FROM tests), (SELECT min(started_ns) FROM tests), (SELECT max(started_ns) FROM tests)";
         let take = |row: &Row<'_>| {
-            Ok(Extent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
+            Ok(ArchiveExtent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
         };
         self.db.query_row(query, [], take).map_err(self.sql("reading"))
     }

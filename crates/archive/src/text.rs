@@ -1,9 +1,9 @@
 //! [`Rest`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
 
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::decompress;
-use crate::packets::Rows;
-use jitlat_store::log::{LogReader, ReadError, RowText};
+use crate::packets::TestRows;
+use jitlat_store::log::{LogReadError, LogReader, RowText};
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fs::File;
@@ -75,7 +75,7 @@ impl Rest {
 
 /// The text of a log: rows between the other lines.
 struct LogText {
-    rows: Rows,
+    rows: TestRows,
     text: RowText,
     rest: std::iter::Peekable<std::vec::IntoIter<(u64, Blob)>>,
     /// Rows written.
@@ -88,7 +88,7 @@ struct LogText {
 const CHUNK: usize = 128 * 1024;
 
 impl LogText {
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> Result<(), ArchiveError> {
         self.out.clear();
         self.at = 0;
         while self.out.len() < CHUNK {
@@ -99,14 +99,18 @@ impl LogText {
             match self.rows.next()? {
                 Some(row) => {
                     if !self.text.write(&mut self.out, row) {
-                        return Err(Error::Impossible(
+                        return Err(ArchiveError::Impossible(
                             "a packet without its two times in a log that needs them".to_owned(),
                         ));
                     }
                     self.written += 1;
                 }
                 None if self.rest.peek().is_none() => break,
-                None => return Err(Error::Impossible("lines after more packets than there are".to_owned())),
+                None => {
+                    return Err(ArchiveError::Impossible(
+                        "lines after more packets than there are".to_owned(),
+                    ));
+                }
             }
         }
         Ok(())
@@ -126,20 +130,20 @@ impl Read for LogText {
 }
 
 /// A reader of the lines before the first row, which knows the `end` beforehand.
-pub(crate) fn header_reader(name: &str, rest: &Rest, end: &[u8]) -> Result<LogReader, ReadError> {
+pub(crate) fn header_reader(name: &str, rest: &Rest, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
 /// The text of a log, from its rows and its other lines.
-pub(crate) fn text(rows: Rows, rest: Rest) -> Result<Box<dyn Read + Send>, Error> {
+pub(crate) fn text(rows: TestRows, rest: Rest) -> Result<Box<dyn Read + Send>, ArchiveError> {
     let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
 /// A reader of the log, as [`LogReader::open`] makes one of the file.
-pub(crate) fn reader(name: &str, rows: Rows, rest: Rest) -> Result<LogReader, Error> {
+pub(crate) fn reader(name: &str, rows: TestRows, rest: Rest) -> Result<LogReader, ArchiveError> {
     let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
     Ok(LogReader::with_end(name, text, &end)?)
@@ -168,13 +172,13 @@ pub(crate) fn header_of(text: &[u8]) -> usize {
 }
 
 /// Whether what a reader of the file looks at before its rows is text.
-pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, Error> {
-    let mut file = File::open(path).map_err(Error::io("opening the log", path))?;
-    let len = file.metadata().map_err(Error::io("opening the log", path))?.len();
+pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, ArchiveError> {
+    let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
+    let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
     let from = end_from(rest, len);
     let mut end = Vec::new();
     let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
-    read.map_err(Error::io("reading the log", path))?;
+    read.map_err(ArchiveError::io("reading the log", path))?;
     Ok(std::str::from_utf8(&end).is_ok())
 }
 

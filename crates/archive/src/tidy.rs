@@ -1,9 +1,9 @@
 //! [`Archive::compact`]: many small files into few; [`Archive::prune`]: what is old goes.
 
 use crate::add;
-use crate::error::Error;
+use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
-use crate::packets::{Block, StoredTest, Tests, Writer};
+use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
 use crate::text::Rest;
 use crate::{Archive, TestId, pushes};
 use core::str::FromStr;
@@ -59,9 +59,9 @@ pub enum Keep {
 }
 
 impl FromStr for Keep {
-    type Err = Error;
+    type Err = ArchiveError;
 
-    fn from_str(text: &str) -> Result<Keep, Error> {
+    fn from_str(text: &str) -> Result<Keep, ArchiveError> {
         let days = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());
         let keep = match text.split_once('=') {
             Some(("packets", age)) => days(age).map(|days| Keep::Packets { days }),
@@ -70,7 +70,9 @@ impl FromStr for Keep {
             _ => None,
         };
         keep.ok_or_else(|| {
-            Error::Usage(format!("'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"))
+            ArchiveError::Usage(format!(
+                "'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"
+            ))
         })
     }
 }
@@ -129,8 +131,8 @@ impl Archive {
     /// Puts small files of the same day together. Tests stay whole; a log comes back byte for byte as before.
     ///
     /// # Errors
-    /// [`Error`]; then no packet is lost.
-    pub fn compact(&self) -> Result<Compacted, Error> {
+    /// [`ArchiveError`]; then no packet is lost.
+    pub fn compact(&self) -> Result<Compacted, ArchiveError> {
         let _writing = self.lock()?;
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
         let small = || {
@@ -153,7 +155,7 @@ impl Archive {
         Ok(done)
     }
 
-    fn put_together(&self, files: &[&Small], done: &mut Compacted) -> Result<(), Error> {
+    fn put_together(&self, files: &[&Small], done: &mut Compacted) -> Result<(), ArchiveError> {
         // What cannot be read stays where it is, and everything else goes on.
         let whole = |file: &&&Small| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
         let (files, damaged): (Vec<&&Small>, Vec<&&Small>) = files.iter().partition(|f| whole(f));
@@ -161,10 +163,10 @@ impl Archive {
         if files.len() < 2 {
             return Ok(());
         }
-        let (mut moved, mut block) = (Vec::new(), Block::default());
+        let (mut moved, mut block) = (Vec::new(), ColumnBlock::default());
         let names: String = files.iter().map(|f| f.name.as_str()).collect();
         let name = format!("{:016x}.parquet", xxh3_64(names.as_bytes()));
-        let mut writer = Writer::create(&self.root.join("tmp").join(&name))?;
+        let mut writer = PacketFileWriter::create(&self.root.join("tmp").join(&name))?;
         let mut group = 0u64;
         for file in &files {
             let ids = self.ids("SELECT id FROM tests WHERE file = ? ORDER BY started_ns, id", [file.id])?;
@@ -184,7 +186,7 @@ impl Archive {
                 moved.push(self.moved(id, row_group, first_row, count)?);
                 if block.len() >= SHARED_ROWS {
                     writer.write(&[&block])?;
-                    block = Block::default();
+                    block = ColumnBlock::default();
                     group += 1;
                 }
             }
@@ -192,7 +194,7 @@ impl Archive {
         writer.write(&[&block])?;
         let folder = files[0].name.rsplit_once('/').map_or("packets", |(folder, _)| folder);
         let published =
-            writer.publish(&self.root, &format!("{folder}/{name}"), &Tests { tests: moved.clone() })?;
+            writer.publish(&self.root, &format!("{folder}/{name}"), &FileTests { tests: moved.clone() })?;
         let entered = self.transaction(|all| {
             let file = add::file(all, &published)?;
             let mut update =
@@ -208,7 +210,7 @@ impl Archive {
         }
         for file in &files {
             let path = self.root.join(&file.name);
-            fs::remove_file(&path).map_err(Error::io("removing", &path))?;
+            fs::remove_file(&path).map_err(ArchiveError::io("removing", &path))?;
             done.bytes_before += file.bytes;
         }
         done.before += files.len() as u64;
@@ -218,7 +220,13 @@ impl Archive {
     }
 
     /// What the new file says of a test.
-    fn moved(&self, id: TestId, row_group: u64, first_row: u64, rows: u64) -> Result<StoredTest, Error> {
+    fn moved(
+        &self,
+        id: TestId,
+        row_group: u64,
+        first_row: u64,
+        rows: u64,
+    ) -> Result<StoredTest, ArchiveError> {
         let run = || {
             let query = "SELECT hash, source, rest FROM tests WHERE id = ?";
             let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?));
@@ -233,7 +241,7 @@ impl Archive {
         let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
         let rest = Rest::from_bytes(&rest);
         let rest =
-            rest.ok_or_else(|| Error::Impossible(format!("the header of test {id} cannot be read")))?;
+            rest.ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))?;
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
@@ -241,8 +249,8 @@ impl Archive {
     /// periods stay as they are. What waited for a collector is counted as dropped.
     ///
     /// # Errors
-    /// [`Error`].
-    pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, Error> {
+    /// [`ArchiveError`].
+    pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, ArchiveError> {
         let _writing = self.lock()?;
         const DAY: i64 = 86_400_000_000_000;
         let until = match keep {
@@ -301,7 +309,7 @@ impl Archive {
             let path = self.root.join(&file.name);
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("removing", &path)(e));
+                    return Err(ArchiveError::io("removing", &path)(e));
                 }
                 _ => {}
             }

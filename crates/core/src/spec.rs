@@ -232,7 +232,7 @@ pub enum SpecError {
 /// One test stream in one direction. Fields are private so that a value of this type can always be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "UncheckedSpec")]
 pub struct TestSpec {
     direction: Direction,
     transport: Transport,
@@ -250,7 +250,7 @@ pub struct TestSpec {
 
 /// A [`TestSpec`] as it is serialised, unchecked.
 #[derive(Deserialize)]
-struct Unchecked {
+struct UncheckedSpec {
     direction: Direction,
     transport: Transport,
     packets: u64,
@@ -262,10 +262,10 @@ struct Unchecked {
     dst_port: u16,
 }
 
-impl TryFrom<Unchecked> for TestSpec {
+impl TryFrom<UncheckedSpec> for TestSpec {
     type Error = SpecError;
 
-    fn try_from(u: Unchecked) -> Result<TestSpec, SpecError> {
+    fn try_from(u: UncheckedSpec) -> Result<TestSpec, SpecError> {
         let checked = TestSpec::new(u.direction, u.transport, u.packets, u.payload, u.period, u.schedule)?;
         Ok(TestSpec { dscp: u.dscp, src_port: u.src_port, dst_port: u.dst_port, ..checked })
     }

@@ -5,9 +5,9 @@ use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
 use jitlat_core::{Dscp, Span, Transport};
-use jitlat_net::client::Family;
+use jitlat_net::client::AddressFamily;
 use jitlat_net::path;
-use jitlat_proto::path::{Plan, SLOTS};
+use jitlat_proto::path::{SLOTS, TracePlan};
 use std::net::{IpAddr, SocketAddr};
 
 /// Destination port of UDP probes: by convention nothing listens there.
@@ -21,7 +21,7 @@ pub struct PathTest {
     /// The far host: a name or an address.
     pub host: String,
     /// Only addresses of this family.
-    pub family: Option<Family>,
+    pub family: Option<AddressFamily>,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// Protocol of the probes.
@@ -64,7 +64,7 @@ impl PathTest {
     pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
-        let plan = Plan {
+        let plan = TracePlan {
             transport: self.transport,
             port: to.port(),
             dscp: self.dscp,
@@ -74,7 +74,7 @@ impl PathTest {
             patience: self.patience,
             // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
             spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(SLOTS) + 1)),
-            ..Plan::new(source, to.ip().to_canonical())
+            ..TracePlan::new(source, to.ip().to_canonical())
         };
         Ok(path::trace(plan, stop.flag(), progress)?)
     }

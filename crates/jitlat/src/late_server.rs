@@ -8,8 +8,8 @@ use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Span, SteadyTime, record::Moment};
 use jitlat_instruments::serve::OneWayPacket;
 use jitlat_net::clock;
-use jitlat_store::late::{Extra, SampleHistory, packets};
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::late::{ExtraFields, SampleHistory, packets};
+use jitlat_store::log::{LogFile, LogVersion, Naming};
 use jitlat_store::output;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -150,19 +150,18 @@ impl OneWayTest {
         let second = began.map_or(0, |t| t.0 / SECOND);
         let name = |ending| format!("lamp-{ip}-{}-{}-{second}.{ending}", self.from.port(), self.id);
         let (log, csv) = (folder.join(name("log")), folder.join(name("csv")));
-        let mut file = LogFile::create(&Naming::Given(log.clone()), Version::V3)?;
+        let mut file = LogFile::create(&Naming::Given(log.clone()), LogVersion::V3)?;
         let session = self.session()?;
         file.begin(&session);
         self.records.iter().for_each(|record| file.record(record));
         file.finish(&session);
         file.close()?;
         output::write(&csv, |out| {
-            writeln!(out, "{}", packets::header(false, Extra::default()))?;
+            writeln!(out, "{}", packets::header(false, ExtraFields::default()))?;
             let mut history = SampleHistory::default();
-            self.records
-                .iter()
-                .filter_map(|r| history.sample(r))
-                .try_for_each(|sample| writeln!(out, "{}", packets::row(&sample, false, Extra::default())))
+            self.records.iter().filter_map(|r| history.sample(r)).try_for_each(|sample| {
+                writeln!(out, "{}", packets::row(&sample, false, ExtraFields::default()))
+            })
         })?;
         Ok(log)
     }

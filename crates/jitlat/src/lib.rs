@@ -70,7 +70,7 @@ use without::monitor;
 use without::web;
 
 use analyze::Together;
-use exit::Status;
+use exit::ExitStatus;
 use root::Command;
 use std::process::ExitCode;
 use tracing::error;
@@ -111,7 +111,7 @@ pub fn run() -> ExitCode {
     };
     let status = ended.unwrap_or_else(|e| {
         error!("{}", exit::explain(&e));
-        Status::NotMeasured
+        ExitStatus::NotMeasured
     });
     status.into()
 }

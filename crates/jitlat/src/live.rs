@@ -6,7 +6,7 @@ use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
-use jitlat_report::text::Style;
+use jitlat_report::text::TextStyle;
 use jitlat_store::log::LogReader;
 use jitlat_tui::Look;
 pub use jitlat_tui::{Board, View};
@@ -35,7 +35,7 @@ pub fn is_possible() -> Result<bool> {
 
 /// Draws `board` on this terminal; lines of the log wait until it is given back.
 pub fn start(board: Board, stop: &Stop) -> Result<View> {
-    let look = Look { colour: console::style() == Style::Colour, unicode: console::shows_unicode() };
+    let look = Look { colour: console::style() == TextStyle::Colour, unicode: console::shows_unicode() };
     View::start(board, look, console::log::hold(), stop).context("--live")
 }
 

@@ -446,7 +446,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
 
 /// The contents of one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
-struct Arrival {
+struct InboxSlot {
     /// Length of the whole datagram, even if the slot kept only its beginning.
     length: usize,
     named: bool,
@@ -460,7 +460,7 @@ pub(crate) struct Inbox {
     names: Box<[libc::sockaddr_storage]>,
     /// Whether senders are asked for.
     named: bool,
-    arrivals: [Arrival; BATCH],
+    arrivals: [InboxSlot; BATCH],
     received: usize,
 }
 
@@ -488,7 +488,7 @@ impl Inbox {
             control: vec![ControlBuffer::EMPTY; slots].into(),
             names: vec![name; slots].into(),
             named: true,
-            arrivals: [Arrival::default(); BATCH],
+            arrivals: [InboxSlot::default(); BATCH],
             received: 0,
         }
     }
@@ -535,7 +535,8 @@ impl Inbox {
         for ((arrival, control), header) in arrivals.take(got) {
             // SAFETY: `got` ≤ `count`, and those headers were initialised above.
             let message = unsafe { header.assume_init_ref() };
-            *arrival = Arrival { length: message.msg_len as usize, named: message.msg_hdr.msg_namelen != 0 };
+            *arrival =
+                InboxSlot { length: message.msg_len as usize, named: message.msg_hdr.msg_namelen != 0 };
             control.set_length(message.msg_hdr.msg_controllen as _);
         }
         self.received = got;

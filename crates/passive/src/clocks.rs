@@ -15,11 +15,11 @@ const MAX_POINTS: usize = 1 << 16;
 
 /// The lower convex hull of one way's raw delays, updated as they come; O(1) amortised.
 #[derive(Clone, Debug, Default)]
-struct Hull {
+struct DelayHull {
     points: Vec<(i64, i64)>,
 }
 
-impl Hull {
+impl DelayHull {
     fn push(&mut self, t: i64, y: i64) {
         match self.points.last().map(|p| (t.cmp(&p.0), y.cmp(&p.1))) {
             // Reordered at the source: the hull needs ascending times.
@@ -77,8 +77,8 @@ fn middle(from: i64, to: i64) -> i64 {
 
 /// Compares the clocks by both ways' delays.
 #[derive(Clone, Debug, Default)]
-pub struct Clocks {
-    hulls: [Hull; 2],
+pub struct ClockComparison {
+    hulls: [DelayHull; 2],
     /// First record's times: everything else is relative to it, so that no digit is lost.
     origin: Option<(i64, i64)>,
 }
@@ -111,7 +111,7 @@ impl ClockDifference {
     }
 }
 
-impl Clocks {
+impl ClockComparison {
     /// Adds one matched packet.
     pub fn push(&mut self, r: &Record) {
         let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
@@ -126,7 +126,7 @@ impl Clocks {
     /// What is known so far.
     pub fn difference(&self) -> ClockDifference {
         let Some((r0, m0)) = self.origin else { return ClockDifference::default() };
-        let spans = self.hulls.each_ref().map(Hull::span);
+        let spans = self.hulls.each_ref().map(DelayHull::span);
         let overlap = match spans {
             [Some(a), Some(b)] => Some((a.0.max(b.0), a.1.min(b.1))).filter(|(x, y)| x < y),
             _ => None,
@@ -165,7 +165,7 @@ mod tests {
     use jitlat_core::time::SECOND;
 
     fn clocks(ppm: i64, offset: i64, queue: impl Fn(i64) -> i64) -> ClockDifference {
-        let mut c = Clocks::default();
+        let mut c = ClockComparison::default();
         let monitor = |t: i64| 1_700_000_000 * SECOND + t + offset + t / 1_000_000 * ppm;
         let reference = |t: i64| 1_700_000_000 * SECOND + t;
         for i in 0..3000i64 {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn packets_that_become_larger_do_not_pass_for_skew() {
-        let mut c = Clocks::default();
+        let mut c = ClockComparison::default();
         for i in 0..3000i64 {
             // Both ways take 3 ms more for each thousand packets.
             let (t, longer) = (i * 20_000_000, i / 1000 * 3_000_000);
@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn too_little_is_not_a_figure() {
-        assert_eq!(Clocks::default().difference(), ClockDifference::default());
+        assert_eq!(ClockComparison::default().difference(), ClockDifference::default());
         // A packet each way, at one time.
-        let mut c = Clocks::default();
+        let mut c = ClockComparison::default();
         for way in Way::BOTH {
             c.push(&Record { way, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
         }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn hull(points: &[(i64, i64)]) -> Vec<(i64, i64)> {
-        let mut h = Hull::default();
+        let mut h = DelayHull::default();
         points.iter().for_each(|p| h.push(p.0, p.1));
         h.points
     }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_hull_of_too_many_corners_keeps_every_second_one() {
-        let mut h = Hull::default();
+        let mut h = DelayHull::default();
         for t in 0..=MAX_POINTS as i64 {
             h.push(t, t * t);
         }

@@ -5,7 +5,7 @@
 //! until they are too old, and an old one may match a later packet with the same name: the default matcher does
 //! neither.
 
-use super::{Pair, Point, Record, Sighting, Way};
+use super::{CapturePoint, Record, Sighting, SyntheticPair, Way};
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl CaiaMatcher {
 
     /// Adds a reference sighting.
     pub fn reference(&mut self, s: Sighting) {
-        self.seen[Point::Reference as usize][s.way as usize] += 1;
+        self.seen[CapturePoint::Reference as usize][s.way as usize] += 1;
         let list = &mut self.lists[s.way as usize];
         if list.len() >= LIST {
             list.pop_front();
@@ -61,7 +61,7 @@ impl CaiaMatcher {
 
     /// Searches a monitor sighting.
     pub fn monitor(&mut self, m: Sighting) -> Option<Record> {
-        self.seen[Point::Monitor as usize][m.way as usize] += 1;
+        self.seen[CapturePoint::Monitor as usize][m.way as usize] += 1;
         let list = &mut self.lists[m.way as usize];
         let mut i = 0;
         while i < list.len().min(self.searched) {
@@ -101,7 +101,7 @@ impl CaiaMatcher {
     }
 
     /// Sightings of a way at a point.
-    pub fn seen(&self, point: Point, way: Way) -> u64 {
+    pub fn seen(&self, point: CapturePoint, way: Way) -> u64 {
         self.seen[point as usize][way as usize]
     }
 
@@ -122,7 +122,7 @@ pub struct CaiaPairer {
 
 impl CaiaPairer {
     /// Adds the next record; returns a pair that is ready.
-    pub fn push(&mut self, r: Record) -> Option<Pair> {
+    pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
         self.lists[r.way as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
         loop {
@@ -143,7 +143,7 @@ impl CaiaPairer {
             self.current = outs.pop_front();
             if next.monitor >= back.monitor {
                 ins.pop_front();
-                return Some(Pair { out, back });
+                return Some(SyntheticPair { out, back });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! [`Echoes`]: round trips of ping during the capture: ICMP echo requests and their replies at one point.
 //! [`PingSource`]: where round trips of ping come from.
 
-use super::packet::{ICMP, ICMPV6, Packet};
+use super::packet::{ICMP, ICMPV6, IpPacket};
 use super::spread::SpreadFigures;
 use core::net::IpAddr;
 use jitlat_core::time::{Span, WallTime};
@@ -36,12 +36,12 @@ pub type PingFigures = [Option<SpreadFigures>; 2];
 const WAITING: usize = 1 << 12;
 
 /// Whether a packet is an ICMP echo request or reply, of either family.
-pub fn is_echo(p: &Packet<'_>) -> bool {
+pub fn is_echo(p: &IpPacket<'_>) -> bool {
     kind(p).is_some()
 }
 
 /// `true` for a request.
-fn kind(p: &Packet<'_>) -> Option<bool> {
+fn kind(p: &IpPacket<'_>) -> Option<bool> {
     if p.is_later_fragment() {
         return None;
     }
@@ -63,18 +63,18 @@ mod icmp {
     pub(super) const NUMBERS: RangeFrom<usize> = 4..;
 }
 
-type Key = (IpAddr, IpAddr, [u8; 4]);
+type EchoKey = (IpAddr, IpAddr, [u8; 4]);
 
 /// Matches requests and replies seen at one point.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    waiting: HashMap<Key, WallTime>,
-    order: VecDeque<Key>,
+    waiting: HashMap<EchoKey, WallTime>,
+    order: VecDeque<EchoKey>,
 }
 
 impl Echoes {
     /// Adds a packet; if it is a reply, returns when its request passed and the round trip.
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) -> Option<(WallTime, Span)> {
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
         let id = *p.transport().get(icmp::NUMBERS)?.first_chunk::<4>()?;
         if !request {

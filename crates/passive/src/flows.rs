@@ -1,4 +1,4 @@
-//! [`Flows`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
+//! [`FlowAnalyzer`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
 //!
 //! Pairs are made of one flow's packets only, so that a flow's round trip is that of its own packets, whatever the
 //! class of service of the others.
@@ -8,12 +8,12 @@ pub(super) mod key;
 use super::Way;
 use super::matcher::MatchObserver;
 use super::pairing::{Pairer, Record};
-use super::spread::Spread;
+use super::spread::SpanSpread;
 use jitlat_core::time::{Span, WallTime};
 pub use key::{FlowKey, FlowNumbers, Grouping, MAX_FLOWS, OTHER_FLOWS, OTHER_FLOWS_NAME, UNKNOWN_FLOW};
 use serde::Serialize;
 
-fn round_trips(of: &Spread) -> Option<FlowRtt> {
+fn round_trips(of: &SpanSpread) -> Option<FlowRtt> {
     let f = of.figures(0)?;
     Some(FlowRtt { min: f.min, median: f.median, mean: f.mean, p95: f.p95, max: f.max })
 }
@@ -86,10 +86,10 @@ pub struct FlowFigures {
 #[derive(Clone, Debug)]
 struct FlowState {
     pairer: Pairer,
-    rtt: Spread,
+    rtt: SpanSpread,
     ways: [FlowWay; 2],
     /// Raw delays of either way.
-    delays: [Spread; 2],
+    delays: [SpanSpread; 2],
     span: Option<(WallTime, WallTime)>,
 }
 
@@ -97,9 +97,9 @@ impl Default for FlowState {
     fn default() -> FlowState {
         FlowState {
             pairer: Pairer::default(),
-            rtt: Spread::of_flow(),
+            rtt: SpanSpread::of_flow(),
             ways: Default::default(),
-            delays: [Spread::of_flow(), Spread::of_flow()],
+            delays: [SpanSpread::of_flow(), SpanSpread::of_flow()],
             span: None,
         }
     }
@@ -107,7 +107,7 @@ impl Default for FlowState {
 
 /// A [`MatchObserver`] that computes the figures of each flow.
 #[derive(Clone, Debug, Default)]
-pub struct Flows {
+pub struct FlowAnalyzer {
     /// By the flow's number.
     states: Vec<FlowState>,
     others: FlowState,
@@ -115,10 +115,10 @@ pub struct Flows {
     max_turnaround: Option<Span>,
 }
 
-impl Flows {
+impl FlowAnalyzer {
     /// Omits pairs whose packets are further apart at the monitor than `max_turnaround`.
-    pub fn new(max_turnaround: Option<Span>) -> Flows {
-        Flows { max_turnaround, ..Flows::default() }
+    pub fn new(max_turnaround: Option<Span>) -> FlowAnalyzer {
+        FlowAnalyzer { max_turnaround, ..FlowAnalyzer::default() }
     }
 
     /// All flows named by `keys`, those with most bytes first.
@@ -181,7 +181,7 @@ impl FlowState {
     }
 }
 
-impl MatchObserver for Flows {
+impl MatchObserver for FlowAnalyzer {
     fn record(&mut self, r: Record) {
         let limit = self.max_turnaround;
         let s = self.state(r.flow);
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_flow_makes_its_own_pairs() {
-        let mut flows = Flows::new(None);
+        let mut flows = FlowAnalyzer::new(None);
         let record = |way, at: i64, delay: i64, flow| {
             let (r, m) = if way == Way::Out { (at, at + delay) } else { (at + delay, at) };
             Record {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn flows_come_with_the_largest_first_and_their_counts() {
-        let mut flows = Flows::new(None);
+        let mut flows = FlowAnalyzer::new(None);
         for (r, copy) in [
             (record(Way::Out, 10, 40, 100, 0), false),
             (record(Way::Out, 20, 55, 30, 1), false),
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn pairs_too_far_apart_at_the_monitor_are_left_out() {
         let pairs = |most| {
-            let mut flows = Flows::new(most);
+            let mut flows = FlowAnalyzer::new(most);
             for r in [record(Way::Out, 10, 40, 1, 0), record(Way::In, 90, 60, 1, 0)] {
                 flows.record(r);
                 flows.arrived(0, r, false);

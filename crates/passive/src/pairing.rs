@@ -34,14 +34,14 @@ impl Record {
 
 /// A synthetic pair: a round trip as an application's packets had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct SyntheticPair {
     /// The packet from the reference to the monitor point.
     pub out: Record,
     /// The packet from the monitor to the reference point.
     pub back: Record,
 }
 
-impl Pair {
+impl SyntheticPair {
     /// Total pair time: from the OUT packet leaving the reference point to the IN packet reaching it.
     pub fn total(&self) -> Span {
         self.back.reference - self.out.reference
@@ -95,7 +95,7 @@ pub struct Pairer {
 
 impl Pairer {
     /// Adds the next record; returns the pair it completes, if any.
-    pub fn push(&mut self, r: Record) -> Option<Pair> {
+    pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
         match r.way {
             Way::Out => {
                 if self.latest.is_none_or(|l| l.monitor < r.monitor) {
@@ -111,7 +111,7 @@ impl Pairer {
                 } else {
                     self.before.take().filter(|b| b.monitor < r.monitor)
                 };
-                out.map(|out| Pair { out, back: r })
+                out.map(|out| SyntheticPair { out, back: r })
             }
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         let s = |x: f64| WallTime((x * 1e9) as i64);
         let out = Record { reference: s(1.0), monitor: s(101.2), ..record(Out, 0) };
         let back = Record { reference: s(1.4), monitor: s(101.25), ..record(In, 0) };
-        let p = Pair { out, back };
+        let p = SyntheticPair { out, back };
         assert_eq!(
             (p.total().0 / 1000, p.turnaround().0 / 1000, p.rtt().0 / 1000),
             (400_000, 50_000, 350_000)

@@ -1,10 +1,10 @@
-//! [`Periods`]: two capture points that never end, as one test a period. Each packet that counts is in exactly one of them, by when it was
+//! [`PeriodStreams`]: two capture points that never end, as one test a period. Each packet that counts is in exactly one of them, by when it was
 //! sent; only copies that come after its period was handed out are in none.
 
-use super::clocks::Clocks;
+use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
 use super::pairing::Record;
-use super::streams::{StreamSink, Streams, WayFacts, session};
+use super::streams::{StreamBuilder, StreamSink, WayFacts, session};
 use super::survey::Sides;
 use super::way::Way;
 use jitlat_core::record::PacketRecord;
@@ -20,10 +20,10 @@ const PATIENCE: i64 = 16;
 
 /// Packets, and what is known of them, of both ways in periods of wall time.
 #[derive(Debug)]
-pub struct Periods {
-    streams: Streams<Cut>,
+pub struct PeriodStreams {
+    streams: StreamBuilder<Cut>,
     /// The clocks by the packets of each period that is open.
-    clocks: BTreeMap<i64, Clocks>,
+    clocks: BTreeMap<i64, ClockComparison>,
     window: Span,
     sides: [Sides; 2],
 }
@@ -55,14 +55,14 @@ impl EndedPeriod {
     }
 }
 
-impl Periods {
+impl PeriodStreams {
     /// Periods of the length `every`, of which the first is that of `begin`. Packets are under way for at most `window`; `sides` as each
     /// point sees them.
-    pub fn new(every: Span, begin: WallTime, window: Span, sides: [Sides; 2]) -> Periods {
+    pub fn new(every: Span, begin: WallTime, window: Span, sides: [Sides; 2]) -> PeriodStreams {
         let every = every.max(Span(1));
         let first = begin.0.div_euclid(every.0);
         let cut = Cut { every, offset: Span(0), first, ways: Default::default(), fresh: Vec::new() };
-        Periods { streams: Streams::new(cut), clocks: BTreeMap::new(), window, sides }
+        PeriodStreams { streams: StreamBuilder::new(cut), clocks: BTreeMap::new(), window, sides }
     }
 
     /// Follows the clocks: monitor clock minus reference clock.
@@ -143,7 +143,7 @@ impl Periods {
     }
 }
 
-impl MatchObserver for Periods {
+impl MatchObserver for PeriodStreams {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
         if !copy {
             let cut = self.streams.sink();

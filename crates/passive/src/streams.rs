@@ -1,4 +1,4 @@
-//! [`Streams`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
+//! [`StreamBuilder`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
 //! arrival order, and the [`Session`] they belong to.
 //!
 //! A packet's number is its position among those at the source point that count: a number that does not arrive is a
@@ -9,13 +9,13 @@ use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
 use super::pairing::Record;
 use super::survey::Sides;
-use super::{Point, TimeQueue, Way};
+use super::{CapturePoint, TimeQueue, Way};
 use core::net::IpAddr;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::session::{Ending, PASSIVE, Session};
 use jitlat_core::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec, Transport};
-use jitlat_core::time::{Source, Span, Stamp, WallTime};
+use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// How far back a duplicate of a packet can still be numbered.
@@ -29,12 +29,12 @@ pub trait StreamSink {
     /// arrivals come later.
     fn counted(&mut self, _way: Way, _sent: WallTime) {}
 
-    /// The next arrival of a way; its number is below the way's later [`Streams::sent`].
+    /// The next arrival of a way; its number is below the way's later [`StreamBuilder::sent`].
     fn record(&mut self, way: Way, record: &PacketRecord);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PacketFate {
     Pending,
     /// With the time it was sent.
     Counts(WallTime),
@@ -81,18 +81,18 @@ impl WayFacts {
 
 /// A packet that arrived, by its source sighting.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct ArrivedPacket {
     seq: u64,
     sent: WallTime,
     length: u32,
 }
 
-impl Arrival {
+impl ArrivedPacket {
     /// Its record, as packet `number` of its way, which arrived at `at`.
     fn record(&self, number: i64, at: WallTime) -> PacketRecord {
         let mut record = PacketRecord::new(number);
-        record.set(Moment::Sent, Stamp { at: self.sent, source: Source::Wire });
-        record.set(Moment::Arrived, Stamp { at, source: Source::Wire });
+        record.set(Moment::Sent, Stamp { at: self.sent, source: StampSource::Wire });
+        record.set(Moment::Arrived, Stamp { at, source: StampSource::Wire });
         record.set_size(u16::try_from(self.length).ok());
         record
     }
@@ -102,33 +102,33 @@ impl Arrival {
 #[derive(Debug, Default)]
 struct WayNumbers {
     /// Fates of the source sightings from `base` on.
-    fates: VecDeque<Fate>,
+    fates: VecDeque<PacketFate>,
     base: u64,
     /// Sightings before `base` without a number, and which of the recent ones.
     voids: u64,
     recent: VecDeque<u64>,
     /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
-    waiting: TimeQueue<Arrival>,
+    waiting: TimeQueue<ArrivedPacket>,
     /// But for those sent, which are counted by their fates.
     facts: WayFacts,
 }
 
 impl WayNumbers {
-    fn settle(&mut self, seq: u64, fate: Fate, way: Way, sink: &mut impl StreamSink) {
+    fn settle(&mut self, seq: u64, fate: PacketFate, way: Way, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
         let i = i as usize;
         if self.fates.len() <= i {
-            self.fates.resize(i + 1, Fate::Pending);
+            self.fates.resize(i + 1, PacketFate::Pending);
         }
-        if self.fates[i] == Fate::Pending {
+        if self.fates[i] == PacketFate::Pending {
             self.fates[i] = fate;
         }
         while let Some(fate) = self.fates.front().copied() {
             match fate {
-                Fate::Pending => break,
-                Fate::Counts(sent) => sink.counted(way, sent),
-                Fate::Void => {
+                PacketFate::Pending => break,
+                PacketFate::Counts(sent) => sink.counted(way, sent),
+                PacketFate::Void => {
                     self.voids += 1;
                     self.recent.push_back(self.base);
                 }
@@ -155,7 +155,7 @@ impl WayNumbers {
     fn release(&mut self, way: Way, sink: &mut impl StreamSink) {
         while self.waiting.len() > WAITING {
             // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
-            self.settle(self.base, Fate::Void, way, sink);
+            self.settle(self.base, PacketFate::Void, way, sink);
             self.hand_on(way, sink);
         }
         self.hand_on(way, sink);
@@ -172,15 +172,15 @@ impl WayNumbers {
 
 /// An [`MatchObserver`] that makes the streams of both ways.
 #[derive(Debug, Default)]
-pub struct Streams<S> {
+pub struct StreamBuilder<S> {
     ways: [WayNumbers; 2],
     sink: S,
 }
 
-impl<S: StreamSink> Streams<S> {
+impl<S: StreamSink> StreamBuilder<S> {
     /// Streams into `sink`.
-    pub fn new(sink: S) -> Streams<S> {
-        Streams { ways: Default::default(), sink }
+    pub fn new(sink: S) -> StreamBuilder<S> {
+        StreamBuilder { ways: Default::default(), sink }
     }
 
     /// Packets of a way that count and whose fate is settled: all, once the matcher has finished.
@@ -262,8 +262,8 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
         _ => None,
     };
     // Each end as it sees itself: addresses before any translation.
-    let reference: Option<IpAddr> = only(&sides[Point::Reference as usize].reference);
-    let monitor = only(&sides[Point::Monitor as usize].monitor);
+    let reference: Option<IpAddr> = only(&sides[CapturePoint::Reference as usize].reference);
+    let monitor = only(&sides[CapturePoint::Monitor as usize].monitor);
     (session.src, session.dst) = match way {
         Way::Out => (reference, monitor),
         Way::In => (monitor, reference),
@@ -271,7 +271,7 @@ pub fn session(way: Way, sides: &[Sides; 2], sent: u64, length: u64, period: Spa
     session
 }
 
-impl<S: StreamSink> MatchObserver for Streams<S> {
+impl<S: StreamSink> MatchObserver for StreamBuilder<S> {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
         let (sent, arrived) = match r.way {
             Way::Out => (r.reference, r.monitor),
@@ -281,12 +281,12 @@ impl<S: StreamSink> MatchObserver for Streams<S> {
         if n.is_void(seq, copy) {
             return;
         }
-        n.waiting.push(arrived, Arrival { seq, sent, length: r.length });
+        n.waiting.push(arrived, ArrivedPacket { seq, sent, length: r.length });
         if !copy {
             n.facts.saw(sent);
             n.facts.bytes += u64::from(r.length);
             n.facts.arrived += 1;
-            n.settle(seq, Fate::Counts(sent), r.way, &mut self.sink);
+            n.settle(seq, PacketFate::Counts(sent), r.way, &mut self.sink);
         }
         n.release(r.way, &mut self.sink);
     }
@@ -294,13 +294,13 @@ impl<S: StreamSink> MatchObserver for Streams<S> {
     fn lost(&mut self, way: Way, seq: u64, sent: WallTime, _flow: u32) {
         let n = &mut self.ways[way as usize];
         n.facts.saw(sent);
-        n.settle(seq, Fate::Counts(sent), way, &mut self.sink);
+        n.settle(seq, PacketFate::Counts(sent), way, &mut self.sink);
         n.release(way, &mut self.sink);
     }
 
     fn void(&mut self, way: Way, seq: u64) {
         let n = &mut self.ways[way as usize];
-        n.settle(seq, Fate::Void, way, &mut self.sink);
+        n.settle(seq, PacketFate::Void, way, &mut self.sink);
         n.release(way, &mut self.sink);
     }
 }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn what_counts_for_nothing_has_no_number() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         s.arrived(1, out(1), false);
         s.arrived(3, out(3), false);
         s.arrived(3, out(4), true);
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn arrivals_matched_out_of_turn_are_put_in_order() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         s.arrived(2, out(30), false);
         s.arrived(1, out(20), false);
         s.arrived(0, out(10), false);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_fate_that_stays_open_is_unknown_in_the_end() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         let n = WAITING as u64 + 10;
         for seq in 1..=n {
             s.arrived(seq, out(seq as i64), false);
@@ -381,13 +381,15 @@ mod tests {
                 // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
                 let late = if way == Way::Out && i % 50 == 7 { 15 * MS } else { 0 };
                 let delay = if way == Way::Out { 12 * MS } else { 8 * MS };
-                let on = |p: Point, t: i64| WallTime(if p == Point::Monitor { t + 5000 * MS } else { t });
-                let (near, far) = if way == Way::Out {
-                    (Point::Reference, Point::Monitor)
-                } else {
-                    (Point::Monitor, Point::Reference)
+                let on = |p: CapturePoint, t: i64| {
+                    WallTime(if p == CapturePoint::Monitor { t + 5000 * MS } else { t })
                 };
-                let mut see = |p: Point, t: i64| {
+                let (near, far) = if way == Way::Out {
+                    (CapturePoint::Reference, CapturePoint::Monitor)
+                } else {
+                    (CapturePoint::Monitor, CapturePoint::Reference)
+                };
+                let mut see = |p: CapturePoint, t: i64| {
                     events.push((t, p, Sighting { at: on(p, t), id, length: 200, way, flow: 0 }));
                 };
                 see(near, sent);
@@ -407,9 +409,9 @@ mod tests {
                 self.0[way as usize].push(*r);
             }
         }
-        let mut clocks = crate::Clocks::default();
-        let mut streams = Streams::new(Both([Vec::new(), Vec::new()]));
-        struct Tee<'a>(&'a mut Streams<Both>, &'a mut crate::Clocks);
+        let mut clocks = crate::ClockComparison::default();
+        let mut streams = StreamBuilder::new(Both([Vec::new(), Vec::new()]));
+        struct Tee<'a>(&'a mut StreamBuilder<Both>, &'a mut crate::ClockComparison);
         impl MatchObserver for Tee<'_> {
             fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
                 if !copy {
@@ -450,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_copy_has_the_number_of_its_packet() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         [0, 1, 2].iter().for_each(|seq| s.arrived(*seq, out(*seq as i64), false));
         s.void(Way::Out, 3);
         s.void(Way::Out, 4);
@@ -465,21 +467,21 @@ mod tests {
     fn copies_are_numbered_a_million_packets_back() {
         let mut n = WayNumbers::default();
         let mut kept = Kept::default();
-        n.settle(0, Fate::Void, Way::Out, &mut kept);
+        n.settle(0, PacketFate::Void, Way::Out, &mut kept);
         n.base = MEMORY - 1;
-        n.settle(MEMORY - 1, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
+        n.settle(MEMORY - 1, PacketFate::Counts(WallTime(0)), Way::Out, &mut kept);
         assert_eq!(
             (n.base, n.recent.len(), n.is_void(0, true), n.is_void(1, true)),
             (MEMORY, 1, true, false)
         );
-        n.settle(MEMORY, Fate::Counts(WallTime(0)), Way::Out, &mut kept);
+        n.settle(MEMORY, PacketFate::Counts(WallTime(0)), Way::Out, &mut kept);
         assert_eq!((n.base, n.recent.len()), (MEMORY + 1, 0), "forgotten");
         assert!(n.is_void(0, true) && !n.is_void(1, true) && n.is_void(1, false));
     }
 
     #[test]
     fn a_session_is_of_what_was_seen() {
-        let mut s = Streams::new(Kept::default());
+        let mut s = StreamBuilder::new(Kept::default());
         let alone = |n: u8| vec![Prefix::from(IpAddr::from([10, 0, 0, n]))];
         let sides = [
             Sides { reference: alone(1), monitor: alone(2) },

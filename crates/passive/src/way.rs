@@ -1,4 +1,4 @@
-//! [`Way`] and [`Point`]: where packets go, and where they were captured.
+//! [`Way`] and [`CapturePoint`]: where packets go, and where they were captured.
 
 use serde::Serialize;
 
@@ -22,14 +22,14 @@ impl Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Point {
+pub enum CapturePoint {
     /// Where the round trip starts (CAIA `-f`).
     Reference = 0,
     /// The far end (CAIA `-F`).
     Monitor = 1,
 }
 
-impl Point {
+impl CapturePoint {
     /// Whether packets that go `way` pass this point first.
     pub fn is_source(self, way: Way) -> bool {
         self as u8 == way as u8

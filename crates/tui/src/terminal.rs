@@ -2,10 +2,10 @@
 
 use super::Board;
 use super::look::Look;
-use super::screen::{self, Shown};
-use super::viewing::{Request, Tab, Viewing};
+use super::screen::{self, ScreenState};
+use super::viewing::{ViewTab, ViewerRequest, Viewing};
 use jitlat_core::Summary;
-use jitlat_core::live::Phase;
+use jitlat_core::live::LivePhase;
 use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event as TestEvent, Observer};
 use jitlat_instruments::Stop;
@@ -146,14 +146,14 @@ impl View {
     }
 
     /// An observer of the test of a target.
-    pub fn follow(&self, target: usize) -> Followed {
-        Followed { board: self.board.clone(), target }
+    pub fn follow(&self, target: usize) -> BoardObserver {
+        BoardObserver { board: self.board.clone(), target }
     }
 
     /// The test of a target failed.
     pub fn failed(&self, target: usize, why: String) {
         if let Some(state) = lock(&self.board).targets.get_mut(target) {
-            state.phase = Phase::Failed(why);
+            state.phase = LivePhase::Failed(why);
         }
     }
 
@@ -191,12 +191,12 @@ impl Drop for View {
 }
 
 /// Copies what happens in a test into what is shown.
-pub struct Followed {
+pub struct BoardObserver {
     board: Arc<Mutex<Board>>,
     target: usize,
 }
 
-impl Observer for Followed {
+impl Observer for BoardObserver {
     fn event(&mut self, event: &TestEvent<'_>) {
         let now = steady();
         if let Some(state) = lock(&self.board).targets.get_mut(self.target) {
@@ -263,9 +263,9 @@ impl Drawer {
             }
             match self.keys() {
                 Ok(None) => {}
-                Ok(Some(Request::Redraw)) => drop(self.taken.terminal.clear()),
-                Ok(Some(Request::End)) if saved => return,
-                Ok(Some(Request::End)) => self.stop.request(),
+                Ok(Some(ViewerRequest::Redraw)) => drop(self.taken.terminal.clear()),
+                Ok(Some(ViewerRequest::End)) if saved => return,
+                Ok(Some(ViewerRequest::End)) => self.stop.request(),
                 Err(_) => return,
             }
         }
@@ -278,7 +278,7 @@ impl Drawer {
         {
             let board = lock(&self.board);
             let Drawer { viewing, look, summaries, .. } = self;
-            let shown = Shown { board: &board, viewing, look: *look, summaries, now: steady() };
+            let shown = ScreenState { board: &board, viewing, look: *look, summaries, now: steady() };
             screen::draw(&shown, &mut picture);
         }
         self.taken.terminal.draw(|frame| {
@@ -291,7 +291,7 @@ impl Drawer {
     }
 
     /// Takes keys until the next picture is due, or something changes.
-    fn keys(&mut self) -> io::Result<Option<Request>> {
+    fn keys(&mut self) -> io::Result<Option<ViewerRequest>> {
         wait_for_input(&self.keyboard, FRAME)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
@@ -304,7 +304,7 @@ impl Drawer {
                     let board = lock(&self.board);
                     request = self.viewing.key(key, &board, steady()).or(request);
                 }
-                Event::Resize(..) => request = request.or(Some(Request::Redraw)),
+                Event::Resize(..) => request = request.or(Some(ViewerRequest::Redraw)),
                 _ => {}
             }
             if !event::poll(Duration::ZERO)? {
@@ -318,7 +318,7 @@ impl Drawer {
     fn compute_figures(&mut self) {
         let target = self.viewing.target;
         let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_EVERY;
-        if self.viewing.tab != Tab::Figures || self.computed.is_some_and(fresh) {
+        if self.viewing.tab != ViewTab::Figures || self.computed.is_some_and(fresh) {
             return;
         }
         let (saved, analyses) = {

@@ -7,7 +7,7 @@ use super::judge::{CaseFindings, conclude};
 use super::numbers::{moment, time};
 use super::profiles::Profile;
 use super::severity::{Experience, Waits, of_outage};
-use super::steps::Reason;
+use super::steps::StepReason;
 use jitlat_core::answer::CauseId;
 use jitlat_core::evidence::{Evidence, Judgement, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
 
@@ -72,7 +72,7 @@ pub fn add(
     so_far.lost = so_far.lost.saturating_add(lost);
     so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
     so_far.was_set |=
-        case.steps.iter().any(|(_, r)| matches!(r, Reason::SenderClock | Reason::ReceiverClock));
+        case.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
     so_far.end = at + case.duration;
     lasting(&case)
 }
@@ -180,7 +180,7 @@ fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
     let queues = case.episodes.queues.iter().filter(|q| q.to + STRAYS >= n).map(|q| q.from);
-    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let back = |k: usize| {
         let change = routes[k].change;
         routes[k + 1..].iter().any(|s| s.change.saturating_add(change).abs() <= change.abs() / 4)

@@ -1,7 +1,7 @@
 //! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
 //! packets were held and released together.
 
-use super::delays::{Blocks, Delays, Noise};
+use super::delays::{Blocks, DelayNoise, Delays};
 
 /// A time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ const SHORTEST: i64 = 100_000_000;
 impl Episodes {
     /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues can be distinguished from holds only
     /// where packets are sent one by one.
-    pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Episodes {
+    pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         if blocks.len() < 4 {
             return Episodes::default();

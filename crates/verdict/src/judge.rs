@@ -3,7 +3,7 @@
 use super::case::{Case, FEW};
 use super::causes::{Found, RULES};
 use super::headline::{headline, most_felt};
-use super::profiles::{Interrupted, Profile, Sent};
+use super::profiles::{Interruption, Profile, SentTraffic};
 use super::severity::{Experience, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::evidence::KnownPackets;
@@ -64,7 +64,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         of_outage(longest, outages.iter().sum(), duration)
     };
     let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
-    let interrupted = Interrupted::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
+    let interrupted = Interruption::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
     let severity = match &played {
         // However few were sent.
         _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
@@ -76,7 +76,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
-    let sent = Sent { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
+    let sent =
+        SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
         let suits =
             p.judge(&lived, played.as_ref(), interrupted, sent).filter(|_| severity != Severity::Unknown)?;

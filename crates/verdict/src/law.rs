@@ -1,15 +1,15 @@
 //! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
 
-use super::delays::{Delays, Pace};
-use super::losses::{Departures, Pattern, Scattered};
+use super::delays::{Delays, SendPattern};
+use super::losses::{LossTimes, Pattern, Scattered};
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Schedule;
 
 /// How packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum LossManner {
     /// Independently of each other.
     Random,
     /// In bursts.
@@ -24,7 +24,7 @@ pub enum Manner {
 #[derive(Clone, Debug)]
 pub struct LossLaw {
     /// The manner of loss.
-    pub manner: Manner,
+    pub manner: LossManner,
     /// Loss ratio among all packets.
     pub ratio: f64,
     /// Number of lost packets.
@@ -68,7 +68,7 @@ impl LossLaw {
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
-        let begins_late = manner == Manner::Policed && first > known.end / 100;
+        let begins_late = manner == LossManner::Policed && first > known.end / 100;
         let packets = match stretch {
             Some(_) => [first, last],
             None if begins_late => [first, end],
@@ -84,30 +84,30 @@ fn manner(
     delays: &Delays<'_>,
     part: &Scattered,
     pattern: Pattern,
-) -> (Manner, f64) {
+) -> (LossManner, f64) {
     if let Some(size) = by_size(material, known, part) {
-        return (Manner::BySize(size), 0.95);
+        return (LossManner::BySize(size), 0.95);
     }
-    if lets_even_rate_through(delays, &Departures::new(delays, material.session), part) {
-        return (Manner::Policed, 0.9);
+    if lets_even_rate_through(delays, &LossTimes::new(delays, material.session), part) {
+        return (LossManner::Policed, 0.9);
     }
     let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
-        return (Manner::Policed, 0.9);
+        return (LossManner::Policed, 0.9);
     }
     if follows_rate(material, delays, part) {
-        return (Manner::Policed, 0.8);
+        return (LossManner::Policed, 0.8);
     }
     match pattern.z {
         Some(z) if z < -CLEAR && pattern.burst_ratio >= BURSTY => {
-            (Manner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
+            (LossManner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
         }
         // A handful of losses in two or three bursts.
-        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (Manner::Bursty, 0.6),
-        Some(z) => (Manner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
-        None => (Manner::Random, 0.6),
+        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
+        Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
+        None => (LossManner::Random, 0.6),
     }
 }
 
@@ -120,11 +120,7 @@ const EVENLY: f64 = 0.25;
 /// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
 /// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
 /// steps.
-pub fn lets_even_rate_through(
-    delays: &Delays<'_>,
-    departures: &Departures<'_, '_>,
-    part: &Scattered,
-) -> bool {
+pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
     let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
     if lost < EACH * PARTS as u64 || runs < PARTS {
@@ -186,9 +182,9 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
     }
     let bursts = match (material.session.spec.schedule(), delays.pace()) {
         (Schedule::Burst { size }, _) => Some(u64::from(size)),
-        (_, Pace::Bursts(size)) => Some(size as u64),
-        (_, Pace::Even) => return false,
-        (_, Pace::Varied) => None,
+        (_, SendPattern::Bursts(size)) => Some(size as u64),
+        (_, SendPattern::Even) => return false,
+        (_, SendPattern::Varied) => None,
     };
     match bursts {
         // Later packets of a burst.
@@ -204,9 +200,9 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
             (sum / n - middle) / error > 5.0
         }
         None => {
-            let departures = Departures::new(delays, material.session);
+            let departures = LossTimes::new(delays, material.session);
             [3u64, 8, 20].iter().any(|before| {
-                let gap = |run: &Run| {
+                let gap = |run: &SeqRun| {
                     let from = run.start.checked_sub(*before)?;
                     Some(departures.of(run.start).saturating_sub(departures.of(from)) as f64 / *before as f64)
                 };

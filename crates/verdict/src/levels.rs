@@ -1,6 +1,6 @@
 //! Changes of the smallest delay that last, and its slow drift.
 
-use super::delays::{Blocks, Delays, Noise};
+use super::delays::{Blocks, DelayNoise, Delays};
 
 /// Groups of packets a series is seen in.
 const GROUPS: usize = 200;
@@ -15,7 +15,7 @@ pub const FASTEST_DRIFT: f64 = 1e-3;
 
 /// A change of the smallest delay that lasts.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct LevelStep {
     /// The first packet of the new level, by its place in send order.
     pub place: usize,
     /// By how much, in ns.
@@ -59,7 +59,7 @@ impl Groups {
 /// The steps of `delays`. A step changes the smallest delay by more than neighbours differ and more than it varies on
 /// either side, from one level that stays to another. Where the smallest of a few packets varies for itself as much as
 /// the step is high, the lower quarter of more packets shows it.
-pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
     let found = steps_between(&groups, delays, blocks, noise);
     if !found.is_empty() {
@@ -69,11 +69,11 @@ pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
     wide.map_or_else(Vec::new, |wide| steps_between(&wide, delays, blocks, noise))
 }
 
-fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Vec<Step> {
+fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let n = delays.len();
     let min = &groups.min;
     let window = (min.len() / 20).clamp(3, LONGEST_WINDOW);
-    let levels: Vec<Level> = min.windows(window).map(Level::of).collect();
+    let levels: Vec<DelayLevel> = min.windows(window).map(DelayLevel::of).collect();
     let mut scores = vec![0i64; min.len()];
     for (g, score) in scores.iter_mut().enumerate().take((min.len() + 1).saturating_sub(window)).skip(window)
     {
@@ -86,7 +86,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: N
             *score = size;
         }
     }
-    let mut found: Vec<Step> = Vec::new();
+    let mut found: Vec<LevelStep> = Vec::new();
     let mut g = 0;
     while g < scores.len() {
         let end = (g + window).min(scores.len());
@@ -117,20 +117,20 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: N
 const LONGEST_WINDOW: usize = 10;
 
 /// The middle and the spread of some smallest delays, one or two strays left out.
-struct Level {
+struct DelayLevel {
     middle: i64,
     spread: i64,
 }
 
-impl Level {
+impl DelayLevel {
     /// Of at most [`LONGEST_WINDOW`].
-    fn of(min: &[i64]) -> Level {
+    fn of(min: &[i64]) -> DelayLevel {
         let (n, mut sorted) = (min.len(), [0; LONGEST_WINDOW]);
         let sorted = &mut sorted[..n];
         sorted.copy_from_slice(min);
         sorted.sort_unstable();
         let stray = n / 6;
-        Level { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
+        DelayLevel { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
     }
 }
 
@@ -138,8 +138,8 @@ fn refine(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,
     [before, after]: [core::ops::Range<usize>; 2],
-    noise: Noise,
-) -> Option<Step> {
+    noise: DelayNoise,
+) -> Option<LevelStep> {
     let at = |r: &core::ops::Range<usize>, share| delays.quantile(r.start, r.end, share);
     let (low, high) = (at(&before, 0.5)?, at(&after, 0.5)?);
     let spread = |r: &core::ops::Range<usize>| Some(at(r, 0.9)?.saturating_sub(at(r, 0.1)?));
@@ -164,12 +164,12 @@ fn refine(
     } else {
         0
     };
-    Some(Step { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
+    Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
 /// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
 /// for two clocks that run at different rates.
-pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> {
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<f64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
@@ -187,7 +187,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: Noise) -> Option<f64> 
 
 /// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
 /// some in every part of the test.
-fn line(slope: f64, time: &[f64], min: &[f64], noise: Noise) -> Option<f64> {
+fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
     if slope.abs() > FASTEST_DRIFT {

@@ -59,7 +59,7 @@ pub(crate) mod testing;
 mod two_way;
 mod warnings;
 
-pub use causes::{RULES, Rule};
+pub use causes::{CauseRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, options};
 pub use numbers::{rate, time};

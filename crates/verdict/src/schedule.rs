@@ -1,8 +1,8 @@
 //! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
 
-use super::delays::{Delays, Noise, Pace, at_shares};
+use super::delays::{DelayNoise, Delays, SendPattern, at_shares};
 use super::episodes::Hold;
-use super::levels::Step;
+use super::levels::LevelStep;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
@@ -16,14 +16,14 @@ const LEAST_BESIDE: usize = 6;
 
 /// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
 /// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
-pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: Noise) -> Vec<Step> {
+pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoise) -> Vec<LevelStep> {
     let mut found = Vec::new();
     let session = material.session;
     // All near the schedule: none of them left it by a step.
     if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
         return found;
     }
-    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == Pace::Even;
+    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == SendPattern::Even;
     let Some(period) = material.period().filter(|_| is_even) else { return found };
     let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
     let mut before = 0;
@@ -38,7 +38,7 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: Noise) -
 
 /// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
 #[cold]
-fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i64) -> Option<Step> {
+fn clock_step(delays: &Delays<'_>, period: i64, noise: DelayNoise, k: usize, jump: i64) -> Option<LevelStep> {
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
@@ -54,7 +54,7 @@ fn clock_step(delays: &Delays<'_>, period: i64, noise: Noise, k: usize, jump: i6
     let (sent, late) = (change(&|k| delays.off_schedule(k, period))?, change(&|k| delays.delay(k))?);
     // Both stay: neither a stall that is caught up with nor a queue.
     let stays = (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90;
-    stays.then_some(Step { place: k, change: late, ramp: 0, spread: [0, 0] })
+    stays.then_some(LevelStep { place: k, change: late, ramp: 0, spread: [0, 0] })
 }
 
 /// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
@@ -110,7 +110,7 @@ fn let_go_at_once<'a>(
 
 /// What the sending host itself added: packets its program sent late, packets that waited in its interface.
 #[derive(Clone, Debug, Default)]
-pub struct Late {
+pub struct SenderDelays {
     /// The stalls of the program.
     pub stalls: Vec<Stall>,
     /// Times spent in the queue of the host's interface, by place in send order.
@@ -134,10 +134,10 @@ pub struct Stall {
     pub length: i64,
 }
 
-impl Late {
+impl SenderDelays {
     /// Of the sender of `delays`.
-    pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> Late {
-        let mut late = Late { packets: delays.len(), ..Late::default() };
+    pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> SenderDelays {
+        let mut late = SenderDelays { packets: delays.len(), ..SenderDelays::default() };
         let places = |noted: &[(u32, i64)]| {
             let places = noted.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
             let mut places: Vec<_> = places.filter(|(k, _)| *k < delays.len()).collect();
@@ -188,7 +188,7 @@ impl Late {
         if latest.is_some_and(|latest| latest < least_limit) {
             return;
         }
-        let Some(usual) = Usual::of(delays, period) else { return };
+        let Some(usual) = UsualLateness::of(delays, period) else { return };
         // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
         let is_tcp = material.session.spec.transport() == Transport::Tcp;
         let spread = if is_tcp { usual.spread } else { usual.change };
@@ -265,7 +265,7 @@ const SETTLED: usize = 16;
 
 /// How far a sender is from its schedule where it does not stall, in ns.
 #[derive(Clone, Copy, Debug)]
-struct Usual {
+struct UsualLateness {
     /// Seven of ten packets are later or earlier than the one before by less.
     change: i64,
     /// Packets fall behind by this much each, where the sender's rate is lower than the schedule's.
@@ -274,9 +274,9 @@ struct Usual {
     spread: i64,
 }
 
-impl Usual {
+impl UsualLateness {
     /// The sender of `delays`, one packet per `period` ns; `None` if there are too few packets to tell.
-    fn of(delays: &Delays<'_>, period: i64) -> Option<Usual> {
+    fn of(delays: &Delays<'_>, period: i64) -> Option<UsualLateness> {
         let n = delays.len();
         let step = (n / 2048).max(1);
         let mut late: Vec<i64> = (0..n).step_by(step).map(|k| delays.off_schedule(k, period)).collect();
@@ -292,7 +292,7 @@ impl Usual {
         changes.iter_mut().for_each(|c| *c = c.abs());
         let [change] = at_shares(&mut changes, [70]);
         let [low, high] = at_shares(&mut late, [10, 70]);
-        Some(Usual { change, drift: drift.max(0), spread: high - low })
+        Some(UsualLateness { change, drift: drift.max(0), spread: high - low })
     }
 }
 

@@ -7,25 +7,25 @@ use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
 /// Upper ends of good, fair and poor.
-type Limits = [f64; 3];
+type GradeLimits = [f64; 3];
 
 /// Rating R of speech, lower ends: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60 *low*.
-const RATING: Limits = [80.0, 70.0, 60.0];
+const RATING: GradeLimits = [80.0, 70.0, 60.0];
 /// Share of packets that are lost or come too late: ITU-T G.1010 allows conversational video 1 % and speech 3 %; from
 /// 10 % on no concealment helps (G.1020).
-const MISSING: Limits = [0.01, 0.03, 0.10];
+const MISSING: GradeLimits = [0.01, 0.03, 0.10];
 /// Play-out buffer, in ns: ITU-T Y.1541 allows a delay variation of 50 ms; G.114 leaves 150 ms from mouth to ear for
 /// everything, and 400 ms at the utmost.
-const BUFFER: Limits = [50e6, 100e6, 300e6];
+const BUFFER: GradeLimits = [50e6, 100e6, 300e6];
 /// Outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions), 2 s the thread of a talk.
-const OUTAGE: Limits = [0.0, 0.2, 2.0];
+const OUTAGE: GradeLimits = [0.0, 0.2, 2.0];
 /// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
-const UNAVAILABLE: Limits = [1e-4, 1e-3, 1e-2];
+const UNAVAILABLE: GradeLimits = [1e-4, 1e-3, 1e-2];
 
 /// Speech as it is judged: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
 const CODEC: (f64, f64, f64) = (0.0, 25.1, 20e6);
 
-fn level(value: f64, limits: Limits) -> Severity {
+fn level(value: f64, limits: GradeLimits) -> Severity {
     let worse = limits.iter().filter(|limit| value > **limit).count();
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }

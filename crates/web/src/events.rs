@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use jitlat_archive::{Changes, Extent};
+use jitlat_archive::{ArchiveExtent, CatalogueWatch};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -125,8 +125,8 @@ pub async fn watch(app: Arc<App>) {
 /// The same until nobody waits any more.
 async fn follow(app: &Arc<App>) {
     // Before the first look, so that nothing is missed between both.
-    let changes = Changes::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
-    let (mut known, mut sent): (Option<Extent>, Instant) = (None, Instant::now());
+    let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
+    let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
         // An archive that cannot be read just now may be so later.
         let extent = app.read(|archive| Ok(archive.extent()?)).await.ok();
@@ -152,7 +152,7 @@ async fn follow(app: &Arc<App>) {
 }
 
 /// Waits for a change; for ever without a way to notice one.
-async fn changed(changes: Option<&AsyncFd<Changes>>) {
+async fn changed(changes: Option<&AsyncFd<CatalogueWatch>>) {
     let Some(changes) = changes else { return std::future::pending().await };
     while let Ok(mut ready) = changes.readable().await {
         let changed = changes.get_ref().take();

@@ -1,4 +1,4 @@
-//! [`Limits`]: how much at once, and for how long; [`Slots`]: the connections there are.
+//! [`WebLimits`]: how much at once, and for how long; [`ConnectionSlots`]: the connections there are.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// How much at once, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WebLimits {
     /// Connections.
     pub connections: usize,
     /// Connections of one address.
@@ -32,9 +32,9 @@ pub struct Limits {
     pub packets: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for WebLimits {
+    fn default() -> WebLimits {
+        WebLimits {
             connections: 128,
             connections_of_one: 64,
             watching: 48,
@@ -54,29 +54,29 @@ pub const MOST_HEADERS: usize = 64;
 
 /// The connections there are.
 #[derive(Clone, Debug, Default)]
-pub struct Slots(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
 /// A connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Slot {
-    slots: Slots,
+pub struct ConnectionSlot {
+    slots: ConnectionSlots,
     peer: IpAddr,
 }
 
-impl Slots {
+impl ConnectionSlots {
     /// A slot for a connection from `peer`; `None` if there are enough.
-    pub fn take(&self, peer: IpAddr, limits: &Limits) -> Option<Slot> {
+    pub fn take(&self, peer: IpAddr, limits: &WebLimits) -> Option<ConnectionSlot> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
         if sum >= limits.connections || own >= limits.connections_of_one {
             return None;
         }
         all.insert(peer, own + 1);
-        Some(Slot { slots: self.clone(), peer })
+        Some(ConnectionSlot { slots: self.clone(), peer })
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get_mut(&self.peer) {
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_given_back_by_itself() {
-        let limits = Limits { connections: 3, connections_of_one: 2, ..Limits::default() };
-        let (slots, a, b) = (Slots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        let limits = WebLimits { connections: 3, connections_of_one: 2, ..WebLimits::default() };
+        let (slots, a, b) = (ConnectionSlots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
         let held = [slots.take(a, &limits), slots.take(a, &limits), slots.take(b, &limits)];
         assert!(held.iter().all(Option::is_some));
         assert!(slots.take(a, &limits).is_none() && slots.take(b, &limits).is_none());

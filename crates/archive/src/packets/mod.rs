@@ -9,10 +9,10 @@ mod file;
 mod pages;
 mod read;
 
-pub(crate) use columns::Block;
-pub use columns::{COLUMNS, Column, Width};
-pub(crate) use file::{Piece, Published, Writer};
-pub(crate) use read::{Rows, StoredFile, StoredTest, Tests};
+pub(crate) use columns::ColumnBlock;
+pub use columns::{COLUMNS, PacketColumn, Width};
+pub(crate) use file::{PacketFileWriter, Piece, PublishedFile};
+pub(crate) use read::{FileTests, StoredFile, StoredTest, TestRows};
 
 /// Version of the columns and of the metadata.
 pub const VERSION: i64 = 1;

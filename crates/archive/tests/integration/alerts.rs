@@ -1,11 +1,11 @@
 //! What a monitor keeps of its alerts: in one transaction with how far it has judged.
 
 use crate::common::*;
-use jitlat_archive::{Alert, Archive, Change, Fired, Keep, Note};
+use jitlat_archive::{Alert, AlertUpdate, Archive, Fired, Keep, Note};
 use jitlat_core::WallTime;
 
-fn fired(path: &str, at: i64) -> Change {
-    Change::Fired(Fired {
+fn fired(path: &str, at: i64) -> AlertUpdate {
+    AlertUpdate::Fired(Fired {
         alert: "loss".into(),
         severity: "warning".into(),
         test: "voice".into(),
@@ -17,12 +17,12 @@ fn fired(path: &str, at: i64) -> Change {
     })
 }
 
-fn resolved(path: &str, at: i64) -> Change {
+fn resolved(path: &str, at: i64) -> AlertUpdate {
     let (alert, test, src, dst) = ("loss".into(), "voice".into(), "a".into(), path.into());
-    Change::Resolved { alert, test, src, dst, at_ns: at, reason: "3 good".into() }
+    AlertUpdate::Resolved { alert, test, src, dst, at_ns: at, reason: "3 good".into() }
 }
 
-fn note(changes: Vec<Change>) -> Note {
+fn note(changes: Vec<AlertUpdate>) -> Note {
     Note { changes, channels: vec!["webhook".into(), "print".into()], most_waiting: 3, ..Note::default() }
 }
 

@@ -8,12 +8,12 @@ use crate::helpers::Helpers;
 use crate::metrics::METRICS;
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::known::{Counted, Kind, Known};
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
 use crate::metrics::metric::Write;
-use crate::metrics::periods::{Extent, Periods};
-use crate::metrics::schedule_error::Errors;
+use crate::metrics::periods::{MeanPeriods, PacketExtent};
+use crate::metrics::schedule_error::SendErrors;
 use crate::metrics::series::Series;
-use crate::metrics::stream::Stream;
+use crate::metrics::stream::EndedStream;
 use crate::session::Session;
 use crate::spec::Direction;
 use crate::summary::{Interval, Summary};
@@ -34,7 +34,7 @@ const AHEAD: [fn(&Exact<'_>); 5] = [
 pub(super) struct Exact<'a> {
     gathered: &'a Gathered,
     all: &'a AllPackets<'a>,
-    stream: Stream<'a>,
+    stream: EndedStream<'a>,
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
@@ -50,7 +50,7 @@ pub(super) fn clock(gathered: &Gathered, session: &Session) -> ClockEstimate {
 /// What `make` makes of what was gathered; `late` packets of it were taken out.
 pub(super) fn found<T>(
     gathered: &Gathered,
-    (session, options, kind): (&Session, &Options, Kind),
+    (session, options, kind): (&Session, &Options, DelayKind),
     clock: ClockEstimate,
     late: u64,
     helpers: Option<&dyn Helpers>,
@@ -61,7 +61,7 @@ pub(super) fn found<T>(
     let came = gathered.came();
     let extent = KnownPackets::of(session, &came);
     let accepted = samples.len() as u64 + gathered.delayless.len();
-    let counted = Counted {
+    let counted = ArrivalCounts {
         sent: extent.sent.max(accepted),
         tail_unknown: !extent.complete,
         end: extent.end,
@@ -73,13 +73,13 @@ pub(super) fn found<T>(
         rx_time_regressions: tally.rx_time_regressions,
         delayless: gathered.delayless.len(),
     };
-    let known = Known {
+    let known = StreamFacts {
         session,
         options,
         percents: options.all_percents(),
         clock,
         counted,
-        periods: Periods::new(session, &Extent::of(&series)),
+        periods: MeanPeriods::new(session, &PacketExtent::of(&series)),
         kind,
         tally,
         two_way: OnceLock::new(),
@@ -89,7 +89,7 @@ pub(super) fn found<T>(
     let mut found = Exact {
         gathered,
         all: &all,
-        stream: Stream::of_all(&all),
+        stream: EndedStream::of_all(&all),
         helpers,
         judgement: OnceLock::new(),
         comparable: OnceLock::new(),
@@ -125,7 +125,7 @@ impl Exact<'_> {
 }
 
 impl Findings for Exact<'_> {
-    fn stream(&self) -> &Stream<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
         &self.stream
     }
 
@@ -167,8 +167,8 @@ impl Findings for Exact<'_> {
                 clock: &known.clock,
                 notes,
                 arrived_by: tally.arrived_by(),
-                off_schedule: self.all.errors().map(Errors::extremes),
-                round_trip: known.kind == Kind::RoundTrips,
+                off_schedule: self.all.errors().map(SendErrors::extremes),
+                round_trip: known.kind == DelayKind::RoundTrips,
             })
         };
         Some(self.judgement.get_or_init(judged).clone())

@@ -23,7 +23,7 @@ use crate::helpers::Helpers;
 use crate::metrics::classify::{Class, Classifier};
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
-use crate::metrics::known::Kind;
+use crate::metrics::known::DelayKind;
 use crate::metrics::seqset::SeqSet;
 use crate::record::PacketRecord;
 use crate::session::Session;
@@ -102,7 +102,7 @@ struct Gathered {
 #[non_exhaustive]
 pub enum NotMergeable {
     /// The later part, analysed in constant memory, has forgotten which of its first packets it accepted. One analyzer
-    /// takes the whole stream instead, see [`State::resume`](crate::state::State::resume).
+    /// takes the whole stream instead, see [`State::resume`](crate::state::SavedAnalysis::resume).
     #[error(
         "the later part is so long that in constant memory its first packets are forgotten (after two million): \
          analyse its log as what follows the first part (--merge --streaming)"
@@ -293,14 +293,14 @@ impl Analyzer {
         if let Mode::TwoWay(views) = self.mode {
             return views.finish(session, helpers);
         }
-        self.found(session, Kind::OneWay, helpers, |found, notes| assemble::summary(found, None, notes))
+        self.found(session, DelayKind::OneWay, helpers, |found, notes| assemble::summary(found, None, notes))
     }
 
     /// What `make` makes of what was found of one stream, with what was noted on the way; and the accepted packets.
     fn found<T>(
         self,
         session: &Session,
-        kind: Kind,
+        kind: DelayKind,
         helpers: Option<&dyn Helpers>,
         make: impl FnOnce(&dyn Findings, Vec<Warning>) -> T,
     ) -> (T, Samples) {

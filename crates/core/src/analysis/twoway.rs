@@ -5,15 +5,15 @@ use super::{Analyzer, Options, Samples};
 use crate::answer::Answer;
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
-use crate::metrics::known::{Counted, Kind};
-use crate::metrics::seqset::Run;
+use crate::metrics::known::{ArrivalCounts, DelayKind};
+use crate::metrics::seqset::SeqRun;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
-    Directions, LossRun, LostOn, NotAnswers, Processing, Sending, TwoWay, TwoWayFigures, View, Way,
-    far_clock, lacks_delay, processing, project,
+    DirectionResult, Directions, LossRun, LostOn, NotAnswers, Processing, RecordView, SendingMode, TwoWay,
+    TwoWayFigures, far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
@@ -61,12 +61,13 @@ impl Returned {
 impl TwoWayAnalysis {
     pub fn new(session: &Session, facts: &TwoWay, options: &Options) -> TwoWayAnalysis {
         let one_way = Options { comparable: None, ..options.clone() };
-        let view =
-            |v| Analyzer::new(&of_view(session, v), if v == View::RoundTrip { options } else { &one_way });
+        let view = |v| {
+            Analyzer::new(&of_view(session, v), if v == RecordView::RoundTrip { options } else { &one_way })
+        };
         TwoWayAnalysis {
-            round_trip: view(View::RoundTrip),
-            up: view(View::Up),
-            down: view(View::Down),
+            round_trip: view(RecordView::RoundTrip),
+            up: view(RecordView::Up),
+            down: view(RecordView::Down),
             far_clock: facts.far_clock,
             processing_apart: facts.processing_apart,
             packets: session.spec.packets(),
@@ -86,7 +87,7 @@ impl TwoWayAnalysis {
         let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
         for record in records {
             self.beside(record);
-            let Some(round_trip) = project(record, View::RoundTrip) else { continue };
+            let Some(round_trip) = project(record, RecordView::RoundTrip) else { continue };
             if round_trip.flags.is_clean() && lacks_delay(record, self.processing_apart) {
                 self.round_trip.push_all(&seen);
                 seen.clear();
@@ -99,7 +100,7 @@ impl TwoWayAnalysis {
         if !self.far_clock {
             return;
         }
-        for (analyzer, view) in [(&mut self.up, View::Up), (&mut self.down, View::Down)] {
+        for (analyzer, view) in [(&mut self.up, RecordView::Up), (&mut self.down, RecordView::Down)] {
             seen.clear();
             seen.extend(records.iter().filter_map(|record| project(record, view)));
             analyzer.push_all(&seen);
@@ -181,48 +182,57 @@ impl TwoWayAnalysis {
         seen.probes = fastest.iter().flatten().copied().collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        round_trip.found(&of_view(session, View::RoundTrip), Kind::RoundTrips, helpers, |found, notes| {
-            let known = found.stream().known;
-            let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
-            let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
-            let ways = Ways {
-                facts: &facts,
-                session: &seen,
-                far_clock,
-                clock_ran_through: step.is_none(),
-                round_trips: known.counted,
-                period: known.periods.mean(),
-            };
-            let ((up, up_answer), (down, down_answer)) =
-                (ways.of(up, View::Up).unzip(), ways.of(down, View::Down).unzip());
-            let figures = TwoWayFigures {
-                sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
-                wait_ns: facts.wait.map(|w| w.0),
-                timeout_ns: facts.timeout.map(|t| t.0),
-                up,
-                down,
-                directions: ways.known(),
-                processing,
-                processing_min_ns: processing.map(|p| p.min),
-                processing_max_ns: processing.map(|p| p.max),
-                without_processing: known.counted.delayless,
-                answer_dscp: facts.answer_dscp,
-                not_answers: facts.not_answers,
-                unsent: session.unsent,
-                far_report: facts.far_report,
-                tcp: facts.tcp,
-                remarks: facts.remarks.clone(),
-                protocol: facts.protocol.clone(),
-            };
-            let answers = [up_answer.flatten(), down_answer.flatten()];
-            let both = BothWays { figures, answers, losses: facts.losses.clone() };
-            let mut summary = assemble::summary(found, Some(both), notes);
-            summary.header.proto = session.ip_protocol();
-            summary.warnings.extend(step.map(far_clock_step));
-            summary.warnings.extend(not_delivered(&facts));
-            summary.warnings.extend(first_arrivals_as_duplicates(&summary));
-            summary
-        })
+        round_trip.found(
+            &of_view(session, RecordView::RoundTrip),
+            DelayKind::RoundTrips,
+            helpers,
+            |found, notes| {
+                let known = found.stream().known;
+                let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
+                let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
+                let ways = Ways {
+                    facts: &facts,
+                    session: &seen,
+                    far_clock,
+                    clock_ran_through: step.is_none(),
+                    round_trips: known.counted,
+                    period: known.periods.mean(),
+                };
+                let ((up, up_answer), (down, down_answer)) =
+                    (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
+                let figures = TwoWayFigures {
+                    sending: if facts.wait.is_some() {
+                        SendingMode::StopAndWait
+                    } else {
+                        SendingMode::OpenLoop
+                    },
+                    wait_ns: facts.wait.map(|w| w.0),
+                    timeout_ns: facts.timeout.map(|t| t.0),
+                    up,
+                    down,
+                    directions: ways.known(),
+                    processing,
+                    processing_min_ns: processing.map(|p| p.min),
+                    processing_max_ns: processing.map(|p| p.max),
+                    without_processing: known.counted.delayless,
+                    answer_dscp: facts.answer_dscp,
+                    not_answers: facts.not_answers,
+                    unsent: session.unsent,
+                    far_report: facts.far_report,
+                    tcp: facts.tcp,
+                    remarks: facts.remarks.clone(),
+                    protocol: facts.protocol.clone(),
+                };
+                let answers = [up_answer.flatten(), down_answer.flatten()];
+                let both = BothWays { figures, answers, losses: facts.losses.clone() };
+                let mut summary = assemble::summary(found, Some(both), notes);
+                summary.header.proto = session.ip_protocol();
+                summary.warnings.extend(step.map(far_clock_step));
+                summary.warnings.extend(not_delivered(&facts));
+                summary.warnings.extend(first_arrivals_as_duplicates(&summary));
+                summary
+            },
+        )
     }
 }
 
@@ -285,7 +295,7 @@ struct Ways<'a> {
     session: &'a Session,
     far_clock: bool,
     clock_ran_through: bool,
-    round_trips: Counted,
+    round_trips: ArrivalCounts,
     /// Time between requests, in ns.
     period: Option<f64>,
 }
@@ -297,14 +307,14 @@ impl Ways<'_> {
     }
 
     /// The figures of one direction, and its answer if the far host's times show one.
-    fn of(&self, analyzer: Analyzer, view: View) -> Option<(Way, Option<Answer>)> {
+    fn of(&self, analyzer: Analyzer, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let (way, _) = analyzer.found(&session, Kind::Way, None, |found, _| {
+        let (way, _) = analyzer.found(&session, DelayKind::Way, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
@@ -312,7 +322,7 @@ impl Ways<'_> {
                     let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
                     (None, None, None, samples.map(|samples| overtaken(samples, view)))
                 }
-                (Some(d), View::Down) => {
+                (Some(d), RecordView::Down) => {
                     let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
                     (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
                 }
@@ -343,16 +353,16 @@ impl Ways<'_> {
 }
 
 /// The session of one view, as if it had been a one-way test.
-fn of_view(session: &Session, view: View) -> Session {
+fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;
     match view {
-        View::RoundTrip => {
+        RecordView::RoundTrip => {
             seen.server = HostFacts::default();
             seen.probes = Vec::new();
         }
-        View::Up => {}
-        View::Down => {
+        RecordView::Up => {}
+        RecordView::Down => {
             seen.spec = seen.spec.reversed();
             (seen.src, seen.dst) = (seen.dst, seen.src);
         }
@@ -363,7 +373,7 @@ fn of_view(session: &Session, view: View) -> Session {
 /// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
 /// lost. `whole` is what holds where all losses were on one way.
 fn losses_of(
-    view: View,
+    view: RecordView,
     runs: &[LossRun],
     lost: u64,
     whole: Option<Loss>,
@@ -379,13 +389,13 @@ fn losses_of(
         return (whole, None);
     }
     let (mine, other) = match view {
-        View::Down => (LostOn::Down, LostOn::Up),
+        RecordView::Down => (LostOn::Down, LostOn::Up),
         _ => (LostOn::Up, LostOn::Down),
     };
     // Requests lost on the way there never set out on the way back.
-    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == View::Down;
+    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
-    let kept: Vec<Run> = runs
+    let kept: Vec<SeqRun> = runs
         .iter()
         .filter_map(|run| {
             let length = u64::from(run.length);
@@ -394,7 +404,7 @@ fn losses_of(
                 out += length;
                 undetermined += if run.way == LostOn::Either { length } else { 0 };
             }
-            (run.way == mine).then_some(Run { start, len: length })
+            (run.way == mine).then_some(SeqRun { start, len: length })
         })
         .collect();
     let n = session.packets().saturating_sub(out);
@@ -402,8 +412,8 @@ fn losses_of(
 }
 
 /// Runs that became neighbours when what lay between was left out are one.
-fn joined(runs: Vec<Run>) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
+    let mut joined: Vec<SeqRun> = Vec::with_capacity(runs.len());
     for run in runs {
         match joined.last_mut() {
             Some(last) if last.start + last.len == run.start => last.len += run.len,
@@ -415,9 +425,9 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
 
 /// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
 /// later one, on the way back those that had been answered before one that returned earlier.
-fn overtaken(samples: &Samples, view: View) -> u64 {
+fn overtaken(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
-        View::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
+        RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
         _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
     };
     packets.sort_unstable();
@@ -475,22 +485,22 @@ mod tests {
         let session = Session::new(spec.unwrap());
         let runs = [run(10, 2, Up), run(12, 1, Down), run(20, 3, Either), run(23, 2, Down), run(40, 1, Up)];
         let of = |view, runs: &[LossRun], lost| losses_of(view, runs, lost, None, &session, Some(1e7));
-        let (up, unknown) = of(View::Up, &runs, 9);
+        let (up, unknown) = of(RecordView::Up, &runs, 9);
         let up = up.unwrap();
         assert_eq!((up.first_runs, unknown), (vec![[10, 2], [37, 1]], Some(3)));
         assert_eq!(up.ratio, Some(3.0 / 97.0));
-        let (down, _) = of(View::Down, &runs, 9);
+        let (down, _) = of(RecordView::Down, &runs, 9);
         let down = down.unwrap();
         assert_eq!((down.first_runs, down.ratio), (vec![[10, 1], [18, 2]], Some(3.0 / 94.0)));
         // What a log cannot mean is not believed.
         for wrong in [&runs[1..], &[run(10, 9, Up), run(12, 0, Up)], &[run(95, 9, Up)]] {
-            assert_eq!(of(View::Up, wrong, 9), (None, None), "{wrong:?}");
+            assert_eq!(of(RecordView::Up, wrong, 9), (None, None), "{wrong:?}");
         }
     }
 
     #[test]
     fn neighbours_after_leaving_out_are_one_run() {
-        let runs = [Run { start: 3, len: 2 }, Run { start: 5, len: 1 }, Run { start: 7, len: 1 }];
-        assert_eq!(joined(runs.to_vec()), [Run { start: 3, len: 3 }, Run { start: 7, len: 1 }]);
+        let runs = [SeqRun { start: 3, len: 2 }, SeqRun { start: 5, len: 1 }, SeqRun { start: 7, len: 1 }];
+        assert_eq!(joined(runs.to_vec()), [SeqRun { start: 3, len: 3 }, SeqRun { start: 7, len: 1 }]);
     }
 }

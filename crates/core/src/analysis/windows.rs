@@ -3,10 +3,10 @@
 use super::tally::Tally;
 use super::{Gathered, Options};
 use crate::helpers::Helpers;
-use crate::metrics::classify::{Classifier, Packet};
+use crate::metrics::classify::{AcceptedPacket, Classifier};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::interval;
-use crate::metrics::seqset::{Run, SeqSet};
+use crate::metrics::seqset::{SeqRun, SeqSet};
 use crate::metrics::series::{Samples, Series};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
@@ -64,8 +64,8 @@ pub(super) fn analysed(
     let parts = split(&windows, gathered);
     let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
-        let unrecorded = |run: Run| Run { start: run.start - from, ..run };
-        let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let unrecorded = |run: SeqRun| SeqRun { start: run.start - from, ..run };
+        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(unrecorded).collect();
         let Ok(packets) = u32::try_from(to - from) else {
             return interval::add_delays(window, to, series);
         };
@@ -116,7 +116,7 @@ fn split(windows: &[Interval], gathered: &Gathered) -> Vec<Window> {
     };
     for packet in gathered.samples.iter() {
         if let Some((k, seq)) = place(packet.seq) {
-            parts[k].samples.push(Packet { seq, ..packet });
+            parts[k].samples.push(AcceptedPacket { seq, ..packet });
         }
     }
     for seq in gathered.delayless.iter() {

@@ -2,7 +2,7 @@
 
 mod spread;
 
-pub use spread::{Origin, Spread, interval};
+pub use spread::{ResampledSpread, SpreadMethod, interval};
 
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ const KEPT: u64 = 257;
 /// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
-#[serde(try_from = "Unchecked")]
+#[serde(try_from = "UncheckedComparable")]
 pub struct Comparable {
     /// Accepted packets.
     n: u64,
@@ -22,14 +22,14 @@ pub struct Comparable {
     /// 257.
     pdv: Vec<i64>,
     /// `None` below 20 packets.
-    spread: Option<Spread>,
+    spread: Option<ResampledSpread>,
 }
 
 #[derive(Deserialize)]
-struct Unchecked {
+struct UncheckedComparable {
     n: u64,
     pdv: Vec<i64>,
-    spread: Option<Spread>,
+    spread: Option<ResampledSpread>,
 }
 
 /// Not a value that [`Comparable::new`] makes.
@@ -37,14 +37,14 @@ struct Unchecked {
 #[error("its part 'comparable' is damaged")]
 pub struct Damaged;
 
-impl TryFrom<Unchecked> for Comparable {
+impl TryFrom<UncheckedComparable> for Comparable {
     type Error = Damaged;
 
-    fn try_from(Unchecked { n, pdv, spread }: Unchecked) -> Result<Comparable, Damaged> {
+    fn try_from(UncheckedComparable { n, pdv, spread }: UncheckedComparable) -> Result<Comparable, Damaged> {
         let whole = pdv.len() as u64 == n.min(KEPT)
             && pdv.first().is_none_or(|x| *x >= 0)
             && pdv.is_sorted()
-            && spread.as_ref().is_none_or(Spread::is_sound);
+            && spread.as_ref().is_none_or(ResampledSpread::is_sound);
         if whole { Ok(Comparable { n, pdv, spread }) } else { Err(Damaged) }
     }
 }
@@ -57,7 +57,7 @@ impl Comparable {
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
-        let spread = Spread::of(&[&delays], all, seed);
+        let spread = ResampledSpread::of(&[&delays], all, seed);
         Comparable { spread, ..Comparable::ranks(all) }
     }
 
@@ -73,7 +73,7 @@ impl Comparable {
     }
 
     /// How uncertain the median and the 99th percentile are.
-    pub fn spread(&self) -> Option<&Spread> {
+    pub fn spread(&self) -> Option<&ResampledSpread> {
         self.spread.as_ref()
     }
 

@@ -1,4 +1,4 @@
-//! [`Spread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
+//! [`ResampledSpread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
 
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
@@ -19,9 +19,9 @@ const BATCHES: usize = 20;
 /// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Spread {
+pub struct ResampledSpread {
     /// How they were computed.
-    pub from: Origin,
+    pub from: SpreadMethod,
     /// Of the bootstrap.
     pub seed: u64,
     /// Number of resampled series; 0 for batches.
@@ -34,33 +34,33 @@ pub struct Spread {
     pub p99: Vec<f64>,
 }
 
-/// How a [`Spread`] was computed.
+/// How a [`ResampledSpread`] was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum SpreadMethod {
     /// A moving-block bootstrap.
     Bootstrap,
     /// 20 consecutive batches, and Student's t around the figure of the whole.
     Batches,
 }
 
-impl Spread {
+impl ResampledSpread {
     /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
-    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<Spread> {
+    pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
         if n < FEWEST_VALUES {
             return None;
         }
         if let ([run], true) = (runs, n > RESAMPLED) {
-            return Spread::batches(run, all, seed);
+            return ResampledSpread::batches(run, all, seed);
         }
         let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
         let resamples = (BUDGET / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
         let block = block_length(longest, correlated(longest));
         let [_, median, p99] = resample(runs, block, resamples, seed).map(equally_likely);
-        Some(Spread {
-            from: Origin::Bootstrap,
+        Some(ResampledSpread {
+            from: SpreadMethod::Bootstrap,
             seed,
             resamples,
             block: block as u64,
@@ -70,7 +70,7 @@ impl Spread {
     }
 
     /// Sectioning: the variation between batches shows how reliable the whole is.
-    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<Spread> {
+    fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
         let mut at = |values: &[i64], p| {
@@ -86,8 +86,8 @@ impl Spread {
             let error = (squares / (BATCHES * (BATCHES - 1)) as f64).sqrt();
             Some(deviates().iter().map(|t| whole + error * t).collect())
         };
-        Some(Spread {
-            from: Origin::Batches,
+        Some(ResampledSpread {
+            from: SpreadMethod::Batches,
             seed,
             resamples: 0,
             block: size as u64,
@@ -96,7 +96,7 @@ impl Spread {
         })
     }
 
-    /// Whether [`Spread::of`] can have written it.
+    /// Whether [`ResampledSpread::of`] can have written it.
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99]
             .iter()
@@ -151,10 +151,11 @@ mod tests {
         let spread = |seed: u64| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let values: Vec<i64> = (0..=RESAMPLED).map(|_| i64::from(rng.next_u32() >> 8)).collect();
-            Spread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
+            ResampledSpread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
         };
-        let pairs: Vec<(Spread, Spread)> = (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
-        for of in [|s: &Spread| s.median.clone(), |s: &Spread| s.p99.clone()] {
+        let pairs: Vec<(ResampledSpread, ResampledSpread)> =
+            (0..100).map(|k| (spread(2 * k), spread(2 * k + 1))).collect();
+        for of in [|s: &ResampledSpread| s.median.clone(), |s: &ResampledSpread| s.p99.clone()] {
             let holds = |[low, high]: [f64; 2]| low <= 0.0 && 0.0 <= high;
             let held = pairs.iter().filter(|(x, y)| holds(interval(&of(x), &of(y)).unwrap())).count();
             assert!((90..=100).contains(&held), "{held} of 100");

@@ -2,7 +2,7 @@
 
 use super::bounded;
 use crate::metrics::seqset::SeqSet;
-use crate::time::Source;
+use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
 /// Long stays in the hosts, sizes and times to live of the packets received.
@@ -53,7 +53,7 @@ impl RowNotes {
             self.sent_late.push((seq, bounded(lag.0)));
         }
         if let Some((time, source)) = record.local_queue() {
-            let stamped = source == Source::Kernel;
+            let stamped = source == StampSource::Kernel;
             self.entries |= stamped;
             if time.0 >= NOTED {
                 let noted = if stamped { &mut self.queued } else { &mut self.unentered };

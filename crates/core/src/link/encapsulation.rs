@@ -69,7 +69,7 @@ pub struct Layer {
 /// A packet on the link, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Wire {
+pub struct WirePacket {
     /// From the payload outwards.
     pub layers: Vec<Layer>,
     /// ATM cells, on ATM.
@@ -134,8 +134,8 @@ impl Encapsulation {
     }
 
     /// An IP packet of `length` bytes on this link.
-    pub fn wire(self, length: u64) -> Wire {
-        let mut w = Wire { layers: Vec::new(), cells: None, bytes: length };
+    pub fn wire(self, length: u64) -> WirePacket {
+        let mut w = WirePacket { layers: Vec::new(), cells: None, bytes: length };
         let mut add = |name, added| {
             if added > 0 {
                 w.bytes += added;
@@ -219,7 +219,7 @@ impl FromStr for Encapsulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Link;
+    use crate::link::AccessLink;
 
     #[test]
     fn every_encapsulation_has_a_name_that_reads_back() {
@@ -231,7 +231,7 @@ mod tests {
         for bad in
             ["", "atm", "pppoe", "pppoe-llc,up=0", "pppoe-llc,up=1x", "pppoe-llc", "ipoa-llc-fcs,up=1M"]
         {
-            assert!(bad.parse::<Link>().is_err(), "{bad}");
+            assert!(bad.parse::<AccessLink>().is_err(), "{bad}");
         }
         for bad in
             ["plainly", "plain+65536", "plain+", "ethernets", "ethernet-", "ethernet-llc", "ethernetpppoe"]
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((pppoe.wire(37).bytes, pppoe.wire(38).bytes, pppoe.wire(39).bytes), (84, 84, 85));
         let full = pppoe.wire(1492);
         assert!(full.bytes == 1538 && full.layers.iter().all(|l| l.added > 0), "{full:?}");
-        assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(28), 84, "a minimal frame");
-        assert_eq!("ethernet,up=100M".parse::<Link>().unwrap().bytes(1500), 1538);
+        assert_eq!("ethernet,up=100M".parse::<AccessLink>().unwrap().bytes(28), 84, "a minimal frame");
+        assert_eq!("ethernet,up=100M".parse::<AccessLink>().unwrap().bytes(1500), 1538);
     }
 }

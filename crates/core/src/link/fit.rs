@@ -1,4 +1,4 @@
-//! [`Fit`]: which link the results of a sweep over packet sizes suggest.
+//! [`LinkFit`]: which link the results of a sweep over packet sizes suggest.
 
 use super::encapsulation::{CELL, Encapsulation};
 use crate::metrics::bands::fit_line;
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What a sweep over packet sizes shows of the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Fit {
+pub struct LinkFit {
     /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
     /// known from the encapsulation.
     pub fixed_ns: f64,
@@ -42,7 +42,7 @@ const FAR_BETTER: f64 = 25.0;
 /// straight line (F test, p < 10⁻³, at least three steps); of sizes too few or too far apart for that ATM cells, where they
 /// leave far less unexplained; else the line. `tunnel` is the known overhead of
 /// a tunnel. `None` of fewer than four sizes.
-pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
+pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     let n = points.len();
     if n < 4 {
         return None;
@@ -78,7 +78,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
         Some((h, stairs)) => (CELL.0, h, stairs),
         None if found => (step, h, stairs),
         None => {
-            return Some(Fit {
+            return Some(LinkFit {
                 fixed_ns: line[0],
                 slope_ns: line[1],
                 steps: None,
@@ -102,7 +102,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<Fit> {
         Vec::new()
     };
     let bits = if step == CELL.0 { CELL.1 * 8 } else { step * 8 };
-    Some(Fit {
+    Some(LinkFit {
         fixed_ns: stairs[0],
         slope_ns: stairs[1],
         steps: Some((step, h)),

@@ -49,7 +49,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     }
     // Only differences count: from the smallest value, phases keep their digits.
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
-    let grid = Grid::new(range, shortest, longest);
+    let grid = FrequencyGrid::new(range, shortest, longest);
     let peak = lowest_peak(&scan(&values, &grid))?;
     let frequency = refine(&values, grid.frequency(peak - 1), grid.frequency(peak + 1));
     let strength = strength(&values, frequency);
@@ -62,14 +62,14 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
 }
 
 /// The frequencies that are tried, evenly spaced: eight within the width of a peak, which is 1/range.
-struct Grid {
+struct FrequencyGrid {
     lowest: f64,
     width: f64,
     step: f64,
     steps: usize,
 }
 
-impl Grid {
+impl FrequencyGrid {
     /// For values that cover `range` and spacings from `shortest` to `longest`.
     fn new(range: f64, shortest: f64, longest: f64) -> Self {
         let (lowest, width) = (1.0 / longest, 1.0 / shortest - 1.0 / longest);
@@ -101,7 +101,7 @@ fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
 }
 
 /// The strengths at the grid's frequencies: every value's phase is turned on by a step instead of computed anew.
-fn scan(values: &[f64], grid: &Grid) -> Vec<f64> {
+fn scan(values: &[f64], grid: &FrequencyGrid) -> Vec<f64> {
     /// Number of steps after which accumulated rounding errors are removed.
     const AFRESH: usize = 1024;
     let angles = |f: f64| values.iter().map(move |v| (TAU * f * v).sin_cos()).collect::<Vec<_>>();
@@ -254,13 +254,13 @@ mod tests {
 
     #[test]
     fn grid_of_frequencies() {
-        let grid = Grid::new(100.0, 2.0, 10.0);
+        let grid = FrequencyGrid::new(100.0, 2.0, 10.0);
         // 0.1 to 0.5 in steps of 1/800.
         assert_eq!((grid.lowest, grid.width, grid.step), (0.1, 0.4, 1.0 / 800.0));
         assert_eq!((grid.steps, grid.frequency(8)), (321, 0.1 + 0.01));
         assert_eq!((grid.independent(100.0), grid.independent(0.5)), (40.0, 1.0));
         // A wide range gets no more than the most steps.
-        let wide = Grid::new(1e9, 2.0, 10.0);
+        let wide = FrequencyGrid::new(1e9, 2.0, 10.0);
         assert_eq!((wide.step, wide.steps), (0.4 / MOST_STEPS, 200_001));
     }
 
@@ -290,7 +290,7 @@ mod tests {
     fn turning_phases_equals_computing_them() {
         let mut u = minstd(5);
         let values: Vec<f64> = (0..40).map(|_| 50.0 * u()).collect();
-        let grid = Grid { lowest: 0.05, width: 9.0, step: 0.003, steps: 3000 };
+        let grid = FrequencyGrid { lowest: 0.05, width: 9.0, step: 0.003, steps: 3000 };
         let scanned = scan(&values, &grid);
         assert_eq!(scanned.len(), 3000);
         for (i, found) in scanned.into_iter().enumerate() {

@@ -136,7 +136,7 @@ fn interval(mut values: Vec<f64>) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::seqset::SeqSet;
     use super::super::series::Samples;
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
     fn of_delays(delays: &[i64], correlation: Option<f64>, seed: u64) -> Option<Bootstrap> {
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
-            samples.push(Packet { seq, sent: 0, delay: *delay });
+            samples.push(AcceptedPacket { seq, sent: 0, delay: *delay });
         }
         let inference = Inference { acf1_send_order: correlation, ..Inference::default() };
         intervals(&Series::new(&samples), &inference, seed)

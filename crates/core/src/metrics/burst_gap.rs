@@ -28,7 +28,7 @@ pub struct BurstGap {
     pub isolated_losses: u64,
 }
 
-use super::seqset::Run;
+use super::seqset::SeqRun;
 /// Gmin of RFC 3611: this number of received packets ends a burst.
 pub const GMIN: u64 = 16;
 const LISTED: usize = 10_000;
@@ -76,7 +76,7 @@ impl Segmenter {
     }
 
     /// The next run of loss.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: SeqRun) {
         let last = run.start + run.len - 1;
         match &mut self.cluster {
             Some((_, end, losses)) if run.start - *end - 1 < self.gmin => {
@@ -144,7 +144,7 @@ mod tests {
         let mut s = Segmenter::new(GMIN);
         for (start, c) in (0..).zip(pattern.chars()) {
             if c != '1' {
-                s.push(Run { start, len: 1 });
+                s.push(SeqRun { start, len: 1 });
             }
         }
         s.finish(pattern.len() as u64, Some(10e6))
@@ -199,8 +199,8 @@ mod tests {
     fn a_state_has_nothing_beyond_its_packets() {
         // A burst of 2 to 4, and a loss that may begin another one.
         let mut valid = Segmenter::new(GMIN);
-        valid.push(Run { start: 2, len: 3 });
-        valid.push(Run { start: 29, len: 1 });
+        valid.push(SeqRun { start: 2, len: 3 });
+        valid.push(SeqRun { start: 29, len: 1 });
         assert!(valid.is_possible(30) && !valid.is_possible(29));
         let with = |change: &fn(&mut Segmenter)| {
             let mut changed = valid.clone();

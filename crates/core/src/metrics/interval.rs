@@ -2,7 +2,7 @@
 
 use super::duplicate::Copies;
 use super::moments::Moments;
-use super::seqset::{Run, SeqSet, absent, without};
+use super::seqset::{SeqRun, SeqSet, absent, without};
 use super::series::Series;
 use crate::Session;
 use crate::distribution::percentile::Percent;
@@ -45,7 +45,7 @@ pub fn windows(
             let (from, to) = (first_seq(w), first_seq(w + 1));
             let accepted = std::iter::from_fn(|| arrivals.next_if(|seq| u64::from(*seq) < to)).count() as u64;
             let (mut loss_runs, mut longest) = (0, 0);
-            while let Some(run) = losses.next_if(|r: &Run| r.start < to) {
+            while let Some(run) = losses.next_if(|r: &SeqRun| r.start < to) {
                 (loss_runs, longest) = (loss_runs + 1, run.len.max(longest));
             }
             let within = |seq: u32| (from..to).contains(&u64::from(seq));
@@ -156,7 +156,7 @@ fn overtaken(series: &Series<'_>) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
     use crate::spec::TestSpec;
@@ -181,7 +181,7 @@ mod tests {
             order.sort_by_key(|o| o.0);
             let (mut samples, mut accepted, mut copies) = (Samples::default(), SeqSet::default(), Copies::default());
             for &(_, seq, delay) in &order {
-                samples.push(Packet { seq, sent: i64::from(seq / 5) * 30_000_000, delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq / 5) * 30_000_000, delay });
                 accepted.insert(seq);
                 if seq % 7 == 0 {
                     copies.push(seq, None);
@@ -217,7 +217,7 @@ mod tests {
         let (mut samples, mut accepted, mut copies) =
             (Samples::default(), SeqSet::default(), Copies::default());
         for (seq, delay) in [(0, 40), (1, 10), (2, 25), (5, 7), (7, 8), (9, 3), (8, 9)] {
-            samples.push(Packet { seq, sent: i64::from(seq) * 20_000_000, delay });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 20_000_000, delay });
             accepted.insert(seq);
         }
         copies.push(1, None);
@@ -276,7 +276,7 @@ mod tests {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         // Two in the first second, a lost one, none in the second, one in the third.
         for (seq, sent) in [(0, 5_000_000_000), (1, 5_999_999_999), (3, 7_000_000_000)] {
-            samples.push(Packet { seq, sent, delay: 7 });
+            samples.push(AcceptedPacket { seq, sent, delay: 7 });
             accepted.insert(seq);
         }
         let series = Series::new(&samples);

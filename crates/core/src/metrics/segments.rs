@@ -5,7 +5,7 @@ use super::series::Series;
 use crate::distribution::OrderStatistics;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::summary::Segment;
+use crate::summary::PathSegment;
 
 /// Windows of 5 % of the run.
 const WINDOWS: usize = 20;
@@ -18,13 +18,14 @@ const PACKETS_A_WINDOW: usize = 10;
 /// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
 /// deviation of those changes, the bulk of the variation in the windows about it, and twice the changes before and
 /// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
-pub fn segments(series: &Series<'_>) -> Vec<Segment> {
+pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
     if n < WINDOWS * PACKETS_A_WINDOW {
         return Vec::new();
     }
     let edge = |w: usize| w * n / WINDOWS;
-    let levels: Vec<Level> = (0..WINDOWS).map(|w| Level::of(series, edge(w)..edge(w + 1))).collect();
+    let levels: Vec<WindowLevel> =
+        (0..WINDOWS).map(|w| WindowLevel::of(series, edge(w)..edge(w + 1))).collect();
     let steps: Vec<i64> = levels.windows(2).map(|w| w[1].min.saturating_sub(w[0].min)).collect();
     let centre = median(steps.clone());
     let spread = median(steps.iter().map(|s| s.saturating_sub(centre).saturating_abs()).collect());
@@ -45,7 +46,7 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     }
     cuts.push(n);
     cuts.dedup();
-    let mut found: Vec<Segment> = Vec::new();
+    let mut found: Vec<PathSegment> = Vec::new();
     for cut in cuts.windows(2) {
         let Some(mut segment) = describe(series, cut[0]..cut[1]) else { continue };
         segment.step_ns = found.last().map(|before| segment.min.saturating_sub(before.min));
@@ -56,26 +57,26 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
 
 /// A window's minimum, and the distance of its median above it.
 #[derive(Clone, Copy)]
-struct Level {
+struct WindowLevel {
     min: i64,
     bulk: i64,
 }
 
-impl Level {
-    fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> Level {
+impl WindowLevel {
+    fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> WindowLevel {
         let n = range.len();
         let [min, max] = series.extreme_delays(range.clone()).unwrap_or_default();
         let delays = series.range(range).map(|p| p.delay);
         let order = OrderStatistics::new(delays, n, [min, max], &[Percent(50_000)]);
         let median = order.middle().map_or(min, |[_, upper]| upper);
-        Level { min, bulk: median.saturating_sub(min) }
+        WindowLevel { min, bulk: median.saturating_sub(min) }
     }
 }
 
 /// Whether the two windows before and the two after stay on their sides of the middle of the jump.
-fn lasts(levels: &[Level], w: usize, jump: i64) -> bool {
+fn lasts(levels: &[WindowLevel], w: usize, jump: i64) -> bool {
     let middle = levels[w].min / 2 + levels[w + 1].min / 2;
-    let above = |l: &Level| l.min > middle;
+    let above = |l: &WindowLevel| l.min > middle;
     let before = &levels[w.saturating_sub(1)..=w];
     let after = &levels[w + 1..(w + 3).min(levels.len())];
     before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
@@ -98,13 +99,13 @@ fn median(mut values: Vec<i64>) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
-fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segment> {
+fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<PathSegment> {
     let delays = series.range(range.clone()).map(|p| p.delay);
     let moments: Moments = delays.clone().collect();
     let sample = Sample::new(delays);
     let min = sample.min()?;
     let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(min));
-    Some(Segment {
+    Some(PathSegment {
         first_seq: series.get(range.start).seq.into(),
         last_seq: series.get(range.end - 1).seq.into(),
         n: moments.n(),
@@ -119,14 +120,14 @@ fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segme
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
     fn of(delay: impl Fn(i64) -> i64) -> Vec<(u64, Option<i64>)> {
         let mut samples = Samples::default();
         for seq in 0..2000 {
-            samples.push(Packet { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
         }
         segments(&Series::new(&samples)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
     }
@@ -221,7 +222,7 @@ mod tests {
             let mut samples = Samples::default();
             for seq in 0..n {
                 let delay = if seq < 100 { 0 } else { 5_000_000 };
-                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq), delay });
             }
             segments(&Series::new(&samples)).len()
         };

@@ -51,15 +51,16 @@ pub struct PoolScalar {
 }
 
 /// A distribution as its bytes have it.
-struct Stored {
+struct StoredDistribution {
     values: Filled,
     sums: [(i64, u64); 2],
 }
 
-impl Stored {
-    fn read(bytes: &mut &[u8]) -> Option<Stored> {
+impl StoredDistribution {
+    fn read(bytes: &mut &[u8]) -> Option<StoredDistribution> {
         let sums = [halves(take_signed(bytes)?), halves(take_signed(bytes)?)];
-        Some(Stored { values: Filled::read(bytes)?, sums }).filter(|stored| stored.values.is_possible())
+        Some(StoredDistribution { values: Filled::read(bytes)?, sums })
+            .filter(|stored| stored.values.is_possible())
     }
 
     /// Leaves one out.
@@ -70,7 +71,7 @@ impl Stored {
     }
 
     fn scalar(&self, what: &str) -> Option<f64> {
-        let Stored { values, sums } = self;
+        let StoredDistribution { values, sums } = self;
         scalar_of(what, values.len(), values.extremes(), *sums, |p| values.percentile(p))
     }
 }
@@ -98,18 +99,18 @@ impl PoolScalar {
         }
         let (family, what) = scalar.key.split_once('-')?;
         if family == "latency" {
-            return found(Stored::read(&mut rest)?.scalar(what));
+            return found(StoredDistribution::read(&mut rest)?.scalar(what));
         }
-        Stored::skip(&mut rest)?;
+        StoredDistribution::skip(&mut rest)?;
         match (family, *rest.split_off_first()?) {
-            ("pdv", OWN) => found(Stored::read(&mut rest)?.scalar(what)),
+            ("pdv", OWN) => found(StoredDistribution::read(&mut rest)?.scalar(what)),
             // Few values: they are quickly made.
             ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolScalar::of(&pool, scalar)),
             (_, OWN) => {
-                Stored::skip(&mut rest)?;
-                found(Stored::read(&mut rest)?.scalar(what))
+                StoredDistribution::skip(&mut rest)?;
+                found(StoredDistribution::read(&mut rest)?.scalar(what))
             }
-            (_, OF_DELAYS) => found(Stored::read(&mut rest)?.scalar(what)),
+            (_, OF_DELAYS) => found(StoredDistribution::read(&mut rest)?.scalar(what)),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! [`Scalar`]: one number of a summary: its name, its meaning, and how to read it. The list of all is
 //! [`SCALARS`](super::SCALARS).
 
-use super::{Number, ScalarSource, Unit};
+use super::{ExactNumber, ScalarSource, ScalarUnit};
 
 use crate::distribution::percentile::Percent;
 use crate::summary::Summary;
@@ -19,7 +19,7 @@ pub struct Scalar {
     /// The clause of the standard it follows; empty for definitions of this program.
     pub source: &'static str,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: ScalarUnit,
     /// Which direction is better.
     pub better: Better,
     /// The kinds of measurement that have it.
@@ -102,7 +102,7 @@ pub enum Take {
 
 impl Scalar {
     /// A scalar of every stream, neither good nor bad.
-    pub const fn new(key: &'static str, label: &'static str, unit: Unit, take: Take) -> Scalar {
+    pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: Take) -> Scalar {
         Scalar {
             key,
             label,
@@ -176,23 +176,23 @@ impl Scalar {
     }
 
     /// Its value in the whole `summary`; `None` if it is undefined.
-    pub fn of(&self, summary: &Summary) -> Option<Number> {
+    pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
         self.from(&ScalarSource::Test(summary))
     }
 
     /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
-    pub fn from(&self, source: &ScalarSource<'_>) -> Option<Number> {
+    pub fn from(&self, source: &ScalarSource<'_>) -> Option<ExactNumber> {
         let value = match self.take {
-            Take::Count(take) => take(source).map(Number::from),
-            Take::Whole(take) => take(source).map(Number::from),
-            Take::Real(take) => take(source).map(Number::from),
-            Take::Computed => source.computed(self.key).map(Number::from),
+            Take::Count(take) => take(source).map(ExactNumber::from),
+            Take::Whole(take) => take(source).map(ExactNumber::from),
+            Take::Real(take) => take(source).map(ExactNumber::from),
+            Take::Computed => source.computed(self.key).map(ExactNumber::from),
         };
         value.filter(|x| x.as_f64().is_finite())
     }
 
     /// A value as text: `1.615 s`, `0.25 %`, `4.21`.
-    pub fn show(&self, value: Number) -> String {
+    pub fn show(&self, value: ExactNumber) -> String {
         self.unit.show(value)
     }
 

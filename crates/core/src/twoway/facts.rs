@@ -1,6 +1,6 @@
 //! [`TwoWay`]: what a two-way test has in addition to its packets.
 
-use crate::time::{Source, Span};
+use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
 
 /// What a two-way test has in addition to the common fields of a [`Session`](crate::Session).
@@ -127,7 +127,7 @@ pub struct FarReport {
     /// Duplicates; `None` if the far host does not count them.
     pub duplicates: Option<u64>,
     /// Kind of the far host's stamps; `None` if not reported.
-    pub stamps: Option<Source>,
+    pub stamps: Option<StampSource>,
     /// Highest sequence number (wrapping), if any packet came.
     pub highest_seq: Option<u16>,
     /// Wraps of the sequence number.

@@ -7,5 +7,5 @@ mod figures;
 mod view;
 
 pub use facts::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpSample, TcpStats, TwoWay};
-pub use figures::{Processing, Sending, TwoWayFigures, Way};
-pub use view::{View, lacks_delay, processing, project, round_trip};
+pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};
+pub use view::{RecordView, lacks_delay, processing, project, round_trip};

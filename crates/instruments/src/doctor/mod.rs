@@ -6,7 +6,7 @@
 pub mod checkup;
 pub mod findings;
 
-pub use checkup::{Baseline, Checkup, Question};
+pub use checkup::{Baseline, Checkup, CheckupTraffic};
 pub use findings::{Finding, judge};
 
 use crate::one_way::OneWay;
@@ -14,7 +14,7 @@ use crate::ping::Ping;
 use crate::stop::Stop;
 use jitlat_core::{Direction, NoiseFloor, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
-use jitlat_proto::twoway::Plan;
+use jitlat_proto::twoway::PingPlan;
 
 /// How long the noise floor is measured.
 const FLOOR: Span = Span::seconds(3);
@@ -43,7 +43,7 @@ pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, Strin
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);
     checkup::floor(&spec.map_err(|e| e.to_string())?, &pacing, FLOOR, stop.flag(), |spec| {
         let wait = plan.wait.map(|w| w.min(spec.period()));
-        let plan = Plan { spec: spec.clone(), wait, ..plan.clone() };
+        let plan = PingPlan { spec: spec.clone(), wait, ..plan.clone() };
         checkup::two_way(plan, &pacing, test.stamps, stop.flag())
     })
 }

@@ -19,9 +19,9 @@ use crate::instrument::Instrument;
 use crate::one_way::OneWay;
 use crate::stop::Stop;
 use jitlat_core::observer::Event;
-use jitlat_core::{Direction, Source, Span, SteadyTime, TestSpec, units};
+use jitlat_core::{Direction, Span, StampSource, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use serde::Serialize;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ pub struct LoadServer {
     /// Its control port.
     pub port: u16,
     /// The key shared with it.
-    pub key: Option<Key>,
+    pub key: Option<PresharedKey>,
 }
 
 /// The result of one stream of load.
@@ -153,7 +153,7 @@ impl LoadServer {
         settings.key = self.key.clone();
         settings.priority = load.priority();
         // Kernel stamps would cost time, and nothing uses those of the load.
-        settings.stamps = Source::User;
+        settings.stamps = StampSource::User;
         settings.segmented = true;
         test
     }

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use jitlat_core::priority::UnknownCategory;
-use jitlat_core::quantity::{self, QuantityError, Rate};
+use jitlat_core::quantity::{self, QuantityError, SendingRate};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{AccessCategory, Direction, Dscp, Schedule, Span, TestSpec, Transport};
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct LoadSpec {
     text: String,
     transport: Transport,
     /// Of all streams together; `None`: as fast as TCP goes.
-    rate: Option<Rate>,
+    rate: Option<SendingRate>,
     payload: u64,
     streams: usize,
     dscp: Dscp,
@@ -67,13 +67,13 @@ impl LoadSpec {
     /// Time between the packets of a stream that lasts `duration`.
     fn period(&self, duration: Span, unlimited: usize) -> Result<Span, Error> {
         let of_bits = |bits: f64| {
-            let period = Rate::Bits(bits).period(self.payload);
+            let period = SendingRate::Bits(bits).period(self.payload);
             period.map_err(|e| Error::Load(format!("the load {self}: {e}")))
         };
         let streams = self.streams;
         match self.rate {
-            Some(Rate::Packets(period)) => Ok(period.times(streams as i64)),
-            Some(Rate::Bits(bits)) => of_bits(bits / streams as f64),
+            Some(SendingRate::Packets(period)) => Ok(period.times(streams as i64)),
+            Some(SendingRate::Bits(bits)) => of_bits(bits / streams as f64),
             None => {
                 let sparse = Span(duration.0.saturating_mul(streams as i64) / MOST_PACKETS as i64);
                 let share = UNLIMITED_TOGETHER / unlimited.max(1) as f64;
@@ -142,8 +142,8 @@ impl FromStr for LoadSpec {
                 "ac and priority are of what this host sends: give them to the `jitlat serve` there",
             ));
         }
-        if let Some(Rate::Bits(bits)) = rate {
-            Rate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?;
+        if let Some(SendingRate::Bits(bits)) = rate {
+            SendingRate::Bits(bits / streams as f64).period(payload).map_err(|e| bad(&e.to_string()))?;
         }
         Ok(LoadSpec { text: text.to_owned(), transport, rate, payload, streams, dscp, priority, direction })
     }

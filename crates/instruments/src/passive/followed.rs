@@ -1,14 +1,14 @@
 //! [`FollowedPoints`]: two captures that are still being written, read together in the order of their time.
 
 use super::error::PassiveError;
-use super::points::{PointEnd, Points};
+use super::points::{PointEnd, PointSource};
 use jitlat_core::time::SteadyTime;
 use jitlat_core::{Span, WallTime};
-use jitlat_net::capture::Followed;
+use jitlat_net::capture::FollowedFiles;
 use jitlat_net::clock;
-use jitlat_passive::pipeline::{Delivered, Delivery, FrameBatch};
-use jitlat_passive::{Plan, Point};
-use jitlat_proto::digest::Rule;
+use jitlat_passive::pipeline::{CapturedBatch, FrameBatch, PointDelivery};
+use jitlat_passive::{CapturePoint, MatchPlan};
+use jitlat_proto::digest::DigestRule;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const SLACK: Span = Span::millis(50);
 
 /// Two captures that are still being written.
 pub(super) struct FollowedPoints {
-    captures: [Followed; 2],
+    captures: [FollowedFiles; 2],
     /// First and last time of what was delivered of each.
     spans: [Option<(WallTime, WallTime)>; 2],
     /// Monitor clock minus reference clock, once there is a plan.
@@ -45,7 +45,7 @@ pub(super) struct FollowedPoints {
 impl FollowedPoints {
     /// Opens both.
     pub(super) fn open(paths: [&Path; 2]) -> Result<FollowedPoints, PassiveError> {
-        let [reference, monitor] = paths.map(Followed::open);
+        let [reference, monitor] = paths.map(FollowedFiles::open);
         Ok(FollowedPoints {
             captures: [reference?, monitor?],
             spans: [None; 2],
@@ -58,7 +58,7 @@ impl FollowedPoints {
     }
 
     /// What there is of a point; `None`: nothing new.
-    fn read(&mut self, point: Point) -> Option<Delivery> {
+    fn read(&mut self, point: CapturePoint) -> Option<PointDelivery> {
         let mut frames = FrameBatch::default();
         if self.captures[point as usize].poll(BATCH, |f| frames.push(f)) == 0 {
             return None;
@@ -71,7 +71,7 @@ impl FollowedPoints {
         if self.offset.is_none() {
             self.plan_first(frames.len());
         }
-        Some(Delivery { point, what: Delivered::Frames(frames), covered })
+        Some(PointDelivery { point, what: CapturedBatch::Frames(frames), covered })
     }
 
     /// Gives time to make a plan before frames are delivered that push out the first ones. Without one, which packets that come later
@@ -94,16 +94,16 @@ impl FollowedPoints {
     }
 }
 
-impl Points for FollowedPoints {
+impl PointSource for FollowedPoints {
     fn salt(&self) -> Option<u64> {
         None
     }
 
-    fn follow(&mut self, plan: &Plan, _: &Rule) {
+    fn follow(&mut self, plan: &MatchPlan, _: &DigestRule) {
         self.offset = Some(plan.offset);
     }
 
-    fn next(&mut self) -> Option<Delivery> {
+    fn next(&mut self) -> Option<PointDelivery> {
         if self.is_planning() {
             sleep(PATIENCE);
             return None;
@@ -112,8 +112,8 @@ impl Points for FollowedPoints {
         // Until there is a plan the clocks are taken for equal.
         let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
         let (behind, other) = match monitor < reference {
-            true => (Point::Monitor, Point::Reference),
-            false => (Point::Reference, Point::Monitor),
+            true => (CapturePoint::Monitor, CapturePoint::Reference),
+            false => (CapturePoint::Reference, CapturePoint::Monitor),
         };
         let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > AHEAD);
         let mut delivery = self.read(behind);
@@ -128,9 +128,9 @@ impl Points for FollowedPoints {
             return None;
         }
         // Nothing is late any more.
-        let point = *[Point::Reference, Point::Monitor].get(self.finished)?;
+        let point = *[CapturePoint::Reference, CapturePoint::Monitor].get(self.finished)?;
         self.finished += 1;
-        Some(Delivery { point, what: Delivered::Nothing, covered: self.spans[point as usize] })
+        Some(PointDelivery { point, what: CapturedBatch::Nothing, covered: self.spans[point as usize] })
     }
 
     fn ended(&self) -> bool {
@@ -139,11 +139,11 @@ impl Points for FollowedPoints {
 
     fn stop(&mut self) {
         self.stopping = true;
-        self.captures.iter_mut().for_each(Followed::end);
+        self.captures.iter_mut().for_each(FollowedFiles::end);
     }
 
     fn close(self) -> ([PointEnd; 2], Vec<PassiveError>) {
-        let end = |capture: &Followed| PointEnd {
+        let end = |capture: &FollowedFiles| PointEnd {
             drops: capture.drops(),
             notes: capture.notes().to_vec(),
             ..PointEnd::default()

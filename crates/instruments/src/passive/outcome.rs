@@ -7,7 +7,8 @@ use jitlat_core::{Session, Span};
 use jitlat_passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
 use jitlat_passive::{CaptureEvent, CaptureObserver, of_streams};
 use jitlat_passive::{
-    CapturePart, Estimator, Flows, IdentityRule, MatchCounts, PartState, PassiveResult, Plan, Streams, Way,
+    CapturePart, FlowAnalyzer, IdentityRule, MatchCounts, MatchPlan, PairEstimator, PartState, PassiveResult,
+    StreamBuilder, Way,
 };
 
 /// The result of a passive measurement.
@@ -24,8 +25,8 @@ pub struct PassiveOutcome {
 }
 
 /// What is known once all packets are matched.
-pub(super) struct Followed {
-    pub(super) plan: Plan,
+pub(super) struct MatchedCaptures {
+    pub(super) plan: MatchPlan,
     pub(super) identity: IdentityRule,
     pub(super) window: Span,
     pub(super) captures: [CaptureFacts; 2],
@@ -53,27 +54,31 @@ pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut
 
 impl Passive {
     /// The observers of the matcher that the settings need.
-    pub(super) fn observers(&self, plan: &Plan, part: Option<CapturePart>) -> MatchObservers<WayRecords> {
+    pub(super) fn observers(
+        &self,
+        plan: &MatchPlan,
+        part: Option<CapturePart>,
+    ) -> MatchObservers<WayRecords> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let streams = self.records && !is_caia;
         MatchObservers {
-            streams: streams.then(|| Streams::new(WayRecords::new(&plan.sides))),
-            flows: self.grouping.map(|_| Flows::new(self.max_turnaround)),
+            streams: streams.then(|| StreamBuilder::new(WayRecords::new(&plan.sides))),
+            flows: self.grouping.map(|_| FlowAnalyzer::new(self.max_turnaround)),
             matched: self.matched.then(Vec::new),
             part: part.filter(|_| self.part.is_some_and(|p| p.state)).map(|part| (part, Vec::new())),
-            ..MatchObservers::new(Estimator::new(self.interval, self.max_turnaround).of_part(part))
+            ..MatchObservers::new(PairEstimator::new(self.interval, self.max_turnaround).of_part(part))
         }
     }
 
     /// The outcome, from everything observed.
     pub(super) fn conclude(
         &self,
-        followed: Followed,
+        followed: MatchedCaptures,
         mut observers: MatchObservers<WayRecords>,
         observer: &mut dyn CaptureObserver,
     ) -> PassiveOutcome {
         forward(&mut observers, observer);
-        let Followed { plan, identity, window, captures, counts, numbers, failures } = followed;
+        let MatchedCaptures { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
         let sessions = observers.streams.take().map_or_else(Vec::new, |streams| {
             let sessions = Way::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));

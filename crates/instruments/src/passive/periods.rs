@@ -2,14 +2,14 @@
 
 use super::error::PassiveError;
 use super::live::{AVAILABLE, ENDING, Following, LiveSettings, WINDOW};
-use super::points::{LivePoint, LivePoints, PointEnd, Points};
+use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
 use jitlat_net::clock;
-use jitlat_passive::pipeline::{Delivered, Delivery, Learner, Merger};
-use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, Periods, Way};
+use jitlat_passive::pipeline::{CapturedBatch, Learner, Merger, PointDelivery};
+use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams, Way};
 use std::collections::BTreeMap;
 
 /// A clock that was set by more than this makes a capture begin anew.
@@ -91,7 +91,7 @@ impl Passive {
             self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
         let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
         each(PeriodEvent::Listening(names.each_ref().map(String::as_str)));
-        let run = Run {
+        let run = PeriodCapture {
             passive: self,
             every: every.max(Span(1)),
             window: self.window.unwrap_or(WINDOW),
@@ -108,7 +108,7 @@ impl Passive {
 }
 
 /// A capture under way.
-struct Run<'a> {
+struct PeriodCapture<'a> {
     passive: &'a Passive,
     every: Span,
     window: Span,
@@ -123,7 +123,7 @@ struct Run<'a> {
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
-impl Run<'_> {
+impl PeriodCapture<'_> {
     fn follow(mut self, mut points: LivePoints) -> CaptureEnd {
         let mut learner = Learner::new(self.passive.sides.clone(), AVAILABLE.into(), points.salt());
         let mut next = self.first;
@@ -149,7 +149,7 @@ impl Run<'_> {
         }
         let clocks = (offset, self.window);
         let mut following = Following::begin(self.passive, &plan, &mut points, &learner, clocks, false);
-        let mut periods = Periods::new(self.every, begin, self.window, plan.sides.clone());
+        let mut periods = PeriodStreams::new(self.every, begin, self.window, plan.sides.clone());
         learner.into_held().for_each(|delivery| following.take(delivery));
         let mut astray = Astray::default();
         let reason = loop {
@@ -220,14 +220,14 @@ impl Run<'_> {
         next
     }
 
-    fn count_drops(&mut self, delivery: &Delivery) {
-        if let Delivered::Dropped(packets, _, to) = delivery.what {
+    fn count_drops(&mut self, delivery: &PointDelivery) {
+        if let CapturedBatch::Dropped(packets, _, to) = delivery.what {
             *self.dropped.entry(to.0.div_euclid(self.every.0)).or_default() += packets;
         }
     }
 
     /// Hands on what has arrived.
-    fn hand_on(&mut self, periods: &mut Periods) {
+    fn hand_on(&mut self, periods: &mut PeriodStreams) {
         let fresh: Vec<PeriodRecord> = periods.records().collect();
         for part in fresh.chunk_by(|a, b| (a.period, a.way) == (b.period, b.way)) {
             let (period, way) = (part[0].period, part[0].way);
@@ -243,7 +243,7 @@ impl Run<'_> {
     }
 
     /// Ends the next period; `over`: its time has passed.
-    fn end(&mut self, periods: &mut Periods, over: bool) {
+    fn end(&mut self, periods: &mut PeriodStreams, over: bool) {
         let EndedPeriod { period, sessions } = periods.end();
         let later = self.dropped.split_off(&(period + 1));
         let dropped = std::mem::replace(&mut self.dropped, later).into_values().sum();

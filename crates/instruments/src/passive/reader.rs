@@ -39,7 +39,7 @@ impl CaptureReader {
         let (batches_to, batches) = sync_channel(WAITING);
         let (empty, empty_from) = sync_channel(WAITING);
         let thread = std::thread::spawn(move || {
-            read(capture, &head_to, &naming_from, &Batches { to: batches_to, empty: empty_from })
+            read(capture, &head_to, &naming_from, &BatchSender { to: batches_to, empty: empty_from })
         });
         CaptureReader { name, head, naming, batches, empty, thread }
     }
@@ -126,7 +126,7 @@ impl SightingSource for NamedCapture {
 }
 
 /// Sends batches, and receives the emptied ones back for reuse.
-struct Batches {
+struct BatchSender {
     to: SyncSender<Batch>,
     empty: Receiver<Vec<Sighting>>,
 }
@@ -134,7 +134,7 @@ struct Batches {
 /// The receiver no longer exists.
 struct ReceiverGone;
 
-impl Batches {
+impl BatchSender {
     /// Sends what is ready. Returns how many sightings should gather before the next call, so that those held back are
     /// not moved more often than they are sent.
     fn send(&self, namer: &mut PacketNamer) -> Result<usize, ReceiverGone> {
@@ -149,7 +149,7 @@ fn read(
     mut capture: Capture,
     head_to: &SyncSender<CaptureHead>,
     naming_from: &Receiver<NamingRule>,
-    batches: &Batches,
+    batches: &BatchSender,
 ) -> CaptureFacts {
     let mut head = CaptureHead::default();
     while !head.is_full()

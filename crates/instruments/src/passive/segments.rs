@@ -7,7 +7,7 @@ use crate::stop::Stop;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::session::PASSIVE;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{PacketRecord, Session, Span, Stamp, WallTime};
 use jitlat_net::capture::interface::InterfaceCapture;
@@ -40,7 +40,7 @@ pub struct SegmentCapture {
 
 /// A period that is not over.
 #[derive(Default)]
-struct Open {
+struct OpenPeriod {
     /// Segments of which it is known what became of them, and when the first passed.
     sent: u64,
     first: Option<WallTime>,
@@ -66,7 +66,7 @@ impl SegmentCapture {
         let every = every.max(Span(1));
         let (wall, steady) = (clock::wall(), clock::steady());
         let first = wall.0.div_euclid(every.0);
-        let mut run = Run { capture: self, every, first, next: first, open: BTreeMap::new(), each };
+        let mut run = SegmentRun { capture: self, every, first, next: first, open: BTreeMap::new(), each };
         let mut rounds = SegmentRounds::new(self.sides.clone(), self.port);
         let mut dropped = 0;
         let reasons = loop {
@@ -105,7 +105,7 @@ impl SegmentCapture {
         Ok(CaptureEnd { reasons })
     }
 
-    fn session(&self, period: &Open, begin: WallTime) -> Session {
+    fn session(&self, period: &OpenPeriod, begin: WallTime) -> Session {
         let mut session = Session::new(jitlat_core::TestSpec::default());
         session.created = Some(period.first.unwrap_or(begin));
         (session.src, session.dst) = match (&self.sides.reference[..], &self.sides.monitor[..]) {
@@ -121,20 +121,20 @@ impl SegmentCapture {
     }
 }
 
-struct Run<'a> {
+struct SegmentRun<'a> {
     capture: &'a SegmentCapture,
     every: Span,
     /// The period in which the capture began.
     first: i64,
     /// The first that is not over.
     next: i64,
-    open: BTreeMap<i64, Open>,
+    open: BTreeMap<i64, OpenPeriod>,
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
-impl Run<'_> {
+impl SegmentRun<'_> {
     /// The period of `at`, or the first one that is not over.
-    fn period(&mut self, at: WallTime) -> &mut Open {
+    fn period(&mut self, at: WallTime) -> &mut OpenPeriod {
         self.open.entry(at.0.div_euclid(self.every.0).max(self.next)).or_default()
     }
 
@@ -152,13 +152,13 @@ impl Run<'_> {
             open.first = Some(open.first.map_or(fate.sent, |first| first.min(fate.sent)));
             let Some(returned) = fate.acknowledged else { continue };
             let mut record = PacketRecord::new(seq);
-            record.set(Moment::Sent, Stamp { at: fate.sent, source: Source::Wire });
-            record.set(Moment::Returned, Stamp { at: returned, source: Source::Wire });
+            record.set(Moment::Sent, Stamp { at: fate.sent, source: StampSource::Wire });
+            record.set(Moment::Returned, Stamp { at: returned, source: StampSource::Wire });
             record.set_size(u16::try_from(fate.length).ok());
             records.entry(number).or_default().push(record);
         }
         for (period, records) in records {
-            let mut session = self.capture.session(&Open::default(), self.begin_of(period));
+            let mut session = self.capture.session(&OpenPeriod::default(), self.begin_of(period));
             session.ending = Ending::Unknown;
             (self.each)(PeriodEvent::Records { period, session: &session, way: 0, records: &records });
         }

@@ -26,7 +26,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// Time, level, message, and what it is about as `name=value`.
     #[default]
     Text,
@@ -36,7 +36,7 @@ pub enum Format {
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub enum LogLevel {
     Off,
     Error,
     Warn,
@@ -45,28 +45,28 @@ pub enum Level {
     Trace,
 }
 
-impl From<Level> for LevelFilter {
-    fn from(level: Level) -> LevelFilter {
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
         match level {
-            Level::Off => LevelFilter::OFF,
-            Level::Error => LevelFilter::ERROR,
-            Level::Warn => LevelFilter::WARN,
-            Level::Info => LevelFilter::INFO,
-            Level::Debug => LevelFilter::DEBUG,
-            Level::Trace => LevelFilter::TRACE,
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
         }
     }
 }
 
 /// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
-pub fn start(level: Option<Level>, format: Format, runs_long: bool) {
+pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
     let lines = match format {
-        Format::Json => Lines::Json(Mutex::default()),
-        Format::Text if runs_long || level.is_some() => Lines::Dated(Mutex::default()),
-        Format::Text => Lines::Plain,
+        LogFormat::Json => LineFormat::Json(Mutex::default()),
+        LogFormat::Text if runs_long || level.is_some() => LineFormat::Dated(Mutex::default()),
+        LogFormat::Text => LineFormat::Plain,
     };
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(Level::Info))
+        .with_max_level(level.unwrap_or(LogLevel::Info))
         .with_writer(StandardError)
         // It would report failures with eprintln!, which panics if standard error is closed.
         .log_internal_errors(false)
@@ -82,7 +82,7 @@ fn is_own(event: &Event<'_>) -> bool {
 }
 
 /// The format of lines.
-enum Lines {
+enum LineFormat {
     /// `jitlat: message`.
     Plain,
     /// Time (UTC), level, message.
@@ -91,7 +91,7 @@ enum Lines {
     Json(Mutex<Repetitions>),
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -104,18 +104,18 @@ where
     ) -> fmt::Result {
         match self {
             // Events of a server that this command runs itself.
-            Lines::Plain if event.metadata().target().starts_with("jitlat_net") => {
+            LineFormat::Plain if event.metadata().target().starts_with("jitlat_net") => {
                 if *event.metadata().level() > tracing::Level::WARN {
                     return Ok(());
                 }
                 line.write_str("jitlat: ")?;
             }
             // A server that a command runs itself (the demonstration, the loopback of `doctor`) has no log.
-            Lines::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
+            LineFormat::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
                 return Ok(());
             }
-            Lines::Plain => line.write_str("jitlat: ")?,
-            Lines::Json(repetitions) => {
+            LineFormat::Plain => line.write_str("jitlat: ")?,
+            LineFormat::Json(repetitions) => {
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);
                 if left_out > 0 {
@@ -124,7 +124,7 @@ where
                 }
                 return if admitted { object.write(&mut line) } else { Ok(()) };
             }
-            Lines::Dated(repetitions) => {
+            LineFormat::Dated(repetitions) => {
                 let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
                 if left_out > 0 {
                     SystemTime.format_time(&mut line)?;
@@ -205,10 +205,10 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Limits the rate of each kind of line.
 #[derive(Default)]
 struct Repetitions {
-    kinds: HashMap<Identifier, Kind>,
+    kinds: HashMap<Identifier, RepeatWindow>,
 }
 
-struct Kind {
+struct RepeatWindow {
     since: Instant,
     admitted: u32,
     left_out: u64,
@@ -223,7 +223,7 @@ impl Repetitions {
             left_out += if over { kind.left_out } else { 0 };
             !over
         });
-        let kind = self.kinds.entry(kind).or_insert(Kind { since: now, admitted: 0, left_out: 0 });
+        let kind = self.kinds.entry(kind).or_insert(RepeatWindow { since: now, admitted: 0, left_out: 0 });
         let admitted = kind.admitted < IN_A_WINDOW;
         if admitted {
             kind.admitted += 1;
@@ -243,17 +243,17 @@ static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 const MOST_HELD: usize = 1 << 16;
 
 /// While it lives, lines for a terminal wait; then they are written.
-pub struct Held(());
+pub struct HeldLines(());
 
 /// Has lines for a terminal wait.
-pub fn hold() -> Held {
+pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
         *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
     }
-    Held(())
+    HeldLines(())
 }
 
-impl Drop for Held {
+impl Drop for HeldLines {
     fn drop(&mut self) {
         let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
         for line in held.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {

@@ -6,14 +6,15 @@ use crate::spp::SppArgs;
 use clap::FromArgMatches;
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{LivePoint, PassiveError, PeriodEvent, SegmentCapture};
-use jitlat_monitor::agenda::Failure;
-use jitlat_monitor::file::{AskedCapture, Value, Wrong};
-use jitlat_monitor::runtime::{CaptureSetup, Captured};
+use jitlat_monitor::agenda::SlotFailure;
+use jitlat_monitor::file::{DeclaredCapture, OptionValue, Wrong};
+use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 
 /// Captures until it is to stop; the key is what this host proves at others.
-type Follow = fn(&CaptureSetup, Option<&Key>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> Captured;
+type Follow =
+    fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
 /// An instrument that a capture of the file may name.
 pub struct CaptureKind {
@@ -47,7 +48,7 @@ const OPTIONS: [&str; 11] = [
 ];
 
 /// Checks what the file asks for.
-pub fn check(asked: &AskedCapture<'_>) -> Result<(), Wrong> {
+pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), Wrong> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
     let is_far = asked.is_far && asked.instrument == "spp";
     let args = read(asked.options, ["reference", "monitor"], is_far, ends)?;
@@ -77,7 +78,7 @@ fn options() -> OptionSet {
 /// The options with what the file says elsewhere: both points, of which the second is a host if it `is_far`, and the addresses of
 /// both ends, if the options do not have them.
 fn read(
-    given: &[(String, Value)],
+    given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
     is_far: bool,
     ends: Option<[&str; 2]>,
@@ -104,18 +105,18 @@ fn read(
 
 fn follow_pairs(
     setup: &CaptureSetup,
-    key: Option<&Key>,
+    key: Option<&PresharedKey>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),
-) -> Captured {
-    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
+) -> CaptureResult {
+    let other = |e: &anyhow::Error| (SlotFailure::Other, explain(e));
     let far_interface = setup.capture.far_interface.clone();
     let far = setup.far_address.as_deref();
     let second = far.or(far_interface.as_deref()).unwrap_or_default();
     let ends = far.map(|far| [setup.address.as_str(), far]);
     let points = [setup.capture.interface.as_str(), second];
     let args = read(&setup.capture.options, points, far.is_some(), ends)
-        .map_err(|wrong| (Failure::Other, wrong.message))?;
+        .map_err(|wrong| (SlotFailure::Other, wrong.message))?;
     // Names are looked up here.
     let passive = args.settings().map_err(|e| other(&e))?;
     let mut settings = args.live.settings().map_err(|e| other(&e))?;
@@ -138,12 +139,12 @@ const ANYWHERE: &str = "0.0.0.0/0,::/0";
 /// The segments of TCP connections from this host, or from what lies on this side of it, that leave one interface.
 fn follow_segments(
     setup: &CaptureSetup,
-    _: Option<&Key>,
+    _: Option<&PresharedKey>,
     stop: &Stop,
     each: &mut dyn FnMut(PeriodEvent<'_>),
-) -> Captured {
-    let other = |e: &anyhow::Error| (Failure::Other, explain(e));
-    let wrong = |wrong: Wrong| (Failure::Other, wrong.message);
+) -> CaptureResult {
+    let other = |e: &anyhow::Error| (SlotFailure::Other, explain(e));
+    let wrong = |wrong: Wrong| (SlotFailure::Other, wrong.message);
     let ends = [setup.address.as_str(), setup.far_address.as_deref().unwrap_or(ANYWHERE)];
     let points = [setup.capture.interface.as_str(), "none"];
     let args = read(&setup.capture.options, points, false, Some(ends)).map_err(wrong)?;
@@ -166,16 +167,16 @@ fn only_tcp(args: &SppArgs) -> Result<Option<u16>, Wrong> {
 }
 
 /// What kind of failure an error is.
-fn kind(error: &PassiveError) -> Failure {
+fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;
     match error {
         PassiveError::Collector(CollectorError::Conversation {
             source: DigestError::Refused(..) | DigestError::NotAuthenticated | DigestError::Proof,
             ..
-        }) => Failure::Refused,
-        PassiveError::Collector(CollectorError::Conversation { .. }) => Failure::Other,
-        PassiveError::Collector(_) => Failure::Unreachable,
-        _ => Failure::Other,
+        }) => SlotFailure::Refused,
+        PassiveError::Collector(CollectorError::Conversation { .. }) => SlotFailure::Other,
+        PassiveError::Collector(_) => SlotFailure::Unreachable,
+        _ => SlotFailure::Other,
     }
 }

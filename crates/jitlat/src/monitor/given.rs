@@ -3,7 +3,7 @@
 use clap::builder::Arg;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command};
-use jitlat_monitor::file::{Value, Wrong, keys};
+use jitlat_monitor::file::{OptionValue, Wrong, keys};
 
 /// Options of a command, as a file may give them.
 pub struct OptionSet {
@@ -36,15 +36,15 @@ impl OptionSet {
     ///
     /// # Errors
     /// [`Wrong`], with the option it is about.
-    pub fn read(&self, given: &[(String, Value)], others: &[String]) -> Result<ArgMatches, Wrong> {
+    pub fn read(&self, given: &[(String, OptionValue)], others: &[String]) -> Result<ArgMatches, Wrong> {
         let mut line = Vec::new();
         for (name, value) in given {
             self.check(name)?;
             match value {
-                Value::Switch(true) => line.push(format!("--{name}")),
-                Value::Switch(false) => {}
-                Value::Text(text) => line.push(format!("--{name}={text}")),
-                Value::List(texts) => line.extend(texts.iter().map(|text| format!("--{name}={text}"))),
+                OptionValue::Switch(true) => line.push(format!("--{name}")),
+                OptionValue::Switch(false) => {}
+                OptionValue::Text(text) => line.push(format!("--{name}={text}")),
+                OptionValue::List(texts) => line.extend(texts.iter().map(|text| format!("--{name}={text}"))),
             }
         }
         line.extend_from_slice(others);

@@ -31,11 +31,11 @@ pub struct RunningWindows {
     /// Whether lines are printed.
     printed: bool,
     line: ProgressLine,
-    streams: Vec<Stream>,
+    streams: Vec<RunningStream>,
 }
 
 /// What is known of a stream so far.
-struct Stream {
+struct RunningStream {
     session: Session,
     /// When its first packet was due, as far as this host's clock shows.
     begun: Instant,
@@ -125,9 +125,9 @@ pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == STDOUT || path.metadata().is_ok_and(|m| !m.is_file())
 }
 
-impl Stream {
-    fn new(session: &Session) -> Stream {
-        Stream {
+impl RunningStream {
+    fn new(session: &Session) -> RunningStream {
+        RunningStream {
             session: session.clone(),
             begun: Instant::now(),
             is_known: false,
@@ -224,7 +224,7 @@ impl Observer for RunningWindows {
             return;
         }
         match *event {
-            Event::Started(sessions) => self.streams = sessions.iter().map(Stream::new).collect(),
+            Event::Started(sessions) => self.streams = sessions.iter().map(RunningStream::new).collect(),
             Event::Arrived { stream, records } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.arrived(records);

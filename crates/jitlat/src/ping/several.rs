@@ -2,7 +2,7 @@
 
 use super::rows;
 use crate::console::{self, progress::ProgressLine};
-use crate::exit::{Status, explain};
+use crate::exit::{ExitStatus, explain};
 use crate::interrupt;
 use crate::live::{self, Board, View};
 use crate::logs::TestLogs;
@@ -25,7 +25,7 @@ const MOST: usize = 256;
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
 /// Measures and prints the table.
-pub fn run(args: &PingArgs) -> Result<Status> {
+pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
     if hosts.len() > MOST {
@@ -44,20 +44,20 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
     console::print(&table(&hosts, &found))?;
-    let mut status = Status::Measured;
+    let mut status = ExitStatus::Measured;
     for (host, log) in hosts.iter().zip(&logs) {
         if let Some(path) = &log.log {
             info!("{host}: {}", logged(path));
         }
         for trouble in &log.troubles {
             error!("{host}: {trouble}");
-            status = Status::NotMeasured;
+            status = ExitStatus::NotMeasured;
         }
     }
     for (host, found) in hosts.iter().zip(&found) {
         if let Err(e) = found {
             error!("{host}: {}", explain(e));
-            status = Status::NotMeasured;
+            status = ExitStatus::NotMeasured;
         }
     }
     Ok(status)

@@ -12,7 +12,7 @@ const BATCH: usize = 1024;
 const WAITING: usize = 8;
 
 /// What the thread is given.
-enum Given {
+enum AnalysisInput {
     Records(Vec<PacketRecord>),
     /// There are no more: the session, of which everything is known.
     End(Box<Session>),
@@ -20,7 +20,7 @@ enum Given {
 
 /// A running analysis.
 pub struct WayAnalysis {
-    given: SyncSender<Given>,
+    given: SyncSender<AnalysisInput>,
     /// Records that are not handed over yet.
     next: Vec<PacketRecord>,
     thread: JoinHandle<Option<(Summary, Samples)>>,
@@ -36,8 +36,8 @@ impl WayAnalysis {
         let analyse = move || {
             for given in taken {
                 match given {
-                    Given::Records(records) => analyzer.push_all(&records),
-                    Given::End(session) => return Some(analyzer.finish_with_samples(&session)),
+                    AnalysisInput::Records(records) => analyzer.push_all(&records),
+                    AnalysisInput::End(session) => return Some(analyzer.finish_with_samples(&session)),
                 }
             }
             None
@@ -58,13 +58,13 @@ impl WayAnalysis {
     fn hand_over(&mut self) {
         let records = std::mem::replace(&mut self.next, Vec::with_capacity(BATCH));
         // A thread that is lost is reported at the end.
-        let _ = self.given.send(Given::Records(records));
+        let _ = self.given.send(AnalysisInput::Records(records));
     }
 
     /// There are no more records. The analysis goes on beside the caller.
     pub fn end(mut self, session: &Session) -> Concluding {
         self.hand_over();
-        let _ = self.given.send(Given::End(Box::new(session.clone())));
+        let _ = self.given.send(AnalysisInput::End(Box::new(session.clone())));
         Concluding(self.thread)
     }
 }

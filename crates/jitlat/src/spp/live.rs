@@ -20,7 +20,7 @@ pub const POINTS: [&str; 5] =
 /// Live capture points.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Live")]
-pub struct LiveArgs {
+pub struct LivePointArgs {
     /// Listen to this interface as the reference point
     #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "reference")]
     pub reference_interface: Option<String>,
@@ -62,7 +62,7 @@ pub struct LiveArgs {
     pub capture_buffer: u64,
 }
 
-impl LiveArgs {
+impl LivePointArgs {
     /// Whether a live point is given.
     pub fn is_asked_for(&self) -> bool {
         self.follow

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::log::{LogFile, LogVersion, Naming};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -17,7 +17,7 @@ const LABELS: [&str; 2] = ["OUT", "IN"];
 /// Records both ways.
 pub struct WayRecorder {
     options: Options,
-    ways: [Way; 2],
+    ways: [DirectionRun; 2],
     /// The file that needs every packet at the end; `None`: there is none.
     rows: Option<PathBuf>,
     failures: Vec<anyhow::Error>,
@@ -26,7 +26,7 @@ pub struct WayRecorder {
 }
 
 #[derive(Default)]
-struct Way {
+struct DirectionRun {
     session: Option<Session>,
     /// None before the measurement has begun.
     analysis: Option<WayAnalysis>,
@@ -37,7 +37,7 @@ struct Way {
 
 /// The analysis of both ways, OUT first, with errors.
 #[derive(Default)]
-pub struct Recorded {
+pub struct PointAnalyses {
     pub runs: Vec<AnalysedStream>,
     pub failures: Vec<anyhow::Error>,
     /// Folders of temporary logs, removed with it.
@@ -48,9 +48,9 @@ impl WayRecorder {
     /// Without records. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that needs every
     /// packet at the end.
     pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<WayRecorder> {
-        let mut ways: [Way; 2] = Default::default();
+        let mut ways: [DirectionRun; 2] = Default::default();
         if let Some(path) = log {
-            let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), Version::V3)?;
+            let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), LogVersion::V3)?;
             ways.iter_mut().zip(logs).for_each(|(way, log)| way.log = Some(log));
         }
         let rows = rows.map(Path::to_owned);
@@ -91,7 +91,7 @@ impl WayRecorder {
     }
 
     /// The analysis of both ways; empty if the measurement never began.
-    pub fn finish(self) -> Recorded {
+    pub fn finish(self) -> PointAnalyses {
         let WayRecorder { ways, mut failures, scratch, .. } = self;
         // Both ways are concluded side by side.
         let concluding = ways.map(|mut way| {
@@ -129,7 +129,7 @@ impl WayRecorder {
                 late: None,
             });
         }
-        Recorded { runs, failures, scratch }
+        PointAnalyses { runs, failures, scratch }
     }
 }
 
@@ -159,6 +159,6 @@ fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
         _ => builder.prefix(".jitlat-").tempdir(),
     };
     let dir = dir.with_context(|| format!("keeping packets for {}", path.display()))?;
-    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), Version::V3)?;
+    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), LogVersion::V3)?;
     Ok((dir, log))
 }

@@ -2,7 +2,7 @@
 
 use crate::forged::Scene;
 use crate::honest::served_beside;
-use jitlat_proto::reqresp::{LARGEST, PORT, SHORTEST_REQUEST, Sizes};
+use jitlat_proto::reqresp::{ExchangeSizes, LARGEST, PORT, SHORTEST_REQUEST};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const LIMIT: u64 = 1_000_000;
 /// Asks for responses of 65 535 bytes as often as it can; returns how many bytes came.
 fn ask(stream: &mut TcpStream, over: &AtomicBool, received: &AtomicU64) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let sizes = Sizes::new(SHORTEST_REQUEST, LARGEST).unwrap();
+    let sizes = ExchangeSizes::new(SHORTEST_REQUEST, LARGEST).unwrap();
     stream.write_all(&sizes.greeting())?;
     // As many requests as the server's buffer takes, at once.
     stream.set_nonblocking(false)?;

@@ -2,13 +2,13 @@
 //! into a gap of the timetable, and says when, or that there is none.
 
 use super::Equipment;
-use super::on_demand::{Demand, Place, profiles};
+use super::on_demand::{Demand, TestPlacement, profiles};
 use crate::Model;
 use crate::extra::{HORIZON, NoGap};
 use crate::file::text_of;
 use jitlat_archive::Archive;
 use jitlat_net::wake::Waker;
-use jitlat_web::{HostOffer, Offer, Planned, Refusal, RunFeed, Runner, Wish};
+use jitlat_web::{HostOffer, Planned, RunFeed, RunOffer, RunRefusal, RunRequest, Runner};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +35,7 @@ pub struct Demanded {
     pub host: HostOffer,
     pub feed: RunFeed,
     /// Whether it is made.
-    pub answer: SyncSender<Result<(), Refusal>>,
+    pub answer: SyncSender<Result<(), RunRefusal>>,
 }
 
 impl Demands {
@@ -56,7 +56,7 @@ impl Demands {
 }
 
 impl Runner for Demands {
-    fn offer(&self, _: &Archive) -> Result<Offer, jitlat_archive::Error> {
+    fn offer(&self, _: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let (model, own) = &*self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let others = model.hosts.iter().enumerate().filter(|(k, _)| k != own).map(|(_, host)| HostOffer {
             name: host.name.clone(),
@@ -70,7 +70,7 @@ impl Runner for Demands {
             only_answers: true,
         });
         let from = model.hosts.get(*own).map_or_else(String::new, |host| host.name.clone());
-        Ok(Offer {
+        Ok(RunOffer {
             from,
             hosts: others.chain(targets).collect(),
             tests: Demand::offered(),
@@ -78,11 +78,11 @@ impl Runner for Demands {
         })
     }
 
-    fn plan(&self, wish: &Wish, host: &HostOffer) -> Result<Planned, Refusal> {
+    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
         Ok(Demand::of(wish, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &Wish, host: &HostOffer, feed: RunFeed) -> Result<(), Refusal> {
+    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
         let demand = Demand::of(wish, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
@@ -91,7 +91,7 @@ impl Runner for Demands {
         self.waker.wake();
         answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
-            Err(Refusal::Busy("the monitor did not answer within 5 s".to_owned()))
+            Err(RunRefusal::Busy("the monitor did not answer within 5 s".to_owned()))
         })
     }
 }
@@ -108,7 +108,7 @@ impl Demanded {
     }
 
     /// Measures it.
-    pub fn measure(self, equipment: &dyn Equipment, place: &Place<'_>) {
+    pub fn measure(self, equipment: &dyn Equipment, place: &TestPlacement<'_>) {
         self.demand.measure(equipment, place, self.feed);
     }
 }

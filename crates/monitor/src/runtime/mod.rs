@@ -32,7 +32,7 @@ mod watch;
 
 pub use alerts::Print;
 pub use alone::Alone;
-pub use captures::Setup as CaptureSetup;
-pub use equipment::{Captured, Equipment, ServerKeys, TestSite};
+pub use captures::CaptureSetup;
+pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use on_demand::Demand;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};

@@ -2,7 +2,7 @@
 
 use super::demand::Demands;
 use crate::Model;
-use crate::agenda::{Counts, Ending};
+use crate::agenda::{EndingCounts, SlotEnding};
 use crate::model::{Readers, RunRules};
 use crate::text;
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    Access, MonitorNow, MonitorState, PORT, RunLimits, Runs, Settings, SlotsNow, Starters, Token, Web,
+    MonitorNow, MonitorState, PORT, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters, Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -45,12 +45,12 @@ impl RunningPage {
         settings.monitor = Some(state.clone());
         settings.listen = address(rules.listen);
         settings.access = match &rules.readers {
-            Readers::Local => Access::Local,
-            Readers::Proxy => Access::Proxy,
+            Readers::Local => ReadAccess::Local,
+            Readers::Proxy => ReadAccess::Proxy,
             Readers::Token(file) => {
                 let file = folder.join(file);
                 let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
-                Access::Token(token)
+                ReadAccess::Token(token)
             }
         };
         if let Some(rules) = &rules.run {
@@ -84,7 +84,7 @@ fn token(path: &Path) -> Result<Token> {
 }
 
 /// Who may run tests from the page, and how much, by the file.
-fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs> {
+fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<PageRuns> {
     let token = |name: &String| {
         let file = folder.join(name);
         token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))
@@ -99,7 +99,7 @@ fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<Runs>
         bits_per_second: rules.rate.unwrap_or(usual.bits_per_second),
         ..usual
     };
-    Ok(Runs { runner: demands.clone(), who: who.map_or(Starters::Local, Starters::Token), limits })
+    Ok(PageRuns { runner: demands.clone(), who: who.map_or(Starters::Local, Starters::Token), limits })
 }
 
 impl Drop for RunningPage {
@@ -141,7 +141,7 @@ impl OwnState {
         &mut self,
         now: SteadyTime,
         running: usize,
-        counts: impl Iterator<Item = (&'a (String, String), &'a Counts)>,
+        counts: impl Iterator<Item = (&'a (String, String), &'a EndingCounts)>,
     ) {
         if running > 0 {
             self.busy = self.busy + (now - self.seen);
@@ -152,7 +152,7 @@ impl OwnState {
         }
         self.said = Some((now, running));
         let slots = counts.map(|((test, far), counts)| {
-            let lost = counts.all().filter(|(ending, _)| !matches!(ending, Ending::Measured { .. }));
+            let lost = counts.all().filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }));
             SlotsNow {
                 test: test.clone(),
                 far: far.clone(),

@@ -5,26 +5,26 @@ use super::alerts::{self, Print, RunningAlerts};
 use super::captures::{self, RunningCaptures};
 use super::demand::{Demanded, Demands, refused};
 use super::job::{Task, options_of_server};
-use super::on_demand::Place;
+use super::on_demand::TestPlacement;
 use super::page::{OwnState, RunningPage};
 use super::push::{self, RunningPushes};
 use super::{Equipment, own};
-use crate::agenda::Counts;
-use crate::agenda::{Failure, Missed, Notice, Order};
-use crate::extra::Step;
+use crate::agenda::EndingCounts;
+use crate::agenda::{AgendaOrder, Missed, Notice, SlotFailure};
+use crate::extra::ExtraStep;
 use crate::file::text_of;
 use crate::file::{keys, read};
 use crate::model::ArchiveRules;
 use crate::text;
 use crate::{Agenda, Model, Timetable};
 use anyhow::{Context, Result, bail};
-use jitlat_archive::{Archive, Keep, Slots, is_archive};
+use jitlat_archive::{Archive, Keep, SlotFilter, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
 use jitlat_net::wake::{self, Waker};
-use jitlat_proto::jitlat::Key;
-use jitlat_web::Refusal;
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_web::RunRefusal;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -44,10 +44,10 @@ const SAY_DROPS_EVERY: Span = Span::seconds(86_400);
 /// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
 const TO_END: Span = Span::seconds(10);
 
-type Measured = Result<(), (Failure, String)>;
+type MeasureResult = Result<(), (SlotFailure, String)>;
 
 /// How the slots of each test with each far host ended, by test and far host.
-pub type SlotCounts = BTreeMap<(String, String), Counts>;
+pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 
 /// What a monitor needs beside its file.
 #[derive(Clone)]
@@ -84,13 +84,13 @@ struct Thread {
     stop: Stop,
     /// When it was asked to end; `None`: it was not.
     asked: Option<SteadyTime>,
-    handle: JoinHandle<Measured>,
+    handle: JoinHandle<MeasureResult>,
 }
 
 /// Reports the end of the thread that holds it.
-struct ReportsEnd(u64, Arc<Mutex<Vec<u64>>>, Waker);
+struct TestEndGuard(u64, Arc<Mutex<Vec<u64>>>, Waker);
 
-impl Drop for ReportsEnd {
+impl Drop for TestEndGuard {
     fn drop(&mut self) {
         self.1.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
         self.2.wake();
@@ -103,7 +103,7 @@ struct Monitor<'a> {
     folder: PathBuf,
     host: usize,
     agenda: Agenda,
-    key: Option<Key>,
+    key: Option<PresharedKey>,
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
@@ -284,14 +284,14 @@ impl Monitor<'_> {
         let (wall, now) = (clock::wall(), clock::steady());
         for order in self.agenda.poll(wall, now) {
             match order {
-                Order::Start(job) => self.start(Task {
+                AgendaOrder::Start(job) => self.start(Task {
                     equipment: self.settings.equipment.clone(),
                     model: self.agenda.model().clone(),
                     job,
                     key: self.key.clone(),
                     archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
-                Order::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                AgendaOrder::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
             }
         }
         self.extras(wall, now);
@@ -319,7 +319,7 @@ impl Monitor<'_> {
                     let _ = demanded.answer.send(Ok(()));
                     self.demanded.insert(id, demanded);
                 }
-                Err(gap) => drop(demanded.answer.send(Err(Refusal::Busy(refused(gap))))),
+                Err(gap) => drop(demanded.answer.send(Err(RunRefusal::Busy(refused(gap))))),
             }
         }
         let stopped: Vec<u64> =
@@ -332,14 +332,14 @@ impl Monitor<'_> {
         }
         for step in self.agenda.poll_extras(wall) {
             match step {
-                Step::Start(id) => self.start_extra(id),
-                Step::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
-                Step::Moved(id, start) => {
+                ExtraStep::Start(id) => self.start_extra(id),
+                ExtraStep::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                ExtraStep::Moved(id, start) => {
                     if let Some(demanded) = self.demanded.get(&id) {
                         demanded.feed.waits(start.0);
                     }
                 }
-                Step::Dropped(id, gap) => {
+                ExtraStep::Dropped(id, gap) => {
                     if let Some(demanded) = self.demanded.remove(&id) {
                         demanded.feed.ended(Err(refused(gap)));
                     }
@@ -362,7 +362,7 @@ impl Monitor<'_> {
         let equipment = self.settings.equipment.clone();
         let run = move || {
             let host = demanded.host.clone();
-            let place = Place {
+            let place = TestPlacement {
                 from: &from,
                 host: &host.name,
                 address: &host.address,
@@ -394,9 +394,9 @@ impl Monitor<'_> {
         &mut self,
         id: u64,
         stop: Stop,
-        run: impl FnOnce() -> Measured + Send + 'static,
+        run: impl FnOnce() -> MeasureResult + Send + 'static,
     ) -> std::io::Result<()> {
-        let reports_end = ReportsEnd(id, self.ended.clone(), self.waker.clone());
+        let reports_end = TestEndGuard(id, self.ended.clone(), self.waker.clone());
         let run = move || {
             let _reports_end = reports_end;
             run()
@@ -413,7 +413,7 @@ impl Monitor<'_> {
         let own = stop.clone();
         if let Err(e) = self.spawn(id, stop, move || task.measure(&own)) {
             let why = format!("no thread for it can be started: {e}");
-            self.agenda.ended(id, clock::wall(), Err((Failure::Other, why)));
+            self.agenda.ended(id, clock::wall(), Err((SlotFailure::Other, why)));
         }
     }
 
@@ -429,7 +429,8 @@ impl Monitor<'_> {
         let ids = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let ended: Vec<Thread> = self.threads.extract_if(.., |thread| ids.contains(&thread.id)).collect();
         for thread in ended {
-            let failed = |_| Err((Failure::Other, "its thread failed: a fault of this program".to_owned()));
+            let failed =
+                |_| Err((SlotFailure::Other, "its thread failed: a fault of this program".to_owned()));
             let result = thread.handle.join().unwrap_or_else(failed);
             if self.agenda.end_extra(thread.id) {
                 continue;
@@ -448,7 +449,7 @@ impl Monitor<'_> {
                 text::ending(outcome.ending)
             );
             if let Some(alerts) = &self.alerts {
-                alerts.slot_ended(Slots {
+                alerts.slot_ended(SlotFilter {
                     test: outcome.test,
                     client: self.agenda.model().hosts[self.host].name.clone(),
                     server: outcome.far,
@@ -457,11 +458,16 @@ impl Monitor<'_> {
             }
         }
         for outcome in self.captures.outcomes() {
-            let captures::Outcome { name: test, far: server, ending } = outcome;
+            let captures::PeriodOutcome { name: test, far: server, ending } = outcome;
             debug!("{test} towards {server}: a period {}", text::ending(ending));
             if let Some(alerts) = &self.alerts {
                 let client = self.agenda.model().hosts[self.host].name.clone();
-                alerts.slot_ended(Slots { test, client, server, ending: text::ending(ending).to_owned() });
+                alerts.slot_ended(SlotFilter {
+                    test,
+                    client,
+                    server,
+                    ending: text::ending(ending).to_owned(),
+                });
             }
         }
         for notice in self.agenda.notices() {

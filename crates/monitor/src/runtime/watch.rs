@@ -1,6 +1,6 @@
 //! [`ArchiveWatch`]: waits until the archive is written.
 
-use jitlat_archive::Changes;
+use jitlat_archive::CatalogueWatch;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
 use jitlat_net::wake::{self, StopSignal, Waker};
@@ -15,7 +15,7 @@ const UNWATCHED: Span = Span::seconds(5);
 /// Waits for writes to an archive, by any process, and for a stop.
 pub struct ArchiveWatch {
     /// `None` if the system cannot watch it.
-    changes: Option<Changes>,
+    changes: Option<CatalogueWatch>,
     stop: StopSignal,
     looked: SteadyTime,
 }
@@ -23,7 +23,11 @@ pub struct ArchiveWatch {
 impl ArchiveWatch {
     /// Watches the archive in the folder `root` from now on; `stop` ends all waits.
     pub fn new(root: &Path, stop: &StopSignal) -> ArchiveWatch {
-        ArchiveWatch { changes: Changes::watch(root).ok(), stop: stop.clone(), looked: clock::steady() }
+        ArchiveWatch {
+            changes: CatalogueWatch::watch(root).ok(),
+            stop: stop.clone(),
+            looked: clock::steady(),
+        }
     }
 
     /// Waits until the archive was written since the last wait, for `waker`, for the stop, or until `deadline`; `None`: without one.
@@ -36,7 +40,8 @@ impl ArchiveWatch {
         readable.extend(self.changes.as_ref().map(AsFd::as_fd));
         loop {
             wake::wait(&readable, deadline);
-            let woken = waker.is_some_and(Waker::clear) | self.changes.as_ref().is_some_and(Changes::take);
+            let woken =
+                waker.is_some_and(Waker::clear) | self.changes.as_ref().is_some_and(CatalogueWatch::take);
             let due = deadline.is_some_and(|deadline| clock::steady() >= deadline);
             if woken || due || self.stop.is_requested() {
                 break;

@@ -49,8 +49,8 @@ pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read +
     })
 }
 
-type Source = BufReader<Box<dyn Read + Send>>;
-type Decoder = ruzstd::decoding::StreamingDecoder<Source, ruzstd::decoding::FrameDecoder>;
+type InputReader = BufReader<Box<dyn Read + Send>>;
+type Decoder = ruzstd::decoding::StreamingDecoder<InputReader, ruzstd::decoding::FrameDecoder>;
 
 /// A sequence of zstd frames, as `zstd` and `cat` make them.
 struct Zstd {
@@ -58,7 +58,7 @@ struct Zstd {
 }
 
 enum ZstdState {
-    Between(Source),
+    Between(InputReader),
     Within(Box<Decoder>),
     Ended,
 }

@@ -4,8 +4,10 @@ use super::nonce;
 use crate::clock::tick;
 use crate::sockets;
 use jitlat_proto::Machine;
-use jitlat_proto::digest::{Collector, CollectorEvent, CollectorInput, DigestError, Listen, Refusal, Rule};
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::digest::{
+    Collector, CollectorEvent, CollectorInput, DigestError, DigestRefusal, DigestRule, Listen,
+};
+use jitlat_proto::jitlat::PresharedKey;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -52,7 +54,7 @@ pub enum CollectorError {
 
 fn advice(why: &DigestError) -> &'static str {
     match why {
-        DigestError::Refused(Refusal::Key, _) | DigestError::NotAuthenticated | DigestError::Proof => {
+        DigestError::Refused(DigestRefusal::Key, _) | DigestError::NotAuthenticated | DigestError::Proof => {
             " (both hosts need the same file with --key-file)"
         }
         _ => "",
@@ -75,7 +77,7 @@ impl DigestCollector {
         host: &str,
         port: u16,
         ask: Listen,
-        key: Option<Key>,
+        key: Option<PresharedKey>,
     ) -> Result<DigestCollector, CollectorError> {
         let failed = |source| CollectorError::Connect { host: host.to_owned(), port, source };
         let stream = sockets::connect_host(host, port, CONNECT_TIMEOUT).map_err(failed)?;
@@ -114,7 +116,7 @@ impl DigestCollector {
     }
 
     /// Makes it report digests by this rule from now on.
-    pub fn rule(&mut self, rule: Rule) {
+    pub fn rule(&mut self, rule: DigestRule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }
 

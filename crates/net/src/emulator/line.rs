@@ -68,34 +68,34 @@ impl DeliveryLateness {
     }
 }
 
-struct Held<T> {
+struct DelayedItem<T> {
     due: SteadyTime,
     order: u64,
     bytes: usize,
     what: T,
 }
 
-impl<T> PartialEq for Held<T> {
-    fn eq(&self, o: &Held<T>) -> bool {
+impl<T> PartialEq for DelayedItem<T> {
+    fn eq(&self, o: &DelayedItem<T>) -> bool {
         self.cmp(o) == Ordering::Equal
     }
 }
-impl<T> Eq for Held<T> {}
-impl<T> PartialOrd for Held<T> {
-    fn partial_cmp(&self, o: &Held<T>) -> Option<Ordering> {
+impl<T> Eq for DelayedItem<T> {}
+impl<T> PartialOrd for DelayedItem<T> {
+    fn partial_cmp(&self, o: &DelayedItem<T>) -> Option<Ordering> {
         Some(self.cmp(o))
     }
 }
-impl<T> Ord for Held<T> {
+impl<T> Ord for DelayedItem<T> {
     /// The packet due first is the greatest; of those due at the same time, the one that came first.
-    fn cmp(&self, o: &Held<T>) -> Ordering {
+    fn cmp(&self, o: &DelayedItem<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
 }
 
 /// Packets in transit, delivered in the order they are due.
 pub(super) struct DelayLine<T> {
-    heap: BinaryHeap<Held<T>>,
+    heap: BinaryHeap<DelayedItem<T>>,
     came: u64,
     held: usize,
     pub lateness: DeliveryLateness,
@@ -122,7 +122,7 @@ impl<T> DelayLine<T> {
         }
         self.held += bytes;
         self.came += 1;
-        self.heap.push(Held { due, order: self.came, bytes, what });
+        self.heap.push(DelayedItem { due, order: self.came, bytes, what });
     }
 
     /// When the next packet is due.

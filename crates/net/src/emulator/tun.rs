@@ -94,7 +94,7 @@ impl Tun {
             Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
         ];
         let (numbering, ports) = (config.numbering, config.ports);
-        let worker = Worker { stopped, ends, paths, numbering, ports, line: DelayLine::new() };
+        let worker = TunWorker { stopped, ends, paths, numbering, ports, line: DelayLine::new() };
         let thread = std::thread::Builder::new().name("tun".to_owned()).spawn(|| worker.run())?;
         Ok(Tun { stop: Some(stop), thread: Some(thread) })
     }
@@ -152,7 +152,7 @@ pub(super) fn enter(name: &str) -> io::Result<()> {
     Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
 }
 
-struct Worker {
+struct TunWorker {
     stopped: UnixStream,
     /// Client, server.
     ends: [File; 2],
@@ -164,7 +164,7 @@ struct Worker {
     line: DelayLine<(usize, Vec<u8>)>,
 }
 
-impl Worker {
+impl TunWorker {
     fn run(mut self) -> EmulatorReport {
         // The default timer slack lets the kernel wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);

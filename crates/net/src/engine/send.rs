@@ -2,18 +2,18 @@
 
 use super::context::Context;
 use super::hand_over::HandOver;
-use super::sent_times::{Collected, SentTimes};
+use super::sent_times::{CollectedStamps, SentTimes};
 use super::stream_socket;
 use crate::clock::{steady, tick, wall};
 use crate::launch::Launch;
-use crate::pace::{Mode, Pacer};
+use crate::pace::{PaceMode, Pacer};
 use crate::random::{self, Padding};
-use crate::stamp::Stamps;
+use crate::stamp::StampMode;
 use crate::sys::BATCH;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::stream::{Due, StreamSender};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::stream::{ScheduledPacket, StreamSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
@@ -40,7 +40,7 @@ const MIN_IDLE: Span = Span::micros(500);
 const MAX_STAMP_DELAY: Span = Span::millis(200);
 
 /// The state of the thread during a stream.
-struct Stream<'a> {
+struct SendingStream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
@@ -49,19 +49,19 @@ struct Stream<'a> {
     requests: u32,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> SendingStream<'a> {
     /// The stream, and how to wait for its packets.
-    fn start(context: &'a Context, launch: Option<Launch>) -> (Stream<'a>, Mode) {
+    fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
         let (pacing, spec) = (&context.settings.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
         let (mode, chosen) = match launch {
-            Some(_) => (Mode::Etf, None),
+            Some(_) => (PaceMode::Etf, None),
             None => pacing.mode_at(spec.period()),
         };
         context.reporter.note(chosen);
         let advance = launch.map_or(Span::ZERO, |launch| launch.advance);
         let sender = StreamSender::new(spec, steady() + START_DELAY + advance + phase(spec));
-        (Stream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
+        (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
     /// Whether there are unhandled requests to end.
@@ -115,21 +115,21 @@ fn padding(context: &Context) -> Option<Padding> {
 }
 
 /// Sends a UDP stream to its end, with launch times if there are any.
-pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option<Launch>) {
+pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context, launch);
+    let (mut stream, mode) = SendingStream::start(context, launch);
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
-        None if context.settings.segmented && stamps == Stamps::User => {
+        None if context.settings.segmented && stamps == StampMode::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
         None => HandOver::one_by_one(socket),
     };
     let advance = hand_over.advance();
-    let mut dues = [Due { at: SteadyTime(0), seq: 0 }; BATCH];
+    let mut dues = [ScheduledPacket { at: SteadyTime(0), seq: 0 }; BATCH];
     while let Some(due) = stream.sender.due() {
         stream.report_end();
         let Some(now) = pacer.wait_until(due.at - advance, || stream.is_asked()) else {
@@ -175,7 +175,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
         while times.collect(socket) > 0 {}
         stream.failed += times.missed();
     }
-    let Collected { stamps, lost, note } = times.finish();
+    let CollectedStamps { stamps, lost, note } = times.finish();
     context.reporter.note(note);
     stream.report(stamps, lost);
 }
@@ -186,7 +186,7 @@ fn send_all(
     context: &Context,
     socket: &UdpSocket,
     hand_over: &mut HandOver<'_>,
-    dues: &[Due],
+    dues: &[ScheduledPacket],
     mut reading: WallTime,
     padding: Padding,
     times: &mut SentTimes,
@@ -200,7 +200,7 @@ fn send_all(
         for (header, due) in headers.iter_mut().zip(rest) {
             // With a launch time a packet says when it is to leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
-            *header = Header { sent, seq: due.seq }.to_bytes();
+            *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
         for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
             *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
@@ -243,7 +243,7 @@ fn send_all(
 /// schedule error and not delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
-    let (mut stream, mode) = Stream::start(context, None);
+    let (mut stream, mode) = SendingStream::start(context, None);
     let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
     while let Some(due) = stream.sender.due() {
@@ -258,7 +258,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
             }
             continue;
         }
-        let header = Header { sent: wall(), seq: due.seq }.to_bytes();
+        let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
             // The connection is gone, and so are all later packets.
             stream.sender.failed(steady());

@@ -1,7 +1,7 @@
 //! Sockets of test streams: their options, and non-blocking writes.
 
 use crate::sockets::{enlarge, mark, observe, prefer};
-use crate::stamp::{self, Stamps, Ways};
+use crate::stamp::{self, StampMode, StampedPackets};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -35,10 +35,10 @@ impl Marks {
 /// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
-    ways: Ways,
+    ways: StampedPackets,
     marks: Marks,
-    stamps: Stamps,
-) -> io::Result<(Stamps, Vec<String>)> {
+    stamps: StampMode,
+) -> io::Result<(StampMode, Vec<String>)> {
     let local = socket.local_addr()?;
     let marked = match ways.sent {
         true => marks.set(socket),

@@ -9,9 +9,9 @@ use crate::clock::steady;
 use crate::sockets::{self, PatientStream};
 use jitlat_core::Transport::Tcp;
 use jitlat_core::{Span, SteadyTime};
-use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::rendezvous::Expected;
+use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::rendezvous::ExpectedPeer;
 use socket2::Socket;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -27,7 +27,7 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
 }
 
 /// How the connection will be made.
-enum Entrance {
+enum TcpEntrance {
     /// Held until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
@@ -58,7 +58,8 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                         echo(&stream, peer, context.opening.meeting)?;
                         stream
                     }
-                    (Some(Entrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting) {
+                    (Some(TcpEntrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting)
+                    {
                         Ok(stream) => stream,
                         // Given up because it is no longer wanted: the next wait returns why.
                         Err(_) if context.stop_flags.is_stopped() => continue,
@@ -84,13 +85,13 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         }
         if let Some(connection) = met.connection.take() {
             drop(entrance);
-            let marked = (context.opening.role == Role::Send).then(|| context.marks());
+            let marked = (context.opening.role == FlowRole::Send).then(|| context.marks());
             let notes = stream_socket::prepare_tcp(&connection, marked);
             let refused = |source| FlowError::Prepare { transport: Tcp, local, source };
             context.reporter.note(notes.map_err(refused)?);
             match context.opening.role {
-                Role::Send => send::tcp(&context, &connection),
-                Role::Receive => receive::tcp(&mut context, &connection, &met.head),
+                FlowRole::Send => send::tcp(&context, &connection),
+                FlowRole::Receive => receive::tcp(&mut context, &connection, &met.head),
             }
             return Ok(());
         }
@@ -103,19 +104,22 @@ struct Met {
     head: Vec<u8>,
 }
 
-fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entrance, SocketAddr), FlowError> {
+fn open(
+    context: &Context,
+    connections: &Sender<Instruction>,
+) -> Result<(TcpEntrance, SocketAddr), FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let expected = match opening.meeting {
         Meeting::Dial => None,
-        Meeting::Greeting(token) => Some(Expected::Token(token)),
-        Meeting::Listen => Some(Expected::AnyConnection),
+        Meeting::Greeting(token) => Some(ExpectedPeer::Token(token)),
+        Meeting::Listen => Some(ExpectedPeer::AnyConnection),
     };
     let bind = if context.is_alone() { sockets::bind_tcp_alone } else { sockets::bind_tcp };
     let attempt = |local: SocketAddr| match expected {
         None => bind(local).and_then(|socket| {
             let bound = socket.local_addr()?.as_socket().unwrap_or(local);
-            Ok((Entrance::Socket(socket), bound))
+            Ok((TcpEntrance::Socket(socket), bound))
         }),
         Some(expected) => {
             let (connections, stop_flags) = (connections.clone(), context.stop_flags.clone());
@@ -125,7 +129,7 @@ fn open(context: &Context, connections: &Sender<Instruction>) -> Result<(Entranc
             }));
             let registration = context.settings.rendezvous.wait(local, opening.peer, expected, notify)?;
             let bound = registration.local;
-            Ok((Entrance::Rendezvous(registration), bound))
+            Ok((TcpEntrance::Rendezvous(registration), bound))
         }
     };
     match attempt(local) {
@@ -156,7 +160,7 @@ fn dial(
         source,
     })?;
     if let Some((token, _)) = greeting {
-        let hello = Header::hello(token).to_bytes();
+        let hello = PacketHeader::hello(token).to_bytes();
         let mut echo = [0; HEADER_LEN];
         let mut exchange = || -> std::io::Result<()> {
             stream.set_nodelay(true)?;
@@ -177,6 +181,6 @@ fn echo(mut stream: &TcpStream, peer: SocketAddr, meeting: Meeting) -> Result<()
     let answered = stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_write_timeout(Some(Duration::from_secs(5))))
-        .and_then(|()| stream.write_all(&Header::hello(token).to_bytes()));
+        .and_then(|()| stream.write_all(&PacketHeader::hello(token).to_bytes()));
     answered.map_err(|source| FlowError::Greeting { peer, source })
 }

@@ -7,14 +7,14 @@ use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
 use crate::launch::Launch;
-use crate::pace::Mode;
+use crate::pace::PaceMode;
 use crate::sockets;
-use crate::stamp::{Stamps, Ways};
+use crate::stamp::{StampMode, StampedPackets};
 use jitlat_core::Span;
 use jitlat_core::Transport::Udp;
-use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Role};
-use jitlat_proto::jitlat::packet::{HEADER_LEN, Header};
-use jitlat_proto::jitlat::rendezvous::Expected;
+use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
+use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
+use jitlat_proto::jitlat::rendezvous::ExpectedPeer;
 use jitlat_proto::jitlat::stream::Greeter;
 use nix::sys::socket::{MsgFlags, recv};
 use std::io;
@@ -30,7 +30,7 @@ pub fn run(context: Context) {
 }
 
 /// Before the peer is known: a registration at a shared port, or a socket of the flow's own.
-enum Entrance {
+enum UdpEntrance {
     Rendezvous(Registration),
     Socket(UdpSocket),
 }
@@ -38,8 +38,8 @@ enum Entrance {
 fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let entrance = open(&context)?;
     let local = match &entrance {
-        Entrance::Rendezvous(registration) => Ok(registration.local),
-        Entrance::Socket(socket) => socket.local_addr(),
+        UdpEntrance::Rendezvous(registration) => Ok(registration.local),
+        UdpEntrance::Socket(socket) => socket.local_addr(),
     };
     let local = local.map_err(FlowError::Address)?;
     context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
@@ -51,17 +51,18 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
         }
     };
     let socket = match entrance {
-        Entrance::Socket(socket) => socket,
-        Entrance::Rendezvous(_) => {
+        UdpEntrance::Socket(socket) => socket,
+        UdpEntrance::Rendezvous(_) => {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
     };
-    let ways = if context.opening.role == Role::Send { Ways::SENT } else { Ways::RECEIVED };
+    let ways =
+        if context.opening.role == FlowRole::Send { StampedPackets::SENT } else { StampedPackets::RECEIVED };
     let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
     let launch = match (context.opening.role, context.settings.pacing.mode) {
-        (Role::Send, Some(Mode::Etf)) => {
+        (FlowRole::Send, Some(PaceMode::Etf)) => {
             Some(Launch::prepare(context.settings.launch_host, socket.as_fd(), local.ip())?)
         }
         _ => None,
@@ -76,8 +77,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
         return Ok(());
     }
     match context.opening.role {
-        Role::Send => send::udp(&context, &socket, stamps, launch),
-        Role::Receive => receive::udp(&mut context, &socket),
+        FlowRole::Send => send::udp(&context, &socket, stamps, launch),
+        FlowRole::Receive => receive::udp(&mut context, &socket),
     }
     Ok(())
 }
@@ -85,24 +86,24 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
 /// Transmit stamps cost about a system call per packet. Below this period they would limit the rate.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
-fn stamps(context: &Context) -> Stamps {
-    let (spec, wanted) = (&context.opening.spec, Stamps::from(context.opening.stamps));
+fn stamps(context: &Context) -> StampMode {
+    let (spec, wanted) = (&context.opening.spec, StampMode::from(context.opening.stamps));
     let batches = matches!(spec.schedule(), jitlat_core::Schedule::Burst { .. });
-    if context.opening.role == Role::Send
+    if context.opening.role == FlowRole::Send
         && !batches
         && spec.period() < STAMPED_PERIOD
-        && wanted == Stamps::Kernel
+        && wanted == StampMode::Kernel
     {
         context.reporter.note([format!(
             "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
             STAMPED_PERIOD.0 / 1000
         )]);
-        return Stamps::User;
+        return StampMode::User;
     }
     wanted
 }
 
-fn open(context: &Context) -> Result<Entrance, FlowError> {
+fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
     let opening = &context.opening;
     let mut local = context.local();
     let attempt = |local: SocketAddr| match opening.meeting {
@@ -111,11 +112,11 @@ fn open(context: &Context) -> Result<Entrance, FlowError> {
             let notify =
                 Notify::Greeting(Box::new(move |from| reporter.report(FlowReport::Greeted(flow, from))));
             let rendezvous = &context.settings.rendezvous;
-            let registered = rendezvous.wait(local, opening.peer, Expected::Token(token), notify);
-            registered.map(Entrance::Rendezvous)
+            let registered = rendezvous.wait(local, opening.peer, ExpectedPeer::Token(token), notify);
+            registered.map(UdpEntrance::Rendezvous)
         }
-        Meeting::Dial if context.is_alone() => sockets::bind_udp_alone(local).map(Entrance::Socket),
-        Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(Entrance::Socket),
+        Meeting::Dial if context.is_alone() => sockets::bind_udp_alone(local).map(UdpEntrance::Socket),
+        Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(UdpEntrance::Socket),
     };
     match attempt(local) {
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
@@ -140,7 +141,7 @@ fn connect(
     }
     let tied = socket.connect(peer).and_then(|()| match context.opening.meeting {
         // A classic receiver's socket may already contain the stream's first packets.
-        Meeting::Dial if context.opening.role == Role::Receive && !greets => Ok(()),
+        Meeting::Dial if context.opening.role == FlowRole::Receive && !greets => Ok(()),
         _ => sockets::discard_waiting(socket),
     });
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
@@ -233,7 +234,7 @@ fn discard(socket: &UdpSocket) {
 /// Sends the first answer to a greeting that the rendezvous received.
 fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
-        let _ = say(socket, launch, &Header::hello(token).to_bytes());
+        let _ = say(socket, launch, &PacketHeader::hello(token).to_bytes());
     }
 }
 
@@ -273,7 +274,7 @@ fn answer_greetings(
     buffer: &mut [u8; HEADER_LEN],
 ) -> bool {
     while let Some(length) = peek(socket, buffer) {
-        let token = Header::parse(&buffer[..length]).and_then(|h| h.hello_token());
+        let token = PacketHeader::parse(&buffer[..length]).and_then(|h| h.hello_token());
         match token {
             Some(_) if length == HEADER_LEN => {
                 discard(socket);
@@ -281,7 +282,7 @@ fn answer_greetings(
                     let _ = say(socket, launch, buffer);
                 }
             }
-            _ if context.opening.role == Role::Receive => return false,
+            _ if context.opening.role == FlowRole::Receive => return false,
             // A sender does not need it.
             _ => discard(socket),
         }

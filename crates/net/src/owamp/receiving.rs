@@ -4,9 +4,9 @@ use crate::clock::ClockError;
 use crate::clock::wall;
 use crate::cmsg::ReceivedInfo;
 use crate::sys::{BATCH, Inbox};
-use jitlat_core::{Source, Stamp, SteadyTime, WallTime};
+use jitlat_core::{Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_proto::owamp::{DataRecord, SessionReceiver};
-use jitlat_proto::twoway::Arrival;
+use jitlat_proto::twoway::RequestArrival;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ pub(crate) struct Receiving {
 
 /// A packet that was recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedPacket {
     /// Its record.
     pub record: DataRecord,
     /// When it arrived, by the best clock.
@@ -70,7 +70,7 @@ impl Receiving {
         flags: libc::c_int,
         now: SteadyTime,
         mut admit: impl FnMut(usize) -> bool,
-        mut each: impl FnMut(Recorded),
+        mut each: impl FnMut(RecordedPacket),
     ) -> io::Result<usize> {
         let came = self.inbox.receive(self.socket.as_fd(), flags)?;
         let read = wall();
@@ -82,10 +82,11 @@ impl Receiving {
             if !admit(datagram.length) {
                 continue;
             }
-            let stamp = info.stamp.unwrap_or(Stamp { at: read, source: Source::User });
-            let arrival = Arrival { from, at: stamp.at, ttl: info.ttl, traffic_class: info.traffic_class };
+            let stamp = info.stamp.unwrap_or(Stamp { at: read, source: StampSource::User });
+            let arrival =
+                RequestArrival { from, at: stamp.at, ttl: info.ttl, traffic_class: info.traffic_class };
             if let Ok(record) = self.receiver.receive(datagram.data, &arrival, error) {
-                each(Recorded {
+                each(RecordedPacket {
                     record,
                     stamp,
                     read: info.stamp.is_some().then_some(read),

@@ -1,14 +1,14 @@
 //! The TCP request-response responder.
 
 use super::control::listen;
-use super::{MAX_WAIT, Opened, Reflector, Shared, at_port};
+use super::{MAX_WAIT, Opened, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::sockets::PatientStream;
 use crate::{audit, clock};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::accounts::Allowance;
-use jitlat_proto::policy::{self, Grant, Refusal, Service};
-use jitlat_proto::reqresp::{self, GREETING_LEN, Sizes, respond};
+use jitlat_proto::policy::{self, Grant, PolicyRefusal, Service};
+use jitlat_proto::reqresp::{self, ExchangeSizes, GREETING_LEN, respond};
 use jitlat_proto::twoway::reflect::Silence;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -46,13 +46,13 @@ impl Reflector for TcpResponder {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &Shared) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
         listen(at, shared, |_| Responding { shared: shared.clone(), patience: self.patience })
     }
 }
 
 struct Responding {
-    shared: Shared,
+    shared: ReflectorContext,
     patience: Duration,
 }
 
@@ -70,7 +70,7 @@ impl ConnectionService for Responding {
         let _ = self.respond(&stream, peer, grant);
     }
 
-    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &Refusal) {
+    fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
     }
 }
@@ -87,7 +87,7 @@ impl Responding {
         let mut greeting = [0; GREETING_LEN];
         let greeted_within = GREETING_TIMEOUT.min(self.patience);
         peer.read_exact(&mut greeting, greeted_within)?;
-        let Some(sizes) = Sizes::from_greeting(&greeting) else { return Ok(()) };
+        let Some(sizes) = ExchangeSizes::from_greeting(&greeting) else { return Ok(()) };
         peer.write_all(&greeting, greeted_within)?;
         let what = format_args!("requests of {} bytes, responses of {}", sizes.request(), sizes.response());
         audit::accepted(policy::TCP, client, what);

@@ -54,8 +54,8 @@ fn the_ways_are_counted_and_matched_apart() {
     let r = m.monitor(back(10, 1)).unwrap();
     assert_eq!((r.way, r.length, r.flow), (Way::In, 77, 3));
     assert_eq!((r.reference, r.monitor), (WallTime(20_000_000), WallTime(10_000_000)));
-    assert_eq!(Way::BOTH.map(|way| m.seen(Point::Reference, way)), [2, 1]);
-    assert_eq!(Way::BOTH.map(|way| m.seen(Point::Monitor, way)), [1, 1]);
+    assert_eq!(Way::BOTH.map(|way| m.seen(CapturePoint::Reference, way)), [2, 1]);
+    assert_eq!(Way::BOTH.map(|way| m.seen(CapturePoint::Monitor, way)), [1, 1]);
     assert_eq!(Way::BOTH.map(|way| m.matched(way)), [0, 1]);
 }
 

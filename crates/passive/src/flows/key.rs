@@ -1,7 +1,7 @@
 //! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the numbers of flows.
 
 use crate::Way;
-use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
+use crate::packet::{ICMP, ICMPV6, IpPacket, TCP, UDP};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -63,7 +63,7 @@ impl Hash for FlowKey {
 
 impl FlowKey {
     /// Of a packet that goes `way`.
-    pub fn of(p: &Packet<'_>, way: Way, grouping: Grouping) -> FlowKey {
+    pub fn of(p: &IpPacket<'_>, way: Way, grouping: Grouping) -> FlowKey {
         let (src, dst) = match grouping {
             Grouping::Flow => {
                 let (src, dst) = p.ends();

@@ -1,7 +1,7 @@
 //! Two-point captures with known truth.
 
 use super::*;
-use crate::{Pair, Pairer};
+use crate::{Pairer, SyntheticPair};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -42,7 +42,7 @@ struct Truth {
     times: HashMap<u32, (i64, i64)>,
     lost: [u64; 2],
     copies: [u64; 2],
-    events: Vec<(i64, Point, Sighting)>,
+    events: Vec<(i64, CapturePoint, Sighting)>,
 }
 
 fn simulate(w: &World) -> Truth {
@@ -64,10 +64,10 @@ fn simulate(w: &World) -> Truth {
             let arrival = t + w.delay[way as usize] + below(w.jitter);
             let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, way, flow };
             let (near, far) = match way {
-                Way::Out => (Point::Reference, Point::Monitor),
-                Way::In => (Point::Monitor, Point::Reference),
+                Way::Out => (CapturePoint::Reference, CapturePoint::Monitor),
+                Way::In => (CapturePoint::Monitor, CapturePoint::Reference),
             };
-            let on = |p: Point, t: i64| if p == Point::Monitor { monitor(t) } else { t };
+            let on = |p: CapturePoint, t: i64| if p == CapturePoint::Monitor { monitor(t) } else { t };
             truth.events.push((t, near, sighting(on(near, t))));
             if (below(100) as u64) < w.twice_percent {
                 truth.events.push((t + 300_000, near, sighting(on(near, t + 300_000))));
@@ -92,7 +92,7 @@ fn simulate(w: &World) -> Truth {
 #[derive(Default)]
 struct Observed {
     records: Vec<Record>,
-    pairs: Vec<Pair>,
+    pairs: Vec<SyntheticPair>,
     lost: Vec<(Way, u64)>,
     arrived: Vec<(Way, u64, bool)>,
     void: Vec<(Way, u64)>,
@@ -150,7 +150,7 @@ fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
     for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
-        let p = [Point::Reference, Point::Monitor][p];
+        let p = [CapturePoint::Reference, CapturePoint::Monitor][p];
         m.push(p, s(t * 1_000_000, Way::Out), &mut h);
     }
     m.finish(&mut h);
@@ -165,9 +165,9 @@ fn a_name_seen_twice_here_and_once_there_is_nobodys() {
     let s = |at: i64| Sighting { at: WallTime(at * 1_000_000), id: 77, length: 60, way: Way::Out, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
-    m.push(Point::Reference, s(0), &mut h);
-    m.push(Point::Reference, s(20), &mut h);
-    m.push(Point::Monitor, s(70), &mut h);
+    m.push(CapturePoint::Reference, s(0), &mut h);
+    m.push(CapturePoint::Reference, s(20), &mut h);
+    m.push(CapturePoint::Monitor, s(70), &mut h);
     m.finish(&mut h);
     assert!(h.records.is_empty() && h.lost.is_empty());
     assert_eq!((m.counts(Way::Out).ambiguous, m.counts(Way::Out).lost), (3, 0));
@@ -206,7 +206,7 @@ fn packets_outside_the_overlap_are_not_losses() {
     let start = truth.events[0].0;
     for (t, p, s) in &truth.events {
         // The monitor's capture begins late and ends early.
-        if *p == Point::Reference || (200_000_000..500_000_000).contains(&(t - start)) {
+        if *p == CapturePoint::Reference || (200_000_000..500_000_000).contains(&(t - start)) {
             m.push(*p, *s, &mut h);
         }
     }
@@ -224,7 +224,11 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
     let mut h = Observed::default();
     for i in 0..10_000u64 {
         let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        m.push(Point::Reference, Sighting { at: WallTime(5), id, length: 1, way: Way::Out, flow: 0 }, &mut h);
+        m.push(
+            CapturePoint::Reference,
+            Sighting { at: WallTime(5), id, length: 1, way: Way::Out, flow: 0 },
+            &mut h,
+        );
     }
     assert!(m.table.len() <= 101 && m.held() <= 101);
     m.finish(&mut h);
@@ -246,9 +250,9 @@ fn what_there_is_no_room_for_is_unknown_and_not_lost() {
     let mut h = Observed::default();
     // The ends arrive, so that both captures cover the time between; the others do not, twice as many as fit.
     for i in 0..=2000 {
-        m.push(Point::Reference, packet(i), &mut h);
+        m.push(CapturePoint::Reference, packet(i), &mut h);
         if i % 2000 == 0 {
-            m.push(Point::Monitor, packet(i), &mut h);
+            m.push(CapturePoint::Monitor, packet(i), &mut h);
         }
     }
     m.finish(&mut h);
@@ -269,14 +273,14 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
     };
     let mut m = Matcher::new(Span(0), Span::seconds(1000)).with_capacity(1000);
     let mut h = Observed::default();
-    m.push(Point::Monitor, packet(0, 0), &mut h);
+    m.push(CapturePoint::Monitor, packet(0, 0), &mut h);
     for i in 1..10_000 {
-        m.push(Point::Monitor, packet(i, i * 100), &mut h);
-        m.push(Point::Reference, packet(i, i * 100 + 50), &mut h);
+        m.push(CapturePoint::Monitor, packet(i, i * 100), &mut h);
+        m.push(CapturePoint::Reference, packet(i, i * 100 + 50), &mut h);
     }
     assert!(m.matches.slots.len() <= 1000 && h.records.len() >= 9_000, "{}", m.matches.slots.len());
     // It comes after all: matched, but its turn is over.
-    m.push(Point::Reference, packet(0, 1_000_000), &mut h);
+    m.push(CapturePoint::Reference, packet(0, 1_000_000), &mut h);
     m.finish(&mut h);
     let c = m.counts(Way::In);
     assert_eq!((c.matched, c.given_up, h.records.len()), (10_000, 1, 9_999));
@@ -284,7 +288,7 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
 
 #[test]
 fn an_entry_and_its_name_fill_a_cache_line() {
-    assert!(size_of::<Entry>() <= 64, "{}", size_of::<(Identity, Entry)>());
+    assert!(size_of::<NameEntry>() <= 64, "{}", size_of::<(Identity, NameEntry)>());
 }
 
 #[test]
@@ -323,7 +327,7 @@ impl Hand {
         Hand { m, h: Observed::default() }
     }
 
-    fn see(&mut self, point: Point, seen: &[(u64, i64)]) {
+    fn see(&mut self, point: CapturePoint, seen: &[(u64, i64)]) {
         for &(name, us) in seen {
             let id = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let s = Sighting { at: WallTime(us * 1000), id, length: 1, way: Way::Out, flow: 0 };
@@ -332,11 +336,11 @@ impl Hand {
     }
 
     fn reference(&mut self, seen: &[(u64, i64)]) {
-        self.see(Point::Reference, seen);
+        self.see(CapturePoint::Reference, seen);
     }
 
     fn monitor(&mut self, seen: &[(u64, i64)]) {
-        self.see(Point::Monitor, seen);
+        self.see(CapturePoint::Monitor, seen);
     }
 
     fn counts(&self) -> MatchCounts {
@@ -449,7 +453,7 @@ fn overtaking_is_counted_and_leaving_together_is_not() {
 fn a_loss_needs_a_capture_that_ran() {
     let fate = |lost: i64, covered: &[i64]| {
         let mut hand = Hand::new(100);
-        covered.iter().for_each(|us| hand.m.covers(Point::Monitor, WallTime(us * 1000)));
+        covered.iter().for_each(|us| hand.m.covers(CapturePoint::Monitor, WallTime(us * 1000)));
         // The one sent first arrives last: 5 ms after 25 ms, 10 ms after 10 ms.
         hand.reference(&[(1, 5_000), (2, 10_000), (3, lost)]);
         hand.monitor(&[(2, 20_000), (1, 30_000)]);
@@ -513,7 +517,7 @@ proptest! {
         assert_no_false_match(&truth, &observed);
         for way in Way::BOTH {
             let (far, mut seen, mut newest, mut overtaken) =
-                (if way == Way::Out { Point::Monitor } else { Point::Reference }, HashMap::new(), i64::MIN, 0);
+                (if way == Way::Out { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
             for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.way == way && *p == far) {
                 let (r, m) = truth.times[&s.flow];
                 let sent = if way == Way::Out { r } else { m };
@@ -545,7 +549,7 @@ proptest! {
         let mut h = Observed::default();
         for (monitor, back, at, id) in list {
             let way = if back { Way::In } else { Way::Out };
-            let point = if monitor { Point::Monitor } else { Point::Reference };
+            let point = if monitor { CapturePoint::Monitor } else { CapturePoint::Reference };
             m.push(point, Sighting { at: WallTime(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
         }
         m.finish(&mut h);

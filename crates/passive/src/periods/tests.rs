@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Matcher, Point, Sighting};
+use crate::{CapturePoint, Matcher, Sighting};
 use jitlat_core::time::SECOND;
 use proptest::prelude::*;
 
@@ -13,14 +13,14 @@ struct Kept {
 }
 
 impl Kept {
-    fn take(&mut self, periods: &mut Periods) {
+    fn take(&mut self, periods: &mut PeriodStreams) {
         for PeriodRecord { period, way, record } in periods.records() {
             assert!(self.ended.iter().all(|(ended, _)| *ended < period), "a record after its period");
             self.records.entry((period, way == Way::Out)).or_default().push(record.seq);
         }
     }
 
-    fn end(&mut self, periods: &mut Periods) {
+    fn end(&mut self, periods: &mut PeriodStreams) {
         self.take(periods);
         let ended = periods.end();
         self.ended.push((ended.period, ended.sessions.map(|session| session.packets())));
@@ -53,12 +53,12 @@ fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, W
         for way in Way::BOTH {
             let id = (k as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let (near, far) = if way == Way::Out {
-                (Point::Reference, Point::Monitor)
+                (CapturePoint::Reference, CapturePoint::Monitor)
             } else {
-                (Point::Monitor, Point::Reference)
+                (CapturePoint::Monitor, CapturePoint::Reference)
             };
-            let mut see = |p: Point, t: i64| {
-                let on = if p == Point::Monitor { t + ahead.0 } else { t };
+            let mut see = |p: CapturePoint, t: i64| {
+                let on = if p == CapturePoint::Monitor { t + ahead.0 } else { t };
                 events.push((t, p, Sighting { at: WallTime(on), id, length: 100, way, flow: 0 }));
             };
             see(near, at);
@@ -68,7 +68,7 @@ fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, W
         }
     }
     events.sort_by_key(|event| event.0);
-    let mut periods = Periods::new(every, WallTime(0), window, Default::default());
+    let mut periods = PeriodStreams::new(every, WallTime(0), window, Default::default());
     let mut matcher = Matcher::new(ahead, window);
     let mut kept = Kept::default();
     periods.set_offset(ahead);
@@ -102,7 +102,7 @@ fn each_packet_is_in_the_period_in_which_it_was_sent() {
 #[test]
 fn a_period_without_packets_ends_like_any_other_and_a_leap_of_the_clock_ends_none() {
     let mut periods =
-        Periods::new(Span::seconds(10), WallTime(25 * SECOND), Span::seconds(1), Default::default());
+        PeriodStreams::new(Span::seconds(10), WallTime(25 * SECOND), Span::seconds(1), Default::default());
     assert!(!periods.is_over(WallTime(30 * SECOND)));
     assert!(periods.is_over(WallTime(32 * SECOND)));
     let ended = periods.end();

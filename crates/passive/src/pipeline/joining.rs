@@ -2,7 +2,7 @@
 
 use super::MatchObservers;
 use crate::matcher::MatchObserver;
-use crate::{CaiaMatcher, CaiaPairer, MatchCounts, Matcher, Point, Sighting, StreamSink, Way};
+use crate::{CaiaMatcher, CaiaPairer, CapturePoint, MatchCounts, Matcher, Sighting, StreamSink, Way};
 use core::ops::ControlFlow;
 use jitlat_core::time::WallTime;
 
@@ -31,7 +31,9 @@ pub fn join<O: MatchObserver>(
 ) -> [MatchCounts; 2] {
     loop {
         let (mut r, mut m) = (reference.peek(), monitor.peek());
-        for (point, span) in [(Point::Reference, reference.span()), (Point::Monitor, monitor.span())] {
+        for (point, span) in
+            [(CapturePoint::Reference, reference.span()), (CapturePoint::Monitor, monitor.span())]
+        {
             if let Some((from, to)) = span {
                 matcher.covers(point, from);
                 matcher.covers(point, to);
@@ -51,13 +53,13 @@ pub fn join<O: MatchObserver>(
             };
             if first {
                 if let Some(s) = r {
-                    matcher.push(Point::Reference, s, observer);
+                    matcher.push(CapturePoint::Reference, s, observer);
                 }
                 reference.advance();
                 r = reference.peek();
             } else {
                 if let Some(s) = m {
-                    matcher.push(Point::Monitor, s, observer);
+                    matcher.push(CapturePoint::Monitor, s, observer);
                 }
                 monitor.advance();
                 m = monitor.peek();
@@ -109,8 +111,8 @@ pub fn join_like_caia<S: StreamSink>(
         reference.advance();
     }
     Way::BOTH.map(|way| MatchCounts {
-        seen_at_reference: matcher.seen(Point::Reference, way),
-        seen_at_monitor: matcher.seen(Point::Monitor, way),
+        seen_at_reference: matcher.seen(CapturePoint::Reference, way),
+        seen_at_monitor: matcher.seen(CapturePoint::Monitor, way),
         matched: matcher.matched(way),
         ..MatchCounts::default()
     })

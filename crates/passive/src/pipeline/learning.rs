@@ -1,10 +1,10 @@
 //! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their first
 //! packets.
 
-use super::{Delivered, Delivery, FrameBatch};
+use super::{CapturedBatch, FrameBatch, PointDelivery};
 use crate::echo::is_echo;
 use crate::identity::salted;
-use crate::{NoPlan, PacketPreview, Plan, Sides, survey};
+use crate::{MatchPlan, NoPlan, PacketPreview, Sides, survey};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub struct Learner {
     /// Whether `available` is found from the frames.
     finds_available: bool,
     /// Deliveries of frames, in the order they came.
-    held: VecDeque<Delivery>,
+    held: VecDeque<PointDelivery>,
     frames: usize,
     /// The latest frame of each point that was dropped, and how many were.
     given_up: [Option<WallTime>; 2],
@@ -90,17 +90,17 @@ impl Learner {
     }
 
     /// Adds a delivery and keeps its frames.
-    pub fn take(&mut self, delivery: Delivery) {
+    pub fn take(&mut self, delivery: PointDelivery) {
         let point = delivery.point as usize;
         match &delivery.what {
-            Delivered::Previews(far) => {
+            CapturedBatch::Previews(far) => {
                 let previews = &mut self.previews[point];
                 previews.extend(far);
                 previews.drain(..previews.len().saturating_sub(PREVIEWS));
                 self.seen[point] += far.len() as u64;
                 self.news = true;
             }
-            Delivered::Frames(frames) => {
+            CapturedBatch::Frames(frames) => {
                 if self.finds_available {
                     self.find_available(frames);
                 }
@@ -122,13 +122,13 @@ impl Learner {
                 self.news = true;
                 self.held.push_back(delivery);
             }
-            Delivered::Dropped(..) => self.held.push_back(delivery),
-            Delivered::Sightings(_) | Delivered::Nothing => {}
+            CapturedBatch::Dropped(..) => self.held.push_back(delivery),
+            CapturedBatch::Sightings(_) | CapturedBatch::Nothing => {}
         }
         while self.frames > FRAMES
-            && let Some(Delivery { point, what, .. }) = self.held.pop_front()
+            && let Some(PointDelivery { point, what, .. }) = self.held.pop_front()
         {
-            let Delivered::Frames(old) = what else { continue };
+            let CapturedBatch::Frames(old) = what else { continue };
             self.frames -= old.len();
             self.left_out[point as usize] += old.len() as u64;
             let given_up = &mut self.given_up[point as usize];
@@ -146,7 +146,7 @@ impl Learner {
         self.available = least;
         self.previews.iter_mut().for_each(VecDeque::clear);
         for delivery in &self.held {
-            let Delivered::Frames(frames) = &delivery.what else { continue };
+            let CapturedBatch::Frames(frames) = &delivery.what else { continue };
             for f in frames.frames() {
                 let preview = f.packet().ok().and_then(|p| PacketPreview::of(&p, f.at, least));
                 self.previews[delivery.point as usize].extend(preview);
@@ -158,7 +158,7 @@ impl Learner {
     }
 
     /// The plan, once there are enough packets at `now`.
-    pub fn plan(&mut self, now: SteadyTime) -> Option<Plan> {
+    pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
         let due = self.tried.is_none_or(|t| now - t >= AGAIN);
         if !due || !self.news && self.first.is_none() {
             return None;
@@ -201,7 +201,7 @@ impl Learner {
     }
 
     /// The deliveries held, in the order they came.
-    pub fn into_held(self) -> impl Iterator<Item = Delivery> {
+    pub fn into_held(self) -> impl Iterator<Item = PointDelivery> {
         self.held.into_iter()
     }
 

@@ -1,7 +1,9 @@
 //! The input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of all of it.
 
 use crate::echo::is_echo;
-use crate::{Fields, Frame, Identity, IdentityRule, LinkType, Packet, PacketPreview, Sides, Skip, decode};
+use crate::{
+    Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Sides, Skip, decode,
+};
 use jitlat_core::time::WallTime;
 
 /// Most frames kept of the beginning.
@@ -21,7 +23,7 @@ struct KeptFrame {
 }
 
 impl KeptFrame {
-    fn packet(&self) -> Result<Packet<'_>, Skip> {
+    fn packet(&self) -> Result<IpPacket<'_>, Skip> {
         decode(self.link, &self.data, self.wire_length)
     }
 }
@@ -65,7 +67,7 @@ impl CaptureHead {
 
     /// Whether there is any packet but ICMP echoes between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
-        let other = |p: &Packet<'_>| sides.way(p).is_some() && !is_echo(p);
+        let other = |p: &IpPacket<'_>| sides.way(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
@@ -89,7 +91,7 @@ pub struct PreviewSample {
 impl PreviewSample {
     /// An empty sample of packets of which both captures have `available` bytes.
     pub fn new(available: usize) -> PreviewSample {
-        let fields = Fields::Full { addresses: false, ports: false, ident: false };
+        let fields = IdentityFields::Full { addresses: false, ports: false, ident: false };
         PreviewSample { rule: IdentityRule { fields, available }, mask: 0, kept: Vec::new() }
     }
 

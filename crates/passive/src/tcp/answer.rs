@@ -1,7 +1,7 @@
 //! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
 
 use super::verdict::{ENOUGH, is_queued, round_trip};
-use super::{BetweenPoints, Connection, DirectionFigures, TcpResult};
+use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
 use crate::SpreadFigures;
 use core::net::SocketAddr;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
@@ -61,7 +61,7 @@ pub fn ways(r: &TcpResult) -> Vec<TcpWay<'_>> {
     ways
 }
 
-fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
+fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
     let (from, to, data, peer) = match direction {
         Direction::Up => (c.client, c.server, &c.up, &c.down),
         Direction::Down => (c.server, c.client, &c.down, &c.up),
@@ -158,7 +158,7 @@ fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
 
-fn window(way: &TcpWay<'_>, c: &Connection) -> Option<Cause> {
+fn window(way: &TcpWay<'_>, c: &ObservedConnection) -> Option<Cause> {
     let share = way.held_ns as f64 / c.duration().0 as f64;
     if share < HELD || way.zero_windows == 0 {
         return None;
@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> Connection {
-        Connection {
+    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> ObservedConnection {
+        ObservedConnection {
             client: SocketAddr::from(([192, 0, 2, k], 5000)),
             server: SocketAddr::from(([198, 51, 100, 7], 443)),
             first: WallTime(i64::from(k) * 1000 * MS),
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    fn of(connections: Vec<Connection>) -> TcpResult {
+    fn of(connections: Vec<ObservedConnection>) -> TcpResult {
         TcpResult { first: TcpPoint { connections, ..TcpPoint::default() }, ..TcpResult::default() }
     }
 

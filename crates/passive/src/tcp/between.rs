@@ -1,6 +1,6 @@
 //! [`BetweenPoints`]: what two capture points show of a connection that each alone cannot.
 
-use super::{Connection, DirectionFigures};
+use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
 use crate::{FlowFigures, FlowWay};
 use core::net::SocketAddr;
@@ -75,15 +75,15 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
 /// Combines what both points saw of `connections` (those of the first point, in order). `second` are the other point's
 /// connections, `flows` the fate of the segments between them.
 pub fn put_together(
-    connections: &[Connection],
-    second: &[Connection],
+    connections: &[ObservedConnection],
+    second: &[ObservedConnection],
     flows: &[FlowFigures],
 ) -> Vec<Option<BetweenPoints>> {
-    let there: HashMap<(SocketAddr, SocketAddr), &Connection> =
+    let there: HashMap<(SocketAddr, SocketAddr), &ObservedConnection> =
         second.iter().flat_map(|c| [((c.client, c.server), c), ((c.server, c.client), c)]).collect();
     let flows: HashMap<[SocketAddr; 2], &FlowFigures> =
         flows.iter().filter_map(|f| Some((ends(&f.key?)?, f))).collect();
-    let of_connection = |c: &Connection| {
+    let of_connection = |c: &ObservedConnection| {
         let near = flows.get(&[c.client, c.server]);
         let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
         // Directions of the other point by sender, whichever end it considers the client.
@@ -114,9 +114,9 @@ mod tests {
     use crate::{FlowRtt, Grouping, LinkType, Way, decode};
     use jitlat_core::time::WallTime;
 
-    fn connection(client: &str, server: &str, up: u64, down: u64) -> Connection {
+    fn connection(client: &str, server: &str, up: u64, down: u64) -> ObservedConnection {
         let of = |n| DirectionFigures { lost_before: n, lost_after: n + 1, ..DirectionFigures::default() };
-        Connection {
+        ObservedConnection {
             client: client.parse().unwrap(),
             server: server.parse().unwrap(),
             first: WallTime(0),
@@ -156,7 +156,7 @@ mod tests {
         (d.lost_before, d.lost_between, d.lost_after, d.duplicates, d.at_both)
     }
 
-    fn between(near: Connection, far: &[Connection]) -> Option<BetweenPoints> {
+    fn between(near: ObservedConnection, far: &[ObservedConnection]) -> Option<BetweenPoints> {
         let [between] = put_together(&[near], far, &[flow(Grouping::Flow)]).try_into().unwrap();
         between
     }

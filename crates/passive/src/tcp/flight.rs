@@ -1,7 +1,7 @@
 //! [`Flight`]: the segments of one direction that were sent and not acknowledged yet.
 
 use super::event::EventKind;
-use super::segment::Segment;
+use super::segment::TcpSegment;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// New bytes of a segment.
-    pub(super) fn new(at: WallTime, s: &Segment, (start, end): (u64, u64)) -> InFlight {
+    pub(super) fn new(at: WallTime, s: &TcpSegment, (start, end): (u64, u64)) -> InFlight {
         let timestamp = s.timestamps.map(|t| t.0);
         InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
     }
@@ -36,7 +36,7 @@ impl InFlight {
     /// Bytes of a segment that fill a gap which opened at `opened`. They were sent before, unseen here.
     pub(super) fn late(
         at: WallTime,
-        s: &Segment,
+        s: &TcpSegment,
         range: (u64, u64),
         opened: WallTime,
         why: EventKind,
@@ -90,7 +90,7 @@ impl Flight {
     }
 
     /// Whether a segment is the same packet as one sent less than `soon` ago, by its IP identification.
-    pub(super) fn holds_packet(&self, at: WallTime, s: &Segment, start: u64, soon: Span) -> bool {
+    pub(super) fn holds_packet(&self, at: WallTime, s: &TcpSegment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
         self.list.get(i).is_some_and(|x| {
             x.start == start

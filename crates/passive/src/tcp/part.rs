@@ -5,10 +5,10 @@
 //! together are those of the whole.
 
 use super::{
-    BetweenPoints, Connection, DirectedEvent, DirectionFigures, TcpEvent, TcpPoint, TcpResult, notes,
+    BetweenPoints, DirectedEvent, DirectionFigures, ObservedConnection, TcpEvent, TcpPoint, TcpResult, notes,
 };
 use crate::part::{PartError, seal, unseal};
-use crate::{Packet, Sides};
+use crate::{IpPacket, Sides};
 use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
@@ -39,7 +39,7 @@ impl ConnectionShare {
 
     /// Whether a packet's connection belongs to it. Both directions of a connection do, or neither.
     #[inline]
-    pub fn has(&self, p: &Packet<'_>) -> bool {
+    pub fn has(&self, p: &IpPacket<'_>) -> bool {
         if self.of == 1 {
             return true;
         }
@@ -121,7 +121,7 @@ pub struct FoundConnection {
     /// At which packet of the capture it begins.
     pub begins: u64,
     /// Its figures.
-    pub connection: Connection,
+    pub connection: ObservedConnection,
     /// What two points show of it.
     pub between: Option<BetweenPoints>,
 }
@@ -205,7 +205,7 @@ impl ConnectionsPart {
         let points = self.points.len() == 1 + usize::from(self.pair.is_some());
         let counts = [self.segments, self.not_followed[0], self.not_followed[1]];
         let connection = |f: &FoundConnection| {
-            let Connection { first, last, up, down, .. } = &f.connection;
+            let ObservedConnection { first, last, up, down, .. } = &f.connection;
             first.0 <= last.0
                 && [first.0, last.0].iter().all(|at| at.unsigned_abs() < LARGEST)
                 && [up, down].iter().all(|d| is_possible(d))

@@ -1,6 +1,6 @@
 //! [`RoundTrips`]: round trips from the capture point to the receiver and back, by acknowledgements and by timestamps.
 
-use crate::{Spread, SpreadFigures};
+use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 /// The round trips of one direction's data.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
-    by_ack: Spread,
-    by_timestamp: Spread,
+    by_ack: SpanSpread,
+    by_timestamp: SpanSpread,
     /// Time stamps of segments, and when each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
@@ -26,8 +26,8 @@ pub(super) struct RoundTrips {
 impl Default for RoundTrips {
     fn default() -> RoundTrips {
         RoundTrips {
-            by_ack: Spread::of_flow(),
-            by_timestamp: Spread::of_flow(),
+            by_ack: SpanSpread::of_flow(),
+            by_timestamp: SpanSpread::of_flow(),
             echoes: VecDeque::new(),
             least: None,
             smoothed: None,

@@ -1,9 +1,9 @@
 //! [`SegmentRounds`]: what became of each data segment that left towards the far side: acknowledged, and when, or lost beyond the capture
 //! point. For captures without an end, in bounded memory.
 
-use super::connection::End;
-use super::segment::{FIN, RST, SYN, Segment};
-use crate::{Packet, Sides, Way};
+use super::connection::TcpEndpoint;
+use super::segment::{FIN, RST, SYN, TcpSegment};
+use crate::{IpPacket, Sides, Way};
 use foldhash::fast::RandomState;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +33,7 @@ pub struct SegmentRound {
 pub struct SegmentRounds {
     sides: Sides,
     port: Option<u16>,
-    connections: HashMap<(End, End), Sent, RandomState>,
+    connections: HashMap<(TcpEndpoint, TcpEndpoint), SentData, RandomState>,
     fates: Vec<SegmentRound>,
     not_followed: u64,
     swept: Option<WallTime>,
@@ -41,15 +41,15 @@ pub struct SegmentRounds {
 
 /// The data of one connection towards the far side.
 #[derive(Debug)]
-struct Sent {
+struct SentData {
     /// Sequence number after the highest byte seen, unwrapped.
     next: u64,
-    flight: VecDeque<Waiting>,
+    flight: VecDeque<UnackedSegment>,
     last: WallTime,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct UnackedSegment {
     start: u64,
     end: u64,
     first: WallTime,
@@ -76,8 +76,8 @@ impl SegmentRounds {
     }
 
     /// Handles a packet.
-    pub fn push(&mut self, at: WallTime, p: &Packet<'_>) {
-        let (Some(way), Some(s)) = (self.sides.way(p), Segment::of(p)) else { return };
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) {
+        let (Some(way), Some(s)) = (self.sides.way(p), TcpSegment::of(p)) else { return };
         if self.port.is_some_and(|port| s.ports.0 != port && s.ports.1 != port) {
             return;
         }
@@ -105,7 +105,7 @@ impl SegmentRounds {
         self.connections.values_mut().for_each(|own| own.flight.clear());
     }
 
-    fn sent(&mut self, at: WallTime, key: (End, End), s: &Segment, length: u32) {
+    fn sent(&mut self, at: WallTime, key: (TcpEndpoint, TcpEndpoint), s: &TcpSegment, length: u32) {
         if s.length() == 0 && !s.has(RST) {
             return;
         }
@@ -120,7 +120,7 @@ impl SegmentRounds {
             self.not_followed += 1;
             return;
         }
-        let begin = Sent { next: u64::from(s.seq) + (1 << 40), flight: VecDeque::new(), last: at };
+        let begin = SentData { next: u64::from(s.seq) + (1 << 40), flight: VecDeque::new(), last: at };
         let own = self.connections.entry(key).or_insert(begin);
         own.last = at;
         let start = unwrap(own.next, s.seq);
@@ -132,7 +132,7 @@ impl SegmentRounds {
         if start >= own.next {
             own.next = end;
             let timestamp = s.timestamps.map(|t| t.0);
-            own.flight.push_back(Waiting {
+            own.flight.push_back(UnackedSegment {
                 start,
                 end,
                 first: at,
@@ -149,7 +149,7 @@ impl SegmentRounds {
         }
     }
 
-    fn answered(&mut self, at: WallTime, key: (End, End), s: &Segment) {
+    fn answered(&mut self, at: WallTime, key: (TcpEndpoint, TcpEndpoint), s: &TcpSegment) {
         if s.has(RST) {
             self.connections.remove(&key);
             return;
@@ -161,7 +161,8 @@ impl SegmentRounds {
             return;
         }
         let fates = &mut self.fates;
-        let arrived = |w: &Waiting| SegmentRound { sent: w.first, acknowledged: Some(at), length: w.length };
+        let arrived =
+            |w: &UnackedSegment| SegmentRound { sent: w.first, acknowledged: Some(at), length: w.length };
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(own.next, left), unwrap(own.next, right));
             // The first block has the segment that made the receiver answer; one below the acknowledgement is of a copy.

@@ -1,6 +1,6 @@
 //! Explains which delays of a connection were retransmissions, which a full window, and which the path.
 
-use super::{BetweenPoints, Connection, DirectionBetween, DirectionFigures};
+use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection};
 use crate::SpreadFigures;
 use jitlat_core::units::eng4;
 
@@ -14,7 +14,7 @@ pub(super) const ENOUGH: u64 = 10;
 const DELAYED_ACK: i64 = 200_000_000;
 
 /// What delayed the data of each direction that has any.
-pub fn explain_delays(c: &Connection, between: Option<&BetweenPoints>) -> Vec<String> {
+pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
     let ways = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
         ("from server", &c.down, &c.up, between.map(|b| &b.down)),

@@ -4,7 +4,7 @@
 //! server keeps nothing of it; its ACK has the same word, and a proof in the place of the microseconds. The client
 //! repeats its INIT with that proof, and only then there is a session and an ACK without a time.
 
-use crate::lamp::packet::{Header, Kind};
+use crate::lamp::packet::{LampHeader, LampKind};
 use core::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::{Span, SteadyTime};
@@ -16,17 +16,17 @@ const WILLING: u64 = u64::from_be_bytes(*b"jitproof");
 const LIFETIME: Span = Span::seconds(10);
 
 /// The INIT of session `id` with the `proof` from the server's ACK; without one, 0, it asks for it.
-pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> Header {
-    Header { seconds: WILLING, micros: proof, ..Header::new(Kind::Init, id, seq, mode) }
+pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> LampHeader {
+    LampHeader { seconds: WILLING, micros: proof, ..LampHeader::new(LampKind::Init, id, seq, mode) }
 }
 
 /// The ACK that carries `proof` to the client.
-pub(super) fn ack(id: u16, proof: u64) -> Header {
-    Header { seconds: WILLING, micros: proof, ..Header::new(Kind::Ack, id, 0, 0) }
+pub(super) fn ack(id: u16, proof: u64) -> LampHeader {
+    LampHeader { seconds: WILLING, micros: proof, ..LampHeader::new(LampKind::Ack, id, 0, 0) }
 }
 
 /// The proof in an INIT or an ACK; `None` if it has none to give and expects none, as LaTe's.
-pub(super) fn of(header: &Header) -> Option<u64> {
+pub(super) fn of(header: &LampHeader) -> Option<u64> {
     (header.seconds == WILLING).then_some(header.micros)
 }
 

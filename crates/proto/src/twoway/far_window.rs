@@ -15,7 +15,7 @@ const WIDTH: u32 = u64::BITS;
 
 /// What is known of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fate {
+enum RequestFate {
     #[default]
     Unknown,
     /// It had not been received when a later one was answered.
@@ -28,7 +28,7 @@ enum Fate {
 pub(super) struct FarWindow {
     has_windows: bool,
     /// By number, modulo a power of two.
-    fates: Box<[Fate]>,
+    fates: Box<[RequestFate]>,
     runs: Vec<LossRun>,
     /// Losses on the way there, on the way back, and on either.
     lost: [u64; 3],
@@ -39,7 +39,7 @@ impl FarWindow {
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
         // Preallocate, so that runs that are settled while packets fly need no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
-        let fates = vec![Fate::Unknown; room].into();
+        let fates = vec![RequestFate::Unknown; room].into();
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
 
@@ -50,7 +50,7 @@ impl FarWindow {
     /// Records that request `seq` is sent, and forgets the one in its place.
     pub(super) fn sent(&mut self, seq: u32) {
         let place = self.place(seq);
-        self.fates[place] = Fate::Unknown;
+        self.fates[place] = RequestFate::Unknown;
     }
 
     /// Records the window in the answer to `seq`: bit k is about request seq − k.
@@ -59,18 +59,18 @@ impl FarWindow {
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
         let came = |back: u32| window >> back & 1 == 1;
         let denies_what_came =
-            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == Fate::Came);
+            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == RequestFate::Came);
         for back in 0..covered {
             let place = self.place(seq - back);
             match self.fates[place] {
-                _ if came(back) => self.fates[place] = Fate::Came,
-                Fate::Unknown if !denies_what_came => self.fates[place] = Fate::Missing,
+                _ if came(back) => self.fates[place] = RequestFate::Came,
+                RequestFate::Unknown if !denies_what_came => self.fates[place] = RequestFate::Missing,
                 _ => {}
             }
         }
         // Whatever its window says, it was answered.
         let place = self.place(seq);
-        self.fates[place] = Fate::Came;
+        self.fates[place] = RequestFate::Came;
     }
 
     /// Settles request `seq`, the next in order: it was answered, or never.
@@ -79,9 +79,9 @@ impl FarWindow {
             return;
         }
         let (way, count) = match self.fates[self.place(seq)] {
-            Fate::Missing => (LostOn::Up, 0),
-            Fate::Came => (LostOn::Down, 1),
-            Fate::Unknown => (LostOn::Either, 2),
+            RequestFate::Missing => (LostOn::Up, 0),
+            RequestFate::Came => (LostOn::Down, 1),
+            RequestFate::Unknown => (LostOn::Either, 2),
         };
         self.lost[count] += 1;
         let last = self.runs.last_mut();

@@ -1,4 +1,4 @@
-//! [`Stretches`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
+//! [`TimeBins`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
 
 use std::marker::PhantomData;
 
@@ -41,16 +41,16 @@ impl Join for Least {
 
 /// A value for each stretch of time; see the module's documentation.
 #[derive(Clone, Debug)]
-pub struct Stretches<J> {
+pub struct TimeBins<J> {
     width: i64,
     values: Vec<Option<i64>>,
     how: PhantomData<J>,
 }
 
-impl<J: Join> Stretches<J> {
+impl<J: Join> TimeBins<J> {
     /// Initially with stretches of `width` ns.
-    pub fn new(width: i64) -> Stretches<J> {
-        Stretches { width: width.max(1), values: Vec::new(), how: PhantomData }
+    pub fn new(width: i64) -> TimeBins<J> {
+        TimeBins { width: width.max(1), values: Vec::new(), how: PhantomData }
     }
 
     /// Adds a value at `x` ns; times before 0 are ignored.
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_stretches_double() {
-        let (mut sum, mut most) = (Stretches::<Sum>::new(10), Stretches::<Most>::new(10));
+        let (mut sum, mut most) = (TimeBins::<Sum>::new(10), TimeBins::<Most>::new(10));
         for i in 0..100_000i64 {
             sum.add(i * 7, 1);
             most.add(i * 7, i);

@@ -3,7 +3,7 @@
 //! It receives accepted packets in arrival order, during the analysis or afterwards; about 10 MB for any number of
 //! packets.
 
-use super::grid::Grid;
+use super::grid::PointGrid;
 use jitlat_core::analysis::Samples;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
@@ -25,14 +25,14 @@ const STRETCHES: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The counts in cells.
-    pub grid: Grid,
+    pub grid: PointGrid,
     /// The points themselves; `None` if there are too many.
     pub points: Option<Vec<(i64, i64)>>,
 }
 
 impl Cloud {
     pub(super) fn new(x_range: i64) -> Cloud {
-        Cloud { grid: Grid::new(COLUMNS, ROWS, x_range), points: Some(Vec::new()) }
+        Cloud { grid: PointGrid::new(COLUMNS, ROWS, x_range), points: Some(Vec::new()) }
     }
 
     #[inline]
@@ -61,11 +61,11 @@ pub struct Trace {
     /// Time in the queue of the sending host's interface, from a millisecond on, against send time since the first.
     pub queue: Cloud,
     /// Delays; the horizontal axis is unused.
-    pub delays: Grid,
+    pub delays: PointGrid,
     /// The vertical values of [`Trace::schedule`] alone, finer.
-    pub lateness: Grid,
+    pub lateness: PointGrid,
     /// Delay variation of consecutive packets.
-    pub ipdv: Grid,
+    pub ipdv: PointGrid,
     recent: Vec<Option<(u32, i64)>>,
     arrivals: Arrivals,
     n: u64,
@@ -91,9 +91,9 @@ impl Trace {
             delay: Cloud::new(expected),
             schedule: Cloud::new(expected),
             queue: Cloud::new(expected),
-            delays: Grid::new(2, TALLY, 1),
-            lateness: Grid::new(2, TALLY, 1),
-            ipdv: Grid::new(2, TALLY, 1),
+            delays: PointGrid::new(2, TALLY, 1),
+            lateness: PointGrid::new(2, TALLY, 1),
+            ipdv: PointGrid::new(2, TALLY, 1),
             recent: vec![None; WINDOW],
             arrivals: Arrivals::default(),
             n: 0,
@@ -186,11 +186,11 @@ impl Trace {
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
     shift: u32,
-    stretches: Vec<Stretch>,
+    stretches: Vec<TraceCell>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct TraceCell {
     n: u64,
     /// Packets that came and have no delay.
     delayless: u64,
@@ -200,21 +200,21 @@ struct Stretch {
 
 impl Arrivals {
     /// The stretch that packet `seq` belongs to.
-    fn stretch(&mut self, seq: u32) -> &mut Stretch {
+    fn stretch(&mut self, seq: u32) -> &mut TraceCell {
         while (seq >> self.shift) as usize >= STRETCHES {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();
             self.shift += 1;
         }
         let k = (seq >> self.shift) as usize;
         if k >= self.stretches.len() {
-            self.stretches.resize(k + 1, Stretch::default());
+            self.stretches.resize(k + 1, TraceCell::default());
         }
         &mut self.stretches[k]
     }
 
     fn add(&mut self, seq: u32, x: i64) {
         let s = self.stretch(seq);
-        *s = [*s, Stretch { n: 1, delayless: 0, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
+        *s = [*s, TraceCell { n: 1, delayless: 0, seq: f64::from(seq), x: x as f64 }].into_iter().sum();
     }
 
     fn losses(&self, sent: u64, period: f64) -> Vec<(f64, f64, f64)> {
@@ -250,9 +250,9 @@ impl Arrivals {
     }
 }
 
-impl std::iter::Sum for Stretch {
-    fn sum<I: Iterator<Item = Stretch>>(parts: I) -> Stretch {
-        parts.fold(Stretch::default(), |a, b| Stretch {
+impl std::iter::Sum for TraceCell {
+    fn sum<I: Iterator<Item = TraceCell>>(parts: I) -> TraceCell {
+        parts.fold(TraceCell::default(), |a, b| TraceCell {
             n: a.n + b.n,
             delayless: a.delayless + b.delayless,
             seq: a.seq + b.seq,

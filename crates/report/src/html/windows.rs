@@ -1,6 +1,6 @@
 //! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
-use super::{Part, heading, table};
+use super::{ReportPart, heading, table};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 const ROWS: usize = 1000;
 
 /// Both tables; empty if the test has neither windows nor several segments.
-pub fn section(part: &Part<'_>, alone: bool) -> Markup {
+pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
         @if !s.intervals.is_empty() || s.segments.len() > 1 {

@@ -6,8 +6,8 @@ use jitlat_core::units;
 use jitlat_passive::flows::{FlowRtt, MAX_FLOWS, OTHER_FLOWS_NAME};
 use jitlat_passive::verdict::{describe_identity, list_prefixes};
 use jitlat_passive::{
-    FlowFigures, Level, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource, SpreadFigures,
-    WayFigures,
+    BandSpacing, FlowFigures, LinkQuestion, PassiveResult, PassiveSummary, PingFigures, PingSource,
+    SpreadFigures, WayFigures,
 };
 use std::fmt::Write as _;
 
@@ -166,7 +166,7 @@ pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
 }
 
 /// Describes a band.
-pub fn describe_band(l: &Level) -> String {
+pub fn describe_band(l: &BandSpacing) -> String {
     let apart = units::eng4_f64(l.spacing_ns);
     let mut text = match l.of_differences {
         true => format!("{:.0} % of the moves between neighbouring pairs are {apart}", 100.0 * l.strength),

@@ -1,6 +1,6 @@
 //! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
 
-use super::{Look, Page, dash};
+use super::{Page, WordStyle, dash};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 
@@ -53,7 +53,7 @@ pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
         shown.sort_by_key(|w| w.start_ns);
     }
     for head in HEAD {
-        let head = page.painted(Look::Heading, head);
+        let head = page.painted(WordStyle::Heading, head);
         page.line(&head);
     }
     shown.into_iter().for_each(|w| page.line(&line(w)));

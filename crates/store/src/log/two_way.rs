@@ -4,7 +4,7 @@ use super::escape::{escape, unescape};
 use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
-use jitlat_core::time::Source;
+use jitlat_core::time::StampSource;
 use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpStats, TwoWay};
 
 /// Keys and values of all lines about `facts`, in order.
@@ -219,7 +219,7 @@ fn far_report(text: &str) -> Result<FarReport, String> {
         out_of_order: count(text, "out_of_order")?,
         errors: count(text, "errors")?,
         duplicates: word(text, "duplicates")?,
-        stamps: letter.and_then(|l| Source::ALL.into_iter().find(|s| s.letter() == l)),
+        stamps: letter.and_then(|l| StampSource::ALL.into_iter().find(|s| s.letter() == l)),
         highest_seq: word(text, "highest_seq")?,
         wraps: count(text, "wraps")?,
         timed_out: count::<u8>(text, "timed_out")? != 0,
@@ -281,7 +281,7 @@ mod tests {
                 received: 5,
                 min: Some(Span(-6)),
                 duplicates: Some(0),
-                stamps: Some(Source::Kernel),
+                stamps: Some(StampSource::Kernel),
                 highest_seq: Some(65_535),
                 timed_out: true,
                 ..FarReport::default()

@@ -1,13 +1,13 @@
 //! How the delays are distributed: a histogram, and the share of packets that took no longer.
 
 use super::plot::{LABELS, Plot, Stroke, time};
-use super::{Shown, write};
+use super::{ScreenState, write};
 use jitlat_core::live::LiveState;
 use jitlat_core::live::{Function, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let upper = Rect { height: area.height / 2, ..area };
     histogram(shown, state, upper, buffer);
@@ -35,7 +35,7 @@ fn share(cdf: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-fn histogram(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn histogram(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     write(buffer, (area.x, area.y), area.right(), "packets by delay", look.title());
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
@@ -65,7 +65,7 @@ fn histogram(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
 }
 
 /// The share of the packets that took no longer.
-pub fn cumulative(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+pub fn cumulative(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     if area.height < 3 {
         return;

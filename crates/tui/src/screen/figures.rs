@@ -1,8 +1,8 @@
 //! Every figure there is, of each stream; the definition of the chosen one.
 
-use super::{Shown, write};
+use super::{ScreenState, write};
 use jitlat_core::live::StreamState;
-use jitlat_core::scalars::{Number, SCALARS, Scalar};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar};
 use jitlat_core::so_far::ReceivedSoFar;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -18,8 +18,8 @@ const DEFINITION: u16 = 3;
 const LATER: &str = "at the end";
 
 /// The figure `key` of what the far host reports of a stream; `None` if it does not report that.
-fn reported(key: &str, far: &ReceivedSoFar) -> Option<Number> {
-    let count = |n: u64| Some(Number::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
+fn reported(key: &str, far: &ReceivedSoFar) -> Option<ExactNumber> {
+    let count = |n: u64| Some(ExactNumber::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
     let all = far.received + far.missing;
     match key {
         "sent" => count(all),
@@ -28,18 +28,18 @@ fn reported(key: &str, far: &ReceivedSoFar) -> Option<Number> {
         "duplicate" => count(far.duplicates),
         "lost" => count(far.missing),
         "out-of-sequence" => count(far.reordered),
-        "loss" => far.loss_pct().map(|pct| Number::Real(pct / 100.0)),
+        "loss" => far.loss_pct().map(|pct| ExactNumber::Real(pct / 100.0)),
         "loss-runs" => count(far.runs.into()),
         "loss-run-longest" => count(far.longest.into()),
-        "latency-min" => far.fastest().map(Number::Whole),
-        "latency-median" => far.median().map(Number::Whole),
-        "latency-max" => far.delays.and_then(|delays| delays.last().copied()).map(Number::Whole),
-        "rfc3550-final" => far.jitter.map(|jitter| Number::Whole(jitter.0)),
+        "latency-min" => far.fastest().map(ExactNumber::Whole),
+        "latency-median" => far.median().map(ExactNumber::Whole),
+        "latency-max" => far.delays.and_then(|delays| delays.last().copied()).map(ExactNumber::Whole),
+        "rfc3550-final" => far.jitter.map(|jitter| ExactNumber::Whole(jitter.0)),
         _ => None,
     }
 }
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let look = shown.look;
     let two_way = state.streams.iter().any(StreamState::is_two_way);

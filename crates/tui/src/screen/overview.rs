@@ -1,10 +1,10 @@
 //! Delay over time in both directions on one axis, losses below it, and the table of streams.
 
 use super::plot::{LABELS, Plot, Stroke, clock, time};
-use super::{Shown, distribution, table, write};
-use jitlat_core::live::Bucket;
+use super::{ScreenState, distribution, table, write};
+use jitlat_core::live::HistoryBucket;
 use jitlat_core::live::LiveState;
-use jitlat_core::live::{Known, StreamState};
+use jitlat_core::live::{FigureSource, StreamState};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -12,7 +12,7 @@ use ratatui::style::Style;
 /// Screens at least this wide have the distribution beside delay over time.
 const WIDE: u16 = 110;
 
-pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
+pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
     let streams = state.streams.len() as u16;
     if streams == 0 {
@@ -36,12 +36,12 @@ pub fn draw(shown: &Shown<'_>, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Delay over time: from the smallest to the largest of each column, and the middle.
-fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     let window = shown.viewing.window(shown.board, shown.now);
     let Some(body) = titled(shown, state, area, buffer) else { return };
     let width = usize::from(body.width.saturating_sub(LABELS));
-    let columns: Vec<(i64, Vec<Bucket>)> = state
+    let columns: Vec<(i64, Vec<HistoryBucket>)> = state
         .streams
         .iter()
         .enumerate()
@@ -58,7 +58,8 @@ fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
     let span = window.map(|ns| ns as f64);
     let plot = Plot::new(body, span, [low as f64, high as f64]);
     plot.axes(buffer, time, clock, look.faint());
-    let reported: Vec<bool> = state.streams.iter().map(|stream| stream.known() == Known::Reported).collect();
+    let reported: Vec<bool> =
+        state.streams.iter().map(|stream| stream.known() == FigureSource::Reported).collect();
     for (k, (shift, columns)) in columns.iter().enumerate() {
         let step = (span[1] - span[0]) / columns.len().max(1) as f64;
         let mut strokes = Vec::new();
@@ -82,7 +83,7 @@ fn over_time(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buff
 }
 
 /// The title of the plot, which names the streams, or what the time cursor points at; the area below it.
-fn titled(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
+fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
     if area.height < 3 {
         return None;
     }
@@ -150,7 +151,7 @@ fn titled(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer)
 }
 
 /// A line for each stream: where packets are missing.
-fn losses(shown: &Shown<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
+fn losses(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let window = shown.viewing.window(shown.board, shown.now);
     let width = area.width.saturating_sub(LABELS);
     for (k, stream) in state.streams.iter().enumerate().take(area.height.into()) {

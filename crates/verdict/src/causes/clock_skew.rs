@@ -1,11 +1,11 @@
 //! The clocks run at different rates.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::time;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
     threshold: "the smallest delays follow one straight line from end to end, 10 to 1000 ppm, and it adds up to 0.5 ms \
                 and more than 99 of 100 packets vary by about it",

@@ -1,12 +1,12 @@
 //! Packets arrive more than once.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::percent;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Duplication,
     threshold: "more than 0.3 % arrive again with 95 % confidence, five packets at least",
     source: "RFC 5560",

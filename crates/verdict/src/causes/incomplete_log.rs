@@ -1,13 +1,13 @@
 //! A part of the test was not recorded: it is unknown, not lost.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::{count, percent};
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::session::Ending;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
     threshold: "no proof that the record is whole: a log of version 3 without its closing lines or with another ending, a \
                 cut line, unreadable or unwritten rows, or (versions 1 and 2) at least ten packets and 1 % or 0.5 s missing at the end, three times the \
@@ -22,7 +22,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         return Vec::new();
     }
     let session = case.material.session;
-    let within = |run: Option<Run>| run.map(|run| [run.start, run.start + run.len]);
+    let within = |run: Option<SeqRun>| run.map(|run| [run.start, run.start + run.len]);
     let mut unrecorded = session.unrecorded_in(0, known.end);
     let first = within(unrecorded.next());
     let last = within(unrecorded.last()).or(first);

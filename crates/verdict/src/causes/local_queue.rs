@@ -1,13 +1,13 @@
 //! Packets waited in the sending host's own interface.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::{percent, time};
 use crate::schedule::WORTH;
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::LocalQueue,
     threshold: "eight packets and 1 % of all stay 5 ms or longer in the queue of the sending host's interface, by the kernel's \
                 stamps of entering and leaving it; where it stamps no entry, between the program and the interface, unless \

@@ -1,15 +1,15 @@
 //! Nothing got through for a while.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, Found, merge_if_many};
 use crate::case::Case;
 use crate::episodes::Hold;
 use crate::numbers::{count, time};
 use crate::severity::of_outage;
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::seqset::Run;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Transport;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Outage,
     threshold: "a run of loss of 100 ms and four packets where there is no other, of 180 ms and longer than geometric runs \
                 come up once in a hundred tests where there are; over TCP, nothing for 1 s and then everything at once",
@@ -26,7 +26,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         return over_tcp(case);
     }
     let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= LONG_HOLD).collect();
-    let outages: Vec<(&Run, f64)> = case
+    let outages: Vec<(&SeqRun, f64)> = case
         .losses
         .outages()
         .map(|run| {

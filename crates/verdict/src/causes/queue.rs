@@ -1,13 +1,13 @@
 //! Packets waited behind others.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, Found, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{moment, time};
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Queue,
     threshold: "every packet of a stretch of 0.4 s (2 % of a short test) waits, by 5 ms and three times what 99 of 100 \
                 others wait; or the smallest delay of all exceeds what the clock probes allow an idle path",
@@ -134,7 +134,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in, quiet};
     use jitlat_core::metrics::clock::ClockEstimate;
     use jitlat_core::spec::{Direction, Schedule, Transport};
-    use jitlat_core::time::Source;
+    use jitlat_core::time::StampSource;
 
     /// A queue of packets `from` up to `to` of 1000.
     fn of(from: usize, to: usize, height: i64, dropped: u64) -> Found {
@@ -168,12 +168,12 @@ mod tests {
             let hold = Hold { from: 200, to: 200 + packets, length: 200 * MS };
             found_in(&test, &RULE, |case| case.episodes.holds = vec![hold])
         };
-        assert!(of(Some(Source::User), 20).is_empty() && of(None, 20).is_empty());
-        let found = of(Some(Source::Kernel), 20).remove(0);
+        assert!(of(Some(StampSource::User), 20).is_empty() && of(None, 20).is_empty());
+        let found = of(Some(StampSource::Kernel), 20).remove(0);
         assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([200, 219], Some(200 * MS)));
         assert!((found.harm - 0.02 * 2.0).abs() < 1e-12);
         assert!(found.cause.because.starts_with("at 2.0 s the path stood still for 200 ms and then"));
-        let severity = |packets| of(Some(Source::Kernel), packets).remove(0).cause.severity;
+        let severity = |packets| of(Some(StampSource::Kernel), packets).remove(0).cause.severity;
         assert_eq!([9, 10].map(severity), [Severity::Fair, Severity::Poor]);
     }
 

@@ -1,13 +1,13 @@
 //! The receiving program stood still.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, Found, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 use jitlat_core::spec::Transport;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::ReceiverStall,
     threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more and four times what \
                 all others but two wait, each one less by what it was sent later; the program's stamps, or its own reading of the \

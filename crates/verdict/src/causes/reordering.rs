@@ -1,12 +1,12 @@
 //! Packets overtake each other.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::{percent, time};
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::Reordering,
     threshold: "more than 0.3 % overtaken with 95 % confidence, five packets at least; half as many others at most wait nearly \
                 as long as they do, or independent delays of the same law would not overtake each other like that: else it \
@@ -136,9 +136,9 @@ const BY_FAR: f64 = 1.25;
 mod tests {
     use super::*;
     use crate::episodes::Episode;
-    use crate::levels::Step;
+    use crate::levels::LevelStep;
     use crate::schedule::Stall;
-    use crate::steps::Reason;
+    use crate::steps::StepReason;
     use crate::testing::{MS, Test, every, first, found_in};
     use jitlat_core::spec::{Direction, Schedule, Transport};
 
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_shuffled_near_a_step_in_a_queue_or_after_a_stall_does_not_count() {
         let test = of(1000, 25 * MS, |k| (400..500).contains(&k) && k % 10 == 5);
-        let step = |place| (Step { place, change: MS, ramp: 0, spread: [0, 0] }, Reason::Route);
+        let step = |place| (LevelStep { place, change: MS, ramp: 0, spread: [0, 0] }, StepReason::Route);
         let with_step =
             |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
         // Seven of the ten must be left: from 60 before the fourth on, packet 435, they are not.

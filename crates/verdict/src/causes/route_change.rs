@@ -1,12 +1,12 @@
 //! The path became longer or shorter.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, Found, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
-use crate::steps::Reason;
+use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::RouteChange,
     threshold: "the smallest delay goes from one level that stays for 100 ms to another, by 0.1 ms and more than nine of ten neighbours \
                 differ by, within three packets; no clock accounts for it and no ramp, loss or livelier jitter for a queue",
@@ -15,7 +15,7 @@ pub const RULE: Rule = Rule {
 };
 
 fn find(case: &Case<'_>) -> Vec<Found> {
-    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == Reason::Route).map(|(s, _)| s).collect();
+    let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let n = case.delays.len();
     let mut found = Vec::new();
     let mut k = 0;
@@ -59,12 +59,12 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::levels::Step;
+    use crate::levels::LevelStep;
     use crate::testing::{MS, found_in, quiet, run};
 
     fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<Found> {
         let step = |(place, change): &(usize, i64)| {
-            (Step { place: *place, change: *change, ramp: 0, spread: [0, 0] }, Reason::Route)
+            (LevelStep { place: *place, change: *change, ramp: 0, spread: [0, 0] }, StepReason::Route)
         };
         found_in(&quiet(), &RULE, |case| {
             case.steps = steps.iter().map(step).collect();
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn clocks_and_queues_are_no_routes() {
-        let step = Step { place: 300, change: MS, ramp: 0, spread: [0, 0] };
-        for reason in [Reason::SenderClock, Reason::ReceiverClock, Reason::Queue] {
+        let step = LevelStep { place: 300, change: MS, ramp: 0, spread: [0, 0] };
+        for reason in [StepReason::SenderClock, StepReason::ReceiverClock, StepReason::Queue] {
             assert!(found_in(&quiet(), &RULE, |case| case.steps = vec![(step, reason)]).is_empty());
         }
     }

@@ -1,10 +1,10 @@
-//! [`Rule`]: how one kind of cause is found; [`Found`]: one that was.
+//! [`CauseRule`]: how one kind of cause is found; [`Found`]: one that was.
 
 use crate::case::Case;
 use jitlat_core::answer::{Cause, CauseId, Severity};
 
 /// How one kind of cause is found.
-pub struct Rule {
+pub struct CauseRule {
     /// The kind of cause.
     pub id: CauseId,
     /// The condition, in words with numbers.

@@ -1,12 +1,12 @@
 //! The sending host's system refused packets.
 
-use super::rule::{Find, Found, Rule};
+use super::rule::{CauseRule, Find, Found};
 use crate::case::Case;
 use crate::numbers::{count, percent};
 use crate::severity::of_missing;
 use jitlat_core::answer::CauseId;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::SendFailure,
     threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel saw them enter the queue of its \
                 interface and never leave it",

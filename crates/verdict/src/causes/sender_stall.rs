@@ -1,12 +1,12 @@
 //! The sending program stood still.
 
-use super::rule::{Find, Found, Rule, merge_if_many};
+use super::rule::{CauseRule, Find, Found, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 
-pub const RULE: Rule = Rule {
+pub const RULE: CauseRule = CauseRule {
     id: CauseId::SenderStall,
     threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
                 before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \

@@ -5,7 +5,7 @@ use jitlat_core::metrics::clock::Corrected;
 use jitlat_core::metrics::schedule_error::{HandedOver, Stretched};
 use jitlat_core::noise::Noise;
 use jitlat_core::spec::TestSpec;
-use jitlat_core::summary::Segment;
+use jitlat_core::summary::PathSegment;
 use jitlat_core::twoway::TwoWayFigures;
 
 /// Figures that nothing speaks against.
@@ -98,7 +98,8 @@ fn a_sample_may_be_none_or_small() {
 fn jumps_are_said_where_the_answer_names_one() {
     let jumps = |n: usize, id| {
         move |s: &mut Summary| {
-            s.segments = vec![Segment { step_ns: Some(3 * MS), first_seq: 70, ..Segment::default() }; n];
+            s.segments =
+                vec![PathSegment { step_ns: Some(3 * MS), first_seq: 70, ..PathSegment::default() }; n];
             s.answer = Some(answer(Severity::Good, vec![cause(id)]));
         }
     };

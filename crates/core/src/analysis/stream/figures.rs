@@ -6,9 +6,9 @@ use super::super::stretches::Ended;
 use super::Stream as Kept;
 use crate::evidence::{Judgement, KnownPackets};
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::known::{Counted, Kind, Known};
-use crate::metrics::periods::Periods;
-use crate::metrics::stream::{Sketch, Stream};
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
+use crate::metrics::periods::MeanPeriods;
+use crate::metrics::stream::{EndedStream, Sketch};
 use crate::session::Session;
 use crate::summary::Summary;
 use std::sync::OnceLock;
@@ -17,18 +17,18 @@ use std::sync::OnceLock;
 struct Streamed<'a> {
     kept: &'a Kept,
     extent: KnownPackets,
-    stream: Stream<'a>,
+    stream: EndedStream<'a>,
 }
 
 /// What `make` makes of a stream that has ended.
 pub(in super::super) fn found<T>(
     kept: Kept,
-    (session, options, kind): (&Session, &Options, Kind),
+    (session, options, kind): (&Session, &Options, DelayKind),
     make: impl FnOnce(&dyn Findings) -> T,
 ) -> T {
     let kept = kept.settled();
     let extent = kept.extent(session);
-    let counted = Counted {
+    let counted = ArrivalCounts {
         sent: extent.sent,
         tail_unknown: !extent.complete,
         end: extent.end,
@@ -40,13 +40,13 @@ pub(in super::super) fn found<T>(
         rx_time_regressions: kept.tally.rx_time_regressions,
         delayless: kept.delayless,
     };
-    let known = Known {
+    let known = StreamFacts {
         session,
         options,
         percents: options.all_percents(),
         clock: ClockEstimate::new(session, None),
         counted,
-        periods: Periods::new(session, &kept.extent),
+        periods: MeanPeriods::new(session, &kept.extent),
         kind,
         tally: &kept.tally,
         two_way: OnceLock::new(),
@@ -60,11 +60,11 @@ pub(in super::super) fn found<T>(
         loss: kept.losses.clone().finish(counted.end, unknown, unrecorded, known.periods.mean()),
         duplicates: kept.copies.figures(counted.accepted),
     };
-    make(&Streamed { kept: &kept, extent, stream: Stream::sketched(&known, sketch) })
+    make(&Streamed { kept: &kept, extent, stream: EndedStream::sketched(&known, sketch) })
 }
 
 impl Findings for Streamed<'_> {
-    fn stream(&self) -> &Stream<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
         &self.stream
     }
 
@@ -80,7 +80,7 @@ impl Findings for Streamed<'_> {
             clock: &known.clock,
             received: known.counted.accepted,
             min: self.kept.moments.min(),
-            round_trip: known.kind == Kind::RoundTrips,
+            round_trip: known.kind == DelayKind::RoundTrips,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! [`Head`]: the first rows of a stream, which are taken again where its analysis is merged behind another.
 
 use super::super::Samples;
-use crate::metrics::classify::Packet;
+use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::seqset::SeqSet;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub const HEAD: usize = 4096;
 #[derive(Clone, Copy)]
 pub enum Row {
     /// Nothing is wrong with it.
-    Clean(Packet),
+    Clean(AcceptedPacket),
     /// Nothing is wrong with it, but it has no delay.
     Delayless,
     /// Anomaly flagged, or times missing.
@@ -21,7 +21,7 @@ pub enum Row {
 
 impl Row {
     /// The packet it is a clean copy of, if that has a delay.
-    pub fn packet(self) -> Option<Packet> {
+    pub fn packet(self) -> Option<AcceptedPacket> {
         match self {
             Row::Clean(packet) => Some(packet),
             Row::Delayless | Row::Damaged => None,
@@ -58,7 +58,7 @@ impl Head {
                 None
             }
         };
-        self.rows.push(packet.unwrap_or(Packet { seq, sent: 0, delay: 0 }));
+        self.rows.push(packet.unwrap_or(AcceptedPacket { seq, sent: 0, delay: 0 }));
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {

@@ -16,11 +16,11 @@ use super::{Gathered, NotMergeable, Samples};
 use crate::distribution::{LogHistogram, Precision};
 use crate::evidence::{KnownPackets, SharedJudge};
 use crate::metrics::METRICS;
-use crate::metrics::classify::{Class, Classifier, Packet};
-use crate::metrics::metric::{Packets, States};
+use crate::metrics::classify::{AcceptedPacket, Class, Classifier};
+use crate::metrics::metric::{AcceptedPackets, States};
 use crate::metrics::moments::{CoMoments, Moments};
 use crate::metrics::one_pass::join_counts;
-use crate::metrics::periods::Extent;
+use crate::metrics::periods::PacketExtent;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::spec::TestSpec;
@@ -55,7 +55,7 @@ pub struct Stream {
     copies: CopyRuns,
     moments: Moments,
     sums: CoMoments,
-    extent: Extent,
+    extent: PacketExtent,
     delays: LogHistogram,
     /// How often values went from buckets into others, as those of a part merged behind another do.
     moved: u32,
@@ -95,7 +95,7 @@ impl Stream {
             copies: CopyRuns::default(),
             moments: Moments::default(),
             sums: CoMoments::default(),
-            extent: Extent::default(),
+            extent: PacketExtent::default(),
             delays: LogHistogram::new(Precision::STREAM),
             moved: 0,
             metrics: States::new(METRICS, &test),
@@ -202,7 +202,7 @@ impl Stream {
     }
 
     /// Takes the next row, but adds no packet to the figures: gives the one that is to be added, if it was accepted.
-    fn take(&mut self, record: &PacketRecord) -> Option<Packet> {
+    fn take(&mut self, record: &PacketRecord) -> Option<AcceptedPacket> {
         self.tally.row(record);
         let Some(seq) = self.classifier.number(record) else {
             self.classifier.refuse();
@@ -257,7 +257,7 @@ impl Stream {
 
     /// Adds an accepted packet to all figures, sooner or later.
     #[inline]
-    fn accept(&mut self, packet: Packet) {
+    fn accept(&mut self, packet: AcceptedPacket) {
         self.pending.push(packet);
         self.settle_many();
     }
@@ -274,7 +274,7 @@ impl Stream {
         let packets = std::mem::take(&mut self.pending);
         self.moments.add_all(&packets.delay);
         self.sums.add_all(&packets.sent, &packets.delay);
-        let (pushed, mut at) = (Packets::of(&packets, 0..packets.len()), 0);
+        let (pushed, mut at) = (AcceptedPackets::of(&packets, 0..packets.len()), 0);
         for run in pushed.runs() {
             let first = at;
             at += run.len();
@@ -297,7 +297,7 @@ impl Stream {
     }
 
     /// [`Stream::take`] of a row with a valid number.
-    fn take_row(&mut self, seq: u32, row: Row, record: &PacketRecord) -> Option<Packet> {
+    fn take_row(&mut self, seq: u32, row: Row, record: &PacketRecord) -> Option<AcceptedPacket> {
         let copies = self.copies.total;
         let counts = self.count(seq, row);
         if let Some(stretches) = &mut self.stretches {

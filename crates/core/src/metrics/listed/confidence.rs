@@ -2,9 +2,9 @@
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
+use crate::metrics::stream::EndedStream;
 use crate::metrics::{bootstrap, confidence};
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
 use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ macro_rules! student {
         )
     };
     ($field:ident, $end:literal, $key:expr, $label:expr, $level:literal, $side:literal) => {
-        Scalar::new($key, $label, Unit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
+        Scalar::new($key, $label, ScalarUnit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
             .about(concat!(
                 $side,
                 " end of Student's ",
@@ -46,14 +46,14 @@ macro_rules! student {
 
 /// The uncertainty of the mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Confidence;
+pub struct ConfidenceMetric;
 
-impl Metric for Confidence {
+impl Metric for ConfidenceMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "autocorrelation",
             "autocorrelation",
-            Unit::Plain { decimals: 3 },
+            ScalarUnit::Plain { decimals: 3 },
             Take::Real(|s| s.test()?.inference.acf1_send_order),
         )
         .about("lag-1 autocorrelation of delay in send order")
@@ -61,7 +61,7 @@ impl Metric for Confidence {
         Scalar::new(
             "effective-n",
             "effective sample",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Real(|s| s.test()?.inference.effective_n),
         )
         .about("independent packets that would give the mean the same precision")
@@ -70,7 +70,7 @@ impl Metric for Confidence {
         Scalar::new(
             "latency-mean-low",
             "mean at least",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
         )
         .about("lower end of the 95 % interval of the mean delay, by batches")
@@ -79,7 +79,7 @@ impl Metric for Confidence {
         Scalar::new(
             "latency-mean-high",
             "mean at most",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
         )
         .about("upper end of the 95 % interval of the mean delay, by batches")
@@ -95,15 +95,15 @@ impl Metric for Confidence {
 
     type Found = Inference;
 
-    fn begin(_: &Session) -> Confidence {
-        Confidence
+    fn begin(_: &Session) -> ConfidenceMetric {
+        ConfidenceMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Inference {
+    fn found(&self, stream: &EndedStream<'_>) -> Inference {
         confidence::of_mean(stream.moments())
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Inference {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Inference {
         let mut inference = confidence::inference(&all.series, all.sample(), all.moments());
         if let Some(seed) = stream.known.options.bootstrap {
             inference.bootstrap = bootstrap::intervals(&all.series, &inference, seed);
@@ -111,7 +111,7 @@ impl Metric for Confidence {
         inference
     }
 
-    fn write(found: Inference, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Inference, _: &EndedStream<'_>, to: &mut Summary) {
         to.inference = found;
     }
 }
@@ -124,7 +124,7 @@ impl Metric for NearMiddle {
         Scalar::new(
             "within-mean",
             "near the mean",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.test()?.within?.of_mean)),
         )
         .about("share of packets whose delay is within `--within` of the mean")
@@ -133,7 +133,7 @@ impl Metric for NearMiddle {
         Scalar::new(
             "within-median",
             "near the median",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.test()?.within?.of_median)),
         )
         .about("share of packets whose delay is within `--within` of the median")
@@ -147,15 +147,15 @@ impl Metric for NearMiddle {
         NearMiddle
     }
 
-    fn found(&self, _: &Stream<'_>) -> Option<Within> {
+    fn found(&self, _: &EndedStream<'_>) -> Option<Within> {
         None
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Option<Within> {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Option<Within> {
         Within::new(all.sample(), all.moments().mean(), stream.known.options.within?)
     }
 
-    fn write(found: Option<Within>, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Option<Within>, _: &EndedStream<'_>, to: &mut Summary) {
         to.within = found;
     }
 }

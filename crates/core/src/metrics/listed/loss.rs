@@ -1,23 +1,23 @@
 //! Loss (metrics §10 and §11).
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Scalar, ScalarUnit, Take};
 use crate::session::Session;
 use crate::summary::{Loss, Summary};
 use serde::{Deserialize, Serialize};
 
 /// Loss and how it clusters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Losses;
+pub struct LossMetric;
 
-impl Metric for Losses {
+impl Metric for LossMetric {
     #[expect(
         clippy::redundant_closure_for_method_calls,
         reason = "a path to the method is of one lifetime only"
     )]
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("loss", "lost", Unit::Share, Take::Real(|s| s.loss_ratio()))
+        Scalar::new("loss", "lost", ScalarUnit::Share, Take::Real(|s| s.loss_ratio()))
             .about("lost over sent")
             .source("RFC 7680")
             .lower_is_better()
@@ -25,7 +25,7 @@ impl Metric for Losses {
         Scalar::new(
             "loss-low",
             "loss at least",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
         )
         .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
@@ -33,22 +33,22 @@ impl Metric for Losses {
         Scalar::new(
             "loss-high",
             "loss at most",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
         )
         .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
-        Scalar::new("loss-bound", "loss below", Unit::Share, Take::Real(|s| s.loss()?.rule_of_three))
+        Scalar::new("loss-bound", "loss below", ScalarUnit::Share, Take::Real(|s| s.loss()?.rule_of_three))
             .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
             .lower_is_better(),
-        Scalar::new("loss-runs", "loss runs", Unit::Count, Take::Count(|s| Some(s.loss()?.periods)))
+        Scalar::new("loss-runs", "loss runs", ScalarUnit::Count, Take::Count(|s| Some(s.loss()?.periods)))
             .about("runs of consecutive losses")
             .source("RFC 3357 §4")
             .lower_is_better(),
         Scalar::new(
             "loss-run-longest",
             "longest loss",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.loss()?.longest())),
         )
         .about("packets of the longest run of losses")
@@ -59,7 +59,7 @@ impl Metric for Losses {
         Scalar::new(
             "loss-run-mean",
             "mean loss run",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Real(|s| s.loss()?.gilbert.mean_burst),
         )
         .about("mean length of a run of losses")
@@ -68,7 +68,7 @@ impl Metric for Losses {
         Scalar::new(
             "burst-ratio",
             "burst ratio",
-            Unit::Plain { decimals: 2 },
+            ScalarUnit::Plain { decimals: 2 },
             Take::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
         .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
@@ -77,7 +77,7 @@ impl Metric for Losses {
         Scalar::new(
             "loss-noticeable",
             "noticeable loss",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| s.loss()?.noticeable_rate_99),
         )
         .about("losses at most 99 packets after the one before, over losses")
@@ -86,7 +86,7 @@ impl Metric for Losses {
         Scalar::new(
             "loss-conditional",
             "loss after loss",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| s.loss()?.gilbert.clp),
         )
         .about("conditional loss probability: lost, where the packet before was lost")
@@ -94,7 +94,7 @@ impl Metric for Losses {
         Scalar::new(
             "loss-correlation",
             "loss correlation",
-            Unit::Plain { decimals: 3 },
+            ScalarUnit::Plain { decimals: 3 },
             Take::Real(|s| s.loss()?.lag1),
         )
         .about("correlation of the loss of neighbouring packets")
@@ -102,41 +102,41 @@ impl Metric for Losses {
         Scalar::new(
             "loss-runs-z",
             "runs test z",
-            Unit::Plain { decimals: 2 },
+            ScalarUnit::Plain { decimals: 2 },
             Take::Real(|s| s.loss()?.runs_test?.z),
         )
         .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
-        Scalar::new("gilbert-p", "Gilbert p", Unit::Share, Take::Real(|s| s.loss()?.gilbert.p))
+        Scalar::new("gilbert-p", "Gilbert p", ScalarUnit::Share, Take::Real(|s| s.loss()?.gilbert.p))
             .about("simple Gilbert model: lost, where the packet before was received")
             .lower_is_better(),
-        Scalar::new("gilbert-q", "Gilbert q", Unit::Share, Take::Real(|s| s.loss()?.gilbert.q))
+        Scalar::new("gilbert-q", "Gilbert q", ScalarUnit::Share, Take::Real(|s| s.loss()?.gilbert.q))
             .about("simple Gilbert model: received, where the packet before was lost")
             .higher_is_better(),
         Scalar::new(
             "gilbert1960-p",
             "Gilbert 1960 p",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.gilbert1960?.p)),
         )
         .about("Gilbert's model of 1960: from the good state to the bad"),
         Scalar::new(
             "gilbert1960-r",
             "Gilbert 1960 r",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.gilbert1960?.r)),
         )
         .about("Gilbert's model of 1960: from the bad state to the good"),
         Scalar::new(
             "gilbert1960-h",
             "Gilbert 1960 h",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.gilbert1960?.h)),
         )
         .about("Gilbert's model of 1960: received in the bad state"),
         Scalar::new(
             "bursts",
             "bursts of loss",
-            Unit::Count,
+            ScalarUnit::Count,
             Take::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
         )
         .about("bursts: losses with fewer than 16 packets received between them")
@@ -145,7 +145,7 @@ impl Metric for Losses {
         Scalar::new(
             "burst-density",
             "burst density",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
         )
         .about("losses in bursts over packets in bursts")
@@ -154,7 +154,7 @@ impl Metric for Losses {
         Scalar::new(
             "gap-density",
             "gap density",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
         )
         .about("losses in gaps over packets in gaps")
@@ -163,7 +163,7 @@ impl Metric for Losses {
         Scalar::new(
             "burst-duration",
             "mean burst",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
         )
         .about("mean duration of a burst of loss")
@@ -172,7 +172,7 @@ impl Metric for Losses {
         Scalar::new(
             "gap-duration",
             "mean gap",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
         )
         .about("mean duration of a gap between bursts of loss")
@@ -182,15 +182,15 @@ impl Metric for Losses {
 
     type Found = Loss;
 
-    fn begin(_: &Session) -> Losses {
-        Losses
+    fn begin(_: &Session) -> LossMetric {
+        LossMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Loss {
+    fn found(&self, stream: &EndedStream<'_>) -> Loss {
         stream.loss()
     }
 
-    fn write(found: Loss, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Loss, _: &EndedStream<'_>, to: &mut Summary) {
         to.loss = found;
     }
 }

@@ -1,22 +1,22 @@
 //! Periods, rates, throughput (metrics §9).
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
 use crate::session::Session;
-use crate::summary::{Periods, Summary};
+use crate::summary::{MeanPeriods, Summary};
 use serde::{Deserialize, Serialize};
 
 /// Periods, rates, throughput.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rates;
+pub struct RateMetric;
 
-impl Metric for Rates {
+impl Metric for RateMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "target-period",
             "period asked for",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.test()?.periods.target?.period_ns)),
         )
         .about("time between packets, as asked for")
@@ -24,7 +24,7 @@ impl Metric for Rates {
         Scalar::new(
             "tx-period",
             "transmit period",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.test()?.periods.tx?.period_ns)),
         )
         .about("mean time between packets, as sent; loss does not bias it")
@@ -32,7 +32,7 @@ impl Metric for Rates {
         Scalar::new(
             "rx-period",
             "receive period",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Real(|s| Some(s.test()?.periods.rx?.period_ns)),
         )
         .about("mean time between packets, as received; loss lengthens it")
@@ -40,7 +40,7 @@ impl Metric for Rates {
         Scalar::new(
             "tx-rate",
             "packets sent a second",
-            Unit::PacketRate,
+            ScalarUnit::PacketRate,
             Take::Real(|s| Some(s.test()?.periods.tx?.rate_pps)),
         )
         .about("packets sent a second")
@@ -48,7 +48,7 @@ impl Metric for Rates {
         Scalar::new(
             "rx-rate",
             "packets got a second",
-            Unit::PacketRate,
+            ScalarUnit::PacketRate,
             Take::Real(|s| Some(s.test()?.periods.rx?.rate_pps)),
         )
         .about("packets received a second")
@@ -56,7 +56,7 @@ impl Metric for Rates {
         Scalar::new(
             "tx-throughput",
             "user rate sent",
-            Unit::BitRate,
+            ScalarUnit::BitRate,
             Take::Real(|s| s.test()?.periods.tx?.throughput_bps),
         )
         .about("payload bits sent a second")
@@ -64,24 +64,24 @@ impl Metric for Rates {
         Scalar::new(
             "rx-throughput",
             "user rate received",
-            Unit::BitRate,
+            ScalarUnit::BitRate,
             Take::Real(|s| s.test()?.periods.rx?.throughput_bps),
         )
         .about("payload bits received a second")
         .only(Applies::WHOLE),
     ];
 
-    type Found = Periods;
+    type Found = MeanPeriods;
 
-    fn begin(_: &Session) -> Rates {
-        Rates
+    fn begin(_: &Session) -> RateMetric {
+        RateMetric
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Periods {
+    fn found(&self, stream: &EndedStream<'_>) -> MeanPeriods {
         stream.known.periods.clone()
     }
 
-    fn write(found: Periods, _: &Stream<'_>, to: &mut Summary) {
+    fn write(found: MeanPeriods, _: &EndedStream<'_>, to: &mut Summary) {
         to.periods = found;
     }
 }

@@ -4,11 +4,11 @@ use super::percent;
 use crate::metrics::OnePass;
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::density::{StayBack, THRESHOLD};
-use crate::metrics::metric::{Metric, Packets};
+use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::occupancy::Occupancy;
-use crate::metrics::reorder::{Density, Overtaking, reordering};
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, ScalarSource, Take, Unit};
+use crate::metrics::reorder::{Overtaking, ReorderDensity, reordering};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarSource, ScalarUnit, Take};
 use crate::session::Session;
 use crate::spec::Transport;
 use crate::summary::{Reordering, Summary};
@@ -30,7 +30,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-extent-max",
             "reordering extent",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
         .about("most arrivals between an overtaken packet and the earliest it was overtaken by")
@@ -40,7 +40,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-late-max",
             "reordering late time",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
         .about("largest time from the arrival of the overtaker to that of the overtaken")
@@ -50,7 +50,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-offset-max",
             "reordering offset",
-            Unit::Bytes,
+            ScalarUnit::Bytes,
             Take::Count(|s| s.test()?.reordering.max_byte_offset),
         )
         .about("most payload to be held back for an overtaken packet")
@@ -60,7 +60,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-free-runs",
             "reordering-free runs",
-            Unit::Count,
+            ScalarUnit::Count,
             Take::Count(|s| Some(s.test()?.reordering.free_runs)),
         )
         .about("completed runs of packets in order")
@@ -70,7 +70,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-three-late",
             "three or more late",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| density(s).map(|d| d.three_or_more_late)),
         )
         .about("packets displaced by three or more: what a TCP sender takes for loss")
@@ -80,7 +80,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-late-ratio",
             "displaced late",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
         )
         .about("packets that arrived later than their place")
@@ -90,7 +90,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-early-ratio",
             "displaced early",
-            Unit::Share,
+            ScalarUnit::Share,
             Take::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
         )
         .about("packets that arrived earlier than their place")
@@ -100,7 +100,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-displacement",
             "mean displacement",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Real(|s| density(s).map(|d| d.mean_displacement)),
         )
         .about("mean distance of a packet from its place, in arrivals")
@@ -110,7 +110,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-entropy",
             "reordering entropy",
-            Unit::Plain { decimals: 3 },
+            ScalarUnit::Plain { decimals: 3 },
             Take::Real(|s| density(s).map(|d| d.entropy)),
         )
         .about("entropy of the reorder density, in nats")
@@ -120,7 +120,7 @@ impl Metric for OutOfOrder {
         Scalar::new(
             "reorder-occupancy",
             "reorder buffer",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Real(|s| density(s).map(|d| d.mean_occupancy)),
         )
         .about("mean occupancy of a reorder buffer, lost packets skipped")
@@ -139,7 +139,7 @@ impl Metric for OutOfOrder {
         }
     }
 
-    fn push(&mut self, packets: &Packets<'_>) {
+    fn push(&mut self, packets: &AcceptedPackets<'_>) {
         let mut at = 0;
         for run in packets.runs() {
             self.overtaking.push_run(run.clone(), |k| packets.arrived(at + k));
@@ -165,7 +165,7 @@ impl Metric for OutOfOrder {
             && self.occupancy.is_possible(n, THRESHOLD)
     }
 
-    fn found(&self, stream: &Stream<'_>) -> Reordering {
+    fn found(&self, stream: &EndedStream<'_>) -> Reordering {
         Reordering {
             observable: is_observable(stream),
             rd_fd_dt128: self.stay_back.clone().finish(),
@@ -174,22 +174,22 @@ impl Metric for OutOfOrder {
         }
     }
 
-    fn found_of_all(stream: &Stream<'_>, all: &AllPackets<'_>) -> Reordering {
+    fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Reordering {
         let payload = stream.known.session.spec.payload();
         Reordering { observable: is_observable(stream), ..reordering(&all.series, payload) }
     }
 
-    fn write(found: Reordering, stream: &Stream<'_>, to: &mut Summary) {
+    fn write(found: Reordering, stream: &EndedStream<'_>, to: &mut Summary) {
         to.counts.out_of_sequence = found.reordered;
         to.counts.out_of_sequence_pct = percent(found.reordered, stream.known.counted.accepted);
         to.reordering = found;
     }
 }
-fn density(source: &ScalarSource<'_>) -> Option<Density> {
+fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
 /// TCP hides it.
-fn is_observable(stream: &Stream<'_>) -> bool {
+fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }

@@ -1,8 +1,8 @@
 //! What a round-trip test has in addition to its round trips.
 
 use crate::metrics::metric::Metric;
-use crate::metrics::stream::Stream;
-use crate::scalars::{Applies, Scalar, Take, Unit};
+use crate::metrics::stream::EndedStream;
+use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
 use crate::session::Session;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "processing-min",
             "processing min",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
         )
         .about("smallest time the far host took to answer, which is not part of the round trips")
@@ -26,7 +26,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "processing-mean",
             "processing mean",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
         )
         .about("mean time the far host took to answer")
@@ -35,20 +35,20 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "processing-max",
             "processing max",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
         )
         .about("largest time the far host took to answer")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
-        Scalar::new("unsent", "not sent", Unit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
+        Scalar::new("unsent", "not sent", ScalarUnit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
             .about("requests that this host could not send")
             .lower_is_better()
             .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-there",
             "lost on the way there",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.directions?.up_lost)),
         )
         .about("requests lost on the way there, where the far host counts")
@@ -57,7 +57,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "lost-back",
             "lost on the way back",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.directions?.down_lost)),
         )
         .about("answers lost on the way back, where the far host counts")
@@ -66,7 +66,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "lost-either",
             "lost either way",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
         )
         .about("lost in an unknown direction")
@@ -75,7 +75,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-foreign",
             "foreign answers",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.foreign)),
         )
         .about("datagrams received that are not of this test")
@@ -84,7 +84,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-malformed",
             "malformed answers",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.malformed)),
         )
         .about("datagrams received that are not what the protocol allows")
@@ -93,7 +93,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-forged",
             "forged answers",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.forged)),
         )
         .about("datagrams received whose integrity check failed")
@@ -102,7 +102,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "answers-unmatched",
             "unmatched answers",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
         )
         .about("answers to requests never sent or long gone")
@@ -111,7 +111,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "requests-refused",
             "requests refused",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.refused)),
         )
         .about("ICMP messages of the far host that nothing listens there")
@@ -120,7 +120,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "requests-prohibited",
             "requests prohibited",
-            Unit::Packets,
+            ScalarUnit::Packets,
             Take::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
         )
         .about("ICMP messages that a filter or policy prohibits the requests")
@@ -129,7 +129,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-retransmissions",
             "TCP retransmissions",
-            Unit::Count,
+            ScalarUnit::Count,
             Take::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
         )
         .about("segments the kernel sent again during a TCP test")
@@ -138,7 +138,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-srtt-max",
             "TCP SRTT, largest",
-            Unit::Time,
+            ScalarUnit::Time,
             Take::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
         )
         .about("largest smoothed round-trip time the kernel saw during a TCP test")
@@ -148,7 +148,7 @@ impl Metric for BesideRoundTrips {
         Scalar::new(
             "tcp-cwnd-min",
             "TCP window, smallest",
-            Unit::Count,
+            ScalarUnit::Count,
             Take::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
         )
         .about("smallest congestion window during a TCP test, in segments")
@@ -162,9 +162,9 @@ impl Metric for BesideRoundTrips {
         BesideRoundTrips
     }
 
-    fn found(&self, _: &Stream<'_>) {}
+    fn found(&self, _: &EndedStream<'_>) {}
 
-    fn write((): (), stream: &Stream<'_>, to: &mut Summary) {
+    fn write((): (), stream: &EndedStream<'_>, to: &mut Summary) {
         to.two_way = stream.known.two_way.get().cloned().map(Box::new);
     }
 }

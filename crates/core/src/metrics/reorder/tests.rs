@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn of(rows: &[(u32, i64)]) -> Reordering {
     let mut samples = Samples::default();
     for &(seq, arrived) in rows {
-        samples.push(Packet { seq, sent: 0, delay: arrived });
+        samples.push(AcceptedPacket { seq, sent: 0, delay: arrived });
     }
     reordering(&Series::new(&samples), 100)
 }
@@ -167,7 +167,7 @@ fn n_is_listed_up_to_1000() {
 fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> Overtaking {
     let mut overtaking = Overtaking::bounded(limit);
     for (arrived, seq) in (0..).zip(seqs) {
-        overtaking.push(&Packet { seq, sent: 0, delay: arrived });
+        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
     }
     overtaking
 }
@@ -206,7 +206,7 @@ fn memory_keeps_to_the_limit() {
 
 fn push_all(overtaking: &mut Overtaking, from: usize, seqs: &[u32]) {
     for (arrived, &seq) in (from..).zip(seqs) {
-        overtaking.push(&Packet { seq, sent: 0, delay: arrived as i64 });
+        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
     }
 }
 
@@ -271,7 +271,7 @@ fn later_arrivals_keep_to_the_limit() {
 
 #[test]
 fn a_state_has_nothing_beyond_its_packets() {
-    let stretch = |seq, index, len| Stretch { seq, index, len, arrived: 0, overtook: false };
+    let stretch = |seq, index, len| ArrivalRun { seq, index, len, arrived: 0, overtook: false };
     let valid = Overtaking {
         arrivals: 20,
         limit: 4,

@@ -1,10 +1,10 @@
-//! [`Judge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
+//! [`ResultJudge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
 
 use super::compare::Comparer;
 use crate::Model;
-use crate::alert::machine::Event;
-use crate::alert::{self, Machine, TestResult};
-use jitlat_archive::{Archive, Change, Entered, Error, Fired, Note, Slots};
+use crate::alert::machine::AlertEvent;
+use crate::alert::{self, AlertMachine, TestResult};
+use jitlat_archive::{AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
 use jitlat_core::{Span, WallTime};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,27 +21,27 @@ const MOST_WAITING: u64 = 1000;
 pub const TICK: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
-pub struct Judge {
+pub struct ResultJudge {
     model: Arc<Model>,
     host: String,
     root: PathBuf,
     /// `None` before the first step, and after one that failed: what was not kept was never judged.
-    open: Option<Open>,
+    open: Option<OpenArchive>,
     comparer: Comparer,
-    ended: BTreeMap<Slots, u64>,
+    ended: BTreeMap<SlotFilter, u64>,
 }
 
-struct Open {
+struct OpenArchive {
     archive: Archive,
-    machine: Machine,
+    machine: AlertMachine,
     judged: i64,
     ticked: Option<WallTime>,
 }
 
-impl Judge {
+impl ResultJudge {
     /// Of the host `host`, with the archive in the folder `root`.
-    pub fn new(model: Arc<Model>, host: &str, root: &Path) -> Judge {
-        Judge {
+    pub fn new(model: Arc<Model>, host: &str, root: &Path) -> ResultJudge {
+        ResultJudge {
             model,
             host: host.to_owned(),
             root: root.to_owned(),
@@ -57,7 +57,7 @@ impl Judge {
     }
 
     /// Notes a slot that has ended.
-    pub fn ended(&mut self, slots: Slots) {
+    pub fn ended(&mut self, slots: SlotFilter) {
         *self.ended.entry(slots).or_default() += 1;
     }
 
@@ -65,13 +65,14 @@ impl Judge {
     ///
     /// # Errors
     /// Those of the archive; what was not kept is judged again.
-    pub fn step(&mut self, now: WallTime) -> Result<(), Error> {
+    pub fn step(&mut self, now: WallTime) -> Result<(), ArchiveError> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.opened(now)?,
         };
         if !self.ended.is_empty() {
-            let ended: Vec<(Slots, u64)> = self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
+            let ended: Vec<(SlotFilter, u64)> =
+                self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
             open.archive.count_slots(&ended)?;
             self.ended.clear();
         }
@@ -80,7 +81,7 @@ impl Judge {
         Ok(())
     }
 
-    fn opened(&self, now: WallTime) -> Result<Open, Error> {
+    fn opened(&self, now: WallTime) -> Result<OpenArchive, ArchiveError> {
         let archive = Archive::make(&self.root)?;
         let judged = match archive.judged()? {
             Some(judged) => judged,
@@ -93,12 +94,12 @@ impl Judge {
         };
         let states = archive.rule_states(PREFIX)?;
         let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
-        let machine = Machine::new(&self.model, &self.host, &states, now);
-        Ok(Open { archive, machine, judged, ticked: None })
+        let machine = AlertMachine::new(&self.model, &self.host, &states, now);
+        Ok(OpenArchive { archive, machine, judged, ticked: None })
     }
 
     /// Judges some results; how many.
-    fn judge(&mut self, open: &mut Open, now: WallTime) -> Result<usize, Error> {
+    fn judge(&mut self, open: &mut OpenArchive, now: WallTime) -> Result<usize, ArchiveError> {
         let results = open.archive.entered_after(open.judged, AT_ONCE)?;
         for entered in &results {
             if let Some(mut result) = result_of(entered) {
@@ -158,11 +159,11 @@ pub fn result_of(entered: &Entered) -> Option<TestResult> {
     })
 }
 
-fn change(change: alert::Change) -> Change {
-    let alert::Change { subject, at, reason, event } = change;
-    let alert::machine::Subject { rule: alert, test, src, dst } = subject;
+fn change(change: alert::AlertChange) -> AlertUpdate {
+    let alert::AlertChange { subject, at, reason, event } = change;
+    let alert::machine::AlertSubject { rule: alert, test, src, dst } = subject;
     match event {
-        Event::Fired { severity, since_ns } => Change::Fired(Fired {
+        AlertEvent::Fired { severity, since_ns } => AlertUpdate::Fired(Fired {
             alert,
             severity: severity.to_owned(),
             test,
@@ -172,6 +173,6 @@ fn change(change: alert::Change) -> Change {
             fired_ns: at.0,
             reason,
         }),
-        Event::Resolved => Change::Resolved { alert, test, src, dst, at_ns: at.0, reason },
+        AlertEvent::Resolved => AlertUpdate::Resolved { alert, test, src, dst, at_ns: at.0, reason },
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Estimator;
+use crate::PairEstimator;
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ fn captures(offset: Span) -> [Read; 2] {
 #[test]
 fn sightings_are_joined_in_the_order_of_common_time() {
     for offset in [Span::ZERO, Span::seconds(1800), Span::seconds(-1800)] {
-        let mut estimator = Estimator::new(Span::seconds(1), None);
+        let mut estimator = PairEstimator::new(Span::seconds(1), None);
         let mut rounds = 0;
         let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
         let [out, back] = join(matcher, &mut captures(offset), &mut estimator, |_| {
@@ -50,9 +50,9 @@ fn sightings_are_joined_in_the_order_of_common_time() {
 
 #[test]
 fn a_join_can_be_stopped() {
-    let mut estimator = Estimator::new(Span::seconds(1), None);
+    let mut estimator = PairEstimator::new(Span::seconds(1), None);
     let mut read = captures(Span::ZERO);
-    let stop = |_: &mut Estimator| ControlFlow::Break(());
+    let stop = |_: &mut PairEstimator| ControlFlow::Break(());
     let [out, _] = join(Matcher::new(Span::ZERO, Span::seconds(2)), &mut read, &mut estimator, stop);
     assert_eq!((out.matched, read[0].0.len()), (512, 3000 - 512));
 }
@@ -79,7 +79,7 @@ fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
         [Read(reference), Read(monitor)]
     };
     let join = |n, stop| {
-        let mut observers = MatchObservers::<Nobody>::new(Estimator::new(Span::seconds(1), None));
+        let mut observers = MatchObservers::<Nobody>::new(PairEstimator::new(Span::seconds(1), None));
         let mut read = captures(n);
         let (mut rounds, mut rtts) = (0, Vec::new());
         let matcher = CaiaMatcher::new(60, Span::seconds(60), Span::ZERO, false);

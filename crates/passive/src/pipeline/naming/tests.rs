@@ -1,10 +1,10 @@
 use super::super::testing::{echo, frame, packet, sides, udp};
 use super::*;
-use crate::{Fields, LinkType, Way};
+use crate::{IdentityFields, LinkType, Way};
 use jitlat_core::time::{SECOND, Span, WallTime};
 
 fn rule() -> NamingRule {
-    let fields = Fields::Full { addresses: true, ports: true, ident: true };
+    let fields = IdentityFields::Full { addresses: true, ports: true, ident: true };
     NamingRule {
         sides: sides(),
         identity: IdentityRule { fields, available: 64 },

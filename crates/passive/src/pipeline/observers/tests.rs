@@ -19,9 +19,9 @@ fn record(way: Way, reference: i64, monitor: i64) -> Record {
 
 #[test]
 fn each_observer_hears_of_what_concerns_it() {
-    let mut all: MatchObservers<Kept> = MatchObservers::new(Estimator::new(Span::seconds(1), None));
+    let mut all: MatchObservers<Kept> = MatchObservers::new(PairEstimator::new(Span::seconds(1), None));
     (all.streams, all.flows, all.matched) =
-        (Some(Streams::new(Kept::default())), Some(Flows::new(None)), Some(vec![]));
+        (Some(StreamBuilder::new(Kept::default())), Some(FlowAnalyzer::new(None)), Some(vec![]));
     let (out, back) = (record(Way::Out, 10, 40), record(Way::In, 90, 50));
     all.void(Way::Out, 0);
     for (seq, r) in [(1, out), (0, back)] {
@@ -45,7 +45,7 @@ fn each_observer_hears_of_what_concerns_it() {
 
 #[test]
 fn a_packet_without_a_number_is_matched_and_counted() {
-    let mut some: MatchObservers<Kept> = MatchObservers::new(Estimator::new(Span::seconds(1), None));
+    let mut some: MatchObservers<Kept> = MatchObservers::new(PairEstimator::new(Span::seconds(1), None));
     some.matched = Some(vec![]);
     some.packet(&record(Way::Out, 10, 40));
     assert_eq!(some.matched.unwrap().len(), 1);

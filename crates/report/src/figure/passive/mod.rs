@@ -15,7 +15,7 @@ mod size_cdf;
 mod trace;
 mod variation;
 
-pub use range::{FigureRange, Period, PeriodError};
+pub use range::{FigureRange, MarkedPeriod, PeriodError};
 pub use run::PassiveRun;
 pub use several::of_captures;
 pub use trace::PassiveTrace;
@@ -49,13 +49,13 @@ mod tests {
     use super::*;
     use crate::figure::parts::Mark;
     use jitlat_core::time::{Span, WallTime};
-    use jitlat_passive::{Level, Pair, PingSource, Record, Way};
+    use jitlat_passive::{BandSpacing, PingSource, Record, SyntheticPair, Way};
 
     /// A pair in the middle of which it is `at`, of two packets of so many bytes.
-    fn pair(at: i64, rtt: i64, length: u32) -> Pair {
+    fn pair(at: i64, rtt: i64, length: u32) -> SyntheticPair {
         let record = |way, reference| Record { way, reference, monitor: WallTime(at), length, flow: 0 };
         let out = record(Way::Out, WallTime(at - rtt / 2));
-        Pair { out, back: record(Way::In, WallTime(at - rtt / 2 + rtt)) }
+        SyntheticPair { out, back: record(Way::In, WallTime(at - rtt / 2 + rtt)) }
     }
 
     fn new_trace() -> PassiveTrace {
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn bands_lie_on_the_values() {
         let t = trace();
-        let level = Level {
+        let level = BandSpacing {
             spacing_ns: 26.5e6,
             strength: 1.0,
             p: Some(0.0),

@@ -2,8 +2,8 @@
 
 use super::parts::{blank, n};
 use super::run::PassiveRun;
-use crate::figure::axis::{Axis, Unit};
-use crate::figure::parts::{Figure, Mark, Series, Tone};
+use crate::figure::axis::{Axis, AxisUnit};
+use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::SizeFigures;
 
 /// Curves at most: those of the sizes with most pairs.
@@ -26,8 +26,8 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut f = blank(
         "rtt-cdf-by-size",
         "Round trips by packet size, cumulative distributions",
-        Axis::linear("round-trip time", Unit::Time, low, high + (high - low) * 0.02),
-        Axis::linear("no slower", Unit::Share, 0.0, 1.0),
+        Axis::linear("round-trip time", AxisUnit::Time, low, high + (high - low) * 0.02),
+        Axis::linear("no slower", AxisUnit::Share, 0.0, 1.0),
     );
     let pairs: u64 = sizes.iter().map(|s| s.pairs).sum();
     f.subtitle = format!("n = {} pairs of {} sizes", n(pairs), sizes.len());
@@ -48,7 +48,7 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         };
         let last = s.percentiles.len().saturating_sub(1).max(1) as f64;
         let points = s.percentiles.iter().enumerate().map(|(i, v)| (*v as f64, i as f64 / last)).collect();
-        f.series.push(Series::new(name, Tone::Run(k), Mark::Line { points, dashed: false }));
+        f.series.push(MarkSeries::new(name, Tone::Run(k), Mark::Line { points, dashed: false }));
     }
     Some(f)
 }
