@@ -2,7 +2,7 @@
 
 use super::case::{Begin, Case, smallest_one_way};
 use super::causes::queue::{of_queue, waited};
-use super::causes::{Found, RULES, merge_if_many};
+use super::causes::{FoundCause, RULES, merge_if_many};
 use super::judge::{CaseFindings, conclude};
 use super::numbers::{moment, time};
 use super::profiles::Profile;
@@ -78,11 +78,11 @@ pub fn add(
 }
 
 /// Takes note of `new`, which began before the stretch that showed it if that stretch began at `seam`.
-fn take(so_far: &mut StretchFindings, new: Found, seam: Option<&StretchSeam>) {
+fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
     // The same level, of which more is known now: where it falls shows whether a queue or a way led to it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
-    let lasted = |last: &Found, seam: &StretchSeam| {
+    let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
             && last.cause.packets[1].saturating_add(seam.again.into()) >= seam.first.into()
             && last.cause.packets[0].abs_diff(new.cause.packets[0]) <= seam.again.into()
@@ -132,7 +132,7 @@ pub fn judgement(
     }
     keep_one_law_of_loss(&mut so_far);
     let duration = so_far.end;
-    let length = |f: &Found| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
+    let length = |f: &FoundCause| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
     let total: f64 = so_far.found.iter().filter(|f| f.cause.id == CauseId::Outage).map(length).sum();
     for f in &mut so_far.found {
         f.harm /= known.sent.max(1) as f64;
@@ -172,7 +172,7 @@ pub fn judgement(
 /// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let of_loss =
-        |f: &&Found| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
+        |f: &&FoundCause| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
     let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
@@ -211,8 +211,8 @@ fn is_a_law(id: CauseId) -> bool {
 }
 
 /// Of two stretches that show the same law: from the first to the last, and the mean by packets.
-fn both(last: &mut Found, new: Found) {
-    let span = |f: &Found| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
+fn both(last: &mut FoundCause, new: FoundCause) {
+    let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
     let cause = &mut last.cause;
     cause.magnitude = cause
@@ -232,7 +232,7 @@ fn both(last: &mut Found, new: Found) {
 }
 
 /// The same level as `last`, over more packets.
-fn more_is_known(new: &mut Found, last: &Found) {
+fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
     (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);
@@ -244,7 +244,7 @@ fn more_is_known(new: &mut Found, last: &Found) {
 }
 
 /// The same outage or queue, which went on where a stretch ended.
-fn join(last: &mut Found, new: &Found) {
+fn join(last: &mut FoundCause, new: &FoundCause) {
     let cause = &mut last.cause;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);
     cause.severity = cause.severity.max(new.cause.severity);

@@ -1,7 +1,7 @@
 //! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
 
 use super::case::{Case, FEW};
-use super::causes::{Found, RULES};
+use super::causes::{FoundCause, RULES};
 use super::headline::{headline, most_felt};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::severity::{Experience, of_outage};
@@ -20,7 +20,7 @@ pub fn into_answer(judgement: Judgement) -> Answer {
 /// What was found in a test, not yet judged.
 pub(super) struct CaseFindings {
     /// In any order.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundCause>,
     pub lived: Experience,
     pub known: KnownPackets,
     /// Packets that came.
@@ -91,8 +91,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
 
 /// Causes that users notice but that are not variations of the path's delay: programs that stood still, a queue that
 /// never empties, packets that were never sent.
-fn felt_besides(found: &[Found]) -> Severity {
-    let besides = |f: &&Found| match f.cause.id {
+fn felt_besides(found: &[FoundCause]) -> Severity {
+    let besides = |f: &&FoundCause| match f.cause.id {
         CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
         CauseId::Queue => f.whole_test,
         _ => false,
@@ -102,8 +102,8 @@ fn felt_besides(found: &[Found]) -> Severity {
 
 /// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a
 /// good part is missing comes before everything.
-fn sort(found: &mut [Found]) {
-    let rank = |f: &Found| match f.cause.id {
+fn sort(found: &mut [FoundCause]) {
+    let rank = |f: &FoundCause| match f.cause.id {
         CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),
         _ => (f.cause.severity as u8, f.harm),
     };

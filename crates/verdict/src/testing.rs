@@ -1,7 +1,7 @@
 //! What the tests of judgements share: packets and tests made by hand, and [`first`], which finds a border.
 
 use super::case::Case;
-use super::causes::{CauseRule, Found};
+use super::causes::{CauseRule, FoundCause};
 use super::delays::Delays;
 use super::losses::Scattered;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
@@ -195,7 +195,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
 }
 
 /// What `rule` finds in the case of `test` after `change`.
-pub fn found_in(test: &Test, rule: &CauseRule, change: impl FnOnce(&mut Case<'_>)) -> Vec<Found> {
+pub fn found_in(test: &Test, rule: &CauseRule, change: impl FnOnce(&mut Case<'_>)) -> Vec<FoundCause> {
     let material = test.material();
     let mut case = Case::new(&material);
     change(&mut case);

@@ -16,7 +16,7 @@ use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
-use jitlat_core::{Direction as Way, Transport};
+use jitlat_core::{Direction, Transport};
 use jitlat_instruments::passive::PeriodEvent;
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
@@ -225,7 +225,7 @@ fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traf
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
     let flow =
         |way| test.settings.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
-    let (up, down) = (flow(Way::Up), flow(Way::Down));
+    let (up, down) = (flow(Direction::Up), flow(Direction::Down));
     let (forward, backward) = match asked.direction {
         SendingHosts::Backward => (down, up),
         SendingHosts::Both | SendingHosts::Forward => (up, down),

@@ -1,6 +1,6 @@
 //! A clock was set.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::time;
 use crate::steps::StepReason;
@@ -15,7 +15,7 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let clock = |r: &StepReason| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock);
     let found = case.steps.iter().filter(|(_, r)| clock(r)).map(|(step, reason)| {
         let (who, by) = match reason {
@@ -29,7 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             time(by.abs() as f64)
         );
         let confidence = if *reason == StepReason::SenderClock { 0.95 } else { 0.85 };
-        Found::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
+        FoundCause::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
             .places(case, step.place, case.delays.len())
             .ns(by)
             .because(why)

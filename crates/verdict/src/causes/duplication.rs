@@ -1,6 +1,6 @@
 //! Packets arrive more than once.
 
-use super::rule::{CauseRule, Find, Found};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::percent;
 use jitlat_core::answer::{CauseId, Severity};
@@ -16,7 +16,7 @@ pub const RULE: CauseRule = CauseRule {
 const SHARE: f64 = 0.003;
 const FEWEST: u64 = 5;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
     let mut again: Vec<u32> = case.material.copies.iter().map(|(seq, _)| seq).collect();
     let copies = again.len() as u64;
@@ -37,7 +37,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     } else {
         format!("{} arrive {times}", percent(share))
     };
-    let found = Found::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
+    let found = FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
     let (first, last) = (u64::from(*first), u64::from(*last));
     let everywhere = last - first > case.known.sent * 7 / 10;
     vec![if everywhere { found.whole(case) } else { found.packets(case, first, last) }]
@@ -49,7 +49,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in};
 
     /// Of `n` packets of which these arrive again.
-    fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<Found> {
+    fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<FoundCause> {
         let mut test = Test::new(n, 10 * MS, &every(10 * MS, n, |_| Some(0)));
         again.into_iter().for_each(|seq| test.copies.push(seq, None));
         found_in(&test, &RULE, |_| ()).into_iter().next()
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn copies_are_described() {
-        let said = |found: Option<Found>| found.unwrap().cause.because;
+        let said = |found: Option<FoundCause>| found.unwrap().cause.because;
         assert_eq!(said(of(1000, 0..950)), "95 % arrive twice");
         assert_eq!(said(of(1000, 0..951)), "every packet arrives twice: a loop, a mirror or two links");
         let copies = |more: usize| (0..10).chain([3].repeat(more));

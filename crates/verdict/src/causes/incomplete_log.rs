@@ -1,6 +1,6 @@
 //! A part of the test was not recorded: it is unknown, not lost.
 
-use super::rule::{CauseRule, Find, Found};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{count, percent};
 use jitlat_core::answer::{CauseId, Severity};
@@ -16,7 +16,7 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let known = case.known;
     if known.complete {
         return Vec::new();
@@ -39,7 +39,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let why =
         format!("{how}: of {}{place} ({}) nothing is known", count(known.unknown, "packet"), percent(share));
     let mut found =
-        Found::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
+        FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
             .share(share)
             .because(why);
     let (from, from_s) = match first {
@@ -64,7 +64,7 @@ mod tests {
     use crate::testing::{Test, found_in, known, quiet, run};
 
     /// Of 1000 packets of which everything is known, and `tail` more; and of these runs nothing is.
-    fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> Found {
+    fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> FoundCause {
         let mut test = quiet();
         test.session.unrecorded = unrecorded.iter().map(|(start, len)| run(*start, *len)).collect();
         change(&mut test);

@@ -1,6 +1,6 @@
 //! Packets waited in the sending host's own interface.
 
-use super::rule::{CauseRule, Find, Found};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{percent, time};
 use crate::schedule::WORTH;
@@ -16,7 +16,7 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(height) = case.late.height() else { return Vec::new() };
     // A burst of the test's own waits for itself.
     let worth = WORTH.max(height / 6);
@@ -41,7 +41,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         time(height as f64),
         time(longest as f64)
     );
-    let mut found = Found::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
+    let mut found = FoundCause::of(CauseId::LocalQueue, severity, share * (height as f64 / 100e6), 0.95)
         .places(case, first.0, last.0 + 1)
         .ns(height)
         .because(why);
@@ -55,7 +55,7 @@ mod tests {
     use crate::testing::{MS, found_in, quiet};
 
     /// Of 1000 packets of which so many from place 100 on waited so long each.
-    fn of(waits: &[i64]) -> Option<Found> {
+    fn of(waits: &[i64]) -> Option<FoundCause> {
         let queued = (100..).zip(waits).map(|(k, ns)| (k, *ns)).collect();
         found_in(&quiet(), &RULE, |case| case.late.queued = queued).into_iter().next()
     }

@@ -1,6 +1,6 @@
 //! Packets lost one by one, in bursts, above a rate, or by their size.
 
-use super::rule::{CauseRule, Find, Found};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::law::{LossLaw, LossManner};
 use crate::numbers::{count, percent};
@@ -38,7 +38,7 @@ pub const SIZE_DEPENDENT: CauseRule = CauseRule {
     find: |case| find(case, CauseId::SizeDependent),
 };
 
-fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
+fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
     let Some(law) = &case.law else { return Vec::new() };
     let id = match law.manner {
         LossManner::Random => CauseId::RandomLoss,
@@ -50,7 +50,7 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<Found> {
         return Vec::new();
     }
     let severity = of_missing(law.ratio, law.lost, case.scattered.sent);
-    let found = Found::of(id, severity, law.ratio, law.confidence)
+    let found = FoundCause::of(id, severity, law.ratio, law.confidence)
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
     vec![found.because(why(case, law))]
@@ -84,7 +84,7 @@ mod tests {
     use crate::losses::Pattern;
     use crate::testing::{found_in, quiet, scattered};
 
-    fn of(rule: &CauseRule, manner: LossManner) -> Option<Found> {
+    fn of(rule: &CauseRule, manner: LossManner) -> Option<FoundCause> {
         let pattern = Pattern { z: None, burst_ratio: 2.5, spacing: None };
         let law = LossLaw { manner, ratio: 0.02, lost: 20, packets: [100, 899], pattern, confidence: 0.8 };
         let found = found_in(&quiet(), rule, |case| {

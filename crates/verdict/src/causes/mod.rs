@@ -16,7 +16,7 @@ mod send_failure;
 mod sender_stall;
 
 pub(crate) use rule::merge_if_many;
-pub use rule::{CauseRule, Found};
+pub use rule::{CauseRule, FoundCause};
 
 /// All rules.
 pub const RULES: [CauseRule; 16] = [

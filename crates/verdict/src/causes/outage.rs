@@ -1,6 +1,6 @@
 //! Nothing got through for a while.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::episodes::Hold;
 use crate::numbers::{count, time};
@@ -20,7 +20,7 @@ pub const RULE: CauseRule = CauseRule {
 /// TCP's timer for a lost segment may double once before that much has passed: RFC 6298.
 const TCP_OUTAGE: i64 = 900_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let tcp = case.material.session.spec.transport() == Transport::Tcp;
     if tcp {
         return over_tcp(case);
@@ -62,7 +62,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             )
         };
         let mut found =
-            Found::of(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
+            FoundCause::of(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
@@ -75,7 +75,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
 const LONG_HOLD: i64 = 100_000_000;
 
 /// Packets that the sending host held because it could not reach the next hop, and none of which was lost.
-fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
+fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
     let harm = packets as f64 / case.delays.len().max(1) as f64;
@@ -86,7 +86,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
         case.moment(from),
         count(packets, "packet")
     );
-    let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
         .because(why);
@@ -95,7 +95,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> Found {
 }
 
 /// What TCP repairs it holds back: an outage is a time at which nothing comes.
-fn over_tcp(case: &Case<'_>) -> Vec<Found> {
+fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
     let long = || case.episodes.holds.iter().filter(|h| h.length >= TCP_OUTAGE);
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
@@ -107,7 +107,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<Found> {
             case.moment(case.place_seconds(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
-        let mut found = Found::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
@@ -127,7 +127,7 @@ mod tests {
     use jitlat_core::spec::{Direction, Schedule};
 
     /// Of 1000 packets, one every 10 ms, without these.
-    fn of(gone: &[(u32, u32)]) -> Vec<Found> {
+    fn of(gone: &[(u32, u32)]) -> Vec<FoundCause> {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| (!is_gone(k)).then_some(0)));
         found_in(&test, &RULE, |_| ())

@@ -1,6 +1,6 @@
 //! Packets waited behind others.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{moment, time};
 use crate::severity::of_wait;
@@ -29,7 +29,7 @@ pub(crate) fn waited(from: f64, to: f64, height: i64) -> String {
 /// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
 const RARE: f64 = 0.01;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if let Some(standing) = standing(case) {
         return vec![standing];
     }
@@ -43,20 +43,20 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         };
         let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
         let why = format!("{}{dropped}", waited(from, to, q.height));
-        let mut found = Found::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
         found.cause.count = q.count;
         found
     });
-    let mut found: Vec<Found> = queues.collect();
+    let mut found: Vec<FoundCause> = queues.collect();
     found.extend(pauses(case));
     merge_if_many(found)
 }
 
 /// Packets that the path itself held: the receiving kernel stamped them as they came.
-fn pauses(case: &Case<'_>) -> Vec<Found> {
+fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();
     let pauses = holds.iter().map(|h| {
@@ -68,7 +68,7 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
             case.moment(case.place_seconds(h.from)),
             time(h.length as f64)
         );
-        Found::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
+        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why)
@@ -77,7 +77,7 @@ fn pauses(case: &Case<'_>) -> Vec<Found> {
 }
 
 /// A queue that never emptied: the smallest delay of the stream is larger than an idle path's can be.
-fn standing(case: &Case<'_>) -> Option<Found> {
+fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let clock = case.material.clock;
     if !clock.direction_known {
         return None;
@@ -107,8 +107,8 @@ fn standing(case: &Case<'_>) -> Option<Found> {
         time(least as f64),
         time(rtt as f64)
     );
-    let found = Found::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
-    Some(Found { whole_test: true, ..found.whole(case).ns(height).because(why) })
+    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
 /// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset need fit all probes,
@@ -137,7 +137,7 @@ mod tests {
     use jitlat_core::time::StampSource;
 
     /// A queue of packets `from` up to `to` of 1000.
-    fn of(from: usize, to: usize, height: i64, dropped: u64) -> Found {
+    fn of(from: usize, to: usize, height: i64, dropped: u64) -> FoundCause {
         let queue = Episode { from, to, height, count: 3 };
         let found = found_in(&quiet(), &RULE, |case| {
             (case.episodes.queues, case.dropped_by_queue) = (vec![queue], dropped);
@@ -183,7 +183,7 @@ mod tests {
         delay: i64,
         rtt: i64,
         change: fn(&mut ClockEstimate),
-    ) -> Option<Found> {
+    ) -> Option<FoundCause> {
         let theta = 1000 * MS;
         let offset = if direction == Direction::Up { theta } else { -theta };
         let packets = every(10 * MS, 1000, |k| Some(offset + delay + i64::from((k + 3) % 10) * MS));

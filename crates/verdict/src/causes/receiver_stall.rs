@@ -1,6 +1,6 @@
 //! The receiving program stood still.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
@@ -19,7 +19,7 @@ pub const RULE: CauseRule = CauseRule {
 /// What a program's own reading varies by, in ns.
 const NOISE: i64 = 2_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if case.material.session.spec.transport() == Transport::Tcp {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             count(packets, "packet")
         );
         let mut found =
-            Found::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
+            FoundCause::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
                 .places(case, from, to)
                 .ns(length)
                 .because(why);
@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
             (found.cause.from_s + length as f64 / 1e9).min(case.duration.max(found.cause.from_s));
         found
     };
-    let mut found: Vec<Found> =
+    let mut found: Vec<FoundCause> =
         case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
     // What the program's own reading shows, it shows for sure.
     let series = case.delays.series();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// Of packets that were read so late, by number; one every 10 ms.
-    fn read_late(notes: &[(u32, i64)]) -> Vec<Found> {
+    fn read_late(notes: &[(u32, i64)]) -> Vec<FoundCause> {
         let mut test = quiet();
         test.notes.read_late = notes.to_vec();
         found_in(&test, &RULE, |_| ())

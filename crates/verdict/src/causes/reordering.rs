@@ -1,6 +1,6 @@
 //! Packets overtake each other.
 
-use super::rule::{CauseRule, Find, Found};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{percent, time};
 use jitlat_core::answer::{CauseId, Severity};
@@ -18,7 +18,7 @@ pub const RULE: CauseRule = CauseRule {
 const SHARE: f64 = 0.003;
 const FEWEST: u64 = 5;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
     if !case.material.shows_loss() || n == 0 {
         return Vec::new();
@@ -63,7 +63,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
     let severity = if held > 100_000_000 { Severity::Fair } else { Severity::Good };
     let (first, last) = (late[0], late[late.len() - 1]);
     let spread = (last - first) as f64 / n as f64;
-    let found = Found::of(CauseId::Reordering, severity, share, 0.95).share(share);
+    let found = FoundCause::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
     vec![found.because(format!(
         "{} overtaken, half of them held back by {} or more",
@@ -147,7 +147,7 @@ mod tests {
         Test::new(n, 10 * MS, &every(10 * MS, n, |k| Some(if is_held(k) { held } else { 0 })))
     }
 
-    fn find_in(test: &Test) -> Option<Found> {
+    fn find_in(test: &Test) -> Option<FoundCause> {
         found_in(test, &RULE, |_| ()).into_iter().next()
     }
 

@@ -1,6 +1,6 @@
 //! The path became longer or shorter.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::steps::StepReason;
@@ -14,7 +14,7 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let n = case.delays.len();
     let mut found = Vec::new();
@@ -46,7 +46,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
-            Found::of(CauseId::RouteChange, severity, harm, 0.8)
+            FoundCause::of(CauseId::RouteChange, severity, harm, 0.8)
                 .places(case, step.place, end)
                 .ns(step.change)
                 .because(why),
@@ -62,7 +62,7 @@ mod tests {
     use crate::levels::LevelStep;
     use crate::testing::{MS, found_in, quiet, run};
 
-    fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<Found> {
+    fn of(steps: &[(usize, i64)], lost: &[(u64, u64)]) -> Vec<FoundCause> {
         let step = |(place, change): &(usize, i64)| {
             (LevelStep { place: *place, change: *change, ramp: 0, spread: [0, 0] }, StepReason::Route)
         };

@@ -1,6 +1,6 @@
 //! The sending program stood still.
 
-use super::rule::{CauseRule, Find, Found, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::numbers::{count, time};
 use crate::severity::{of_host, of_missing};
@@ -19,7 +19,7 @@ pub const RULE: CauseRule = CauseRule {
 /// Shorter stalls are named only where they are many.
 const WORTH: i64 = 50_000_000;
 
-fn find(case: &Case<'_>) -> Vec<Found> {
+fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.known.sent.max(1);
     let stalls = &case.late.stalls;
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
@@ -29,7 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Found> {
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // It began when the first of the packets was due.
-        let mut found = Found::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
@@ -54,7 +54,7 @@ mod tests {
     use jitlat_core::answer::Severity;
 
     /// Of a stall of so many of 1000 packets from packet 300 on.
-    fn of(packets: usize, length: i64) -> Option<Found> {
+    fn of(packets: usize, length: i64) -> Option<FoundCause> {
         let stall = Stall { from: 300, to: 300 + packets, length };
         found_in(&quiet(), &RULE, |case| case.late.stalls = vec![stall]).into_iter().next()
     }

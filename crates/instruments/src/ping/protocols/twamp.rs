@@ -11,7 +11,7 @@ use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
-use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError as ControlError};
+use jitlat_net::twoway::twamp::{SessionRequest, TwampControl, TwampError};
 use jitlat_net::twoway::{self, TwoWayLink, prepare, run_on};
 use jitlat_proto::twamp::{self, SecurityMode, TwampSender, TwampSessionSpec, Users, sender};
 use std::fmt;
@@ -239,7 +239,7 @@ impl PingClient for TwampClient {
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
         let mut control = match TwampControl::open(asking, test.stop.flag()) {
             Ok(control) => control,
-            Err(ControlError::Connect { source, .. })
+            Err(TwampError::Connect { source, .. })
                 if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
             {
                 let mut found = self.measure_light(test).map_err(|e| {
@@ -251,7 +251,7 @@ impl PingClient for TwampClient {
                 found.facts().remarks.push(remark);
                 return Ok(found);
             }
-            Err(e @ ControlError::Connect { .. }) => {
+            Err(e @ TwampError::Connect { .. }) => {
                 let what = "no TWAMP session (without a control server: --light, or --proto stamp)";
                 return Err(Error::from(e).while_doing(what.to_owned()));
             }

@@ -4,7 +4,7 @@ use super::{CaptureSetup, PeriodOutcome};
 use crate::agenda::{SlotEnding, SlotFailure};
 use crate::runtime::measure::add_log;
 use anyhow::{Context, Result};
-use jitlat_core::session::Ending as LogEnding;
+use jitlat_core::session::Ending;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{PacketRecord, Session};
 use jitlat_net::pace;
@@ -236,7 +236,7 @@ fn recover(folder: &Path) -> Vec<PathBuf> {
 /// A log of a period as it is on disk, with an end: of what was sent after the last packet that arrived nothing is known.
 fn complete(path: &Path) -> Result<PathBuf> {
     let mut read = LogReader::open(path)?;
-    if read.session().ending == LogEnding::Complete {
+    if read.session().ending == Ending::Complete {
         return Ok(path.to_owned());
     }
     let (mut failure, mut last, mut first) = (None, None, None);
@@ -248,7 +248,7 @@ fn complete(path: &Path) -> Result<PathBuf> {
     let mut session = read.session().clone();
     (session.sent, session.declared, session.created) =
         (Some(sent), Some(sent.into()), first.or(session.created));
-    (session.ending, session.truncated) = (LogEnding::Interrupted, false);
+    (session.ending, session.truncated) = (Ending::Interrupted, false);
     session.reason = Some("the monitor was killed".to_owned());
     let naming = Naming::Given(path.with_extension("whole"));
     let mut log = match session.two_way {

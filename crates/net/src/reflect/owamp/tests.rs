@@ -4,7 +4,7 @@ use super::*;
 use crate::client::{ClientError, Measured, TestRequest};
 use crate::owamp::{OwampRequest, run};
 use crate::reflect::Reflectors;
-use jitlat_core::observer::{Event as Seen, Unobserved};
+use jitlat_core::observer::{Event, Unobserved};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
@@ -48,8 +48,8 @@ fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampReq
 /// Runs a test; its records by stream.
 fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
     let mut records = vec![Vec::new(); request.settings.specs.len()];
-    let mut observer = |event: &Seen<'_>| {
-        if let Seen::Records { stream, records: chunk, .. } = event {
+    let mut observer = |event: &Event<'_>| {
+        if let Event::Records { stream, records: chunk, .. } = event {
             records[*stream].extend_from_slice(chunk);
         }
     };
@@ -155,8 +155,8 @@ fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
     let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 100_000, Schedule::Periodic));
     let (stop, mut said) = (AtomicBool::new(false), false);
-    let mut observer = |event: &Seen<'_>| {
-        if let Seen::Progress(progress) = event
+    let mut observer = |event: &Event<'_>| {
+        if let Event::Progress(progress) = event
             && !said
             && progress.iter().all(|p| p.sent.max(p.received) > 200)
         {
