@@ -4,6 +4,7 @@
 
 //! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
 
+use jitlat_core::spec::Direction;
 use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_net::capture::Capture;
 use jitlat_passive::flows::Grouping;
@@ -15,7 +16,7 @@ use jitlat_passive::tcp::{TcpAnalyzer, explain_delays};
 use jitlat_passive::verdict::explain_no_match;
 use jitlat_passive::{
     CapturePoint, FlowAnalyzer, IdentityRule, Matcher, PacketPreview, PairEstimator, PassiveResult, Sides,
-    Sighting, StreamBuilder, StreamSink, Way, survey,
+    Sighting, StreamBuilder, StreamSink, survey,
 };
 use std::io::Cursor;
 use std::ops::ControlFlow;
@@ -25,7 +26,7 @@ use std::ops::ControlFlow;
 struct Highest([i64; 2]);
 
 impl StreamSink for Highest {
-    fn record(&mut self, way: Way, record: &PacketRecord) {
+    fn record(&mut self, way: Direction, record: &PacketRecord) {
         assert!(record.seq >= 0);
         let highest = &mut self.0[way as usize];
         *highest = (*highest).max(record.seq + 1);
@@ -110,7 +111,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     let flows = observers.flows.map(|f| f.figures(&numbers.keys()));
     let streams = observers.streams.unwrap();
-    let sent = Way::BOTH.map(|way| streams.sent(way));
+    let sent = Direction::BOTH.map(|way| streams.sent(way));
     let Highest(highest) = streams.into_sink();
     assert!(highest.iter().zip(sent).all(|(h, sent)| *h as u64 <= sent), "{highest:?} {sent:?}");
     let captures = [facts.clone(), facts];

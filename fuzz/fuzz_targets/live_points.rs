@@ -5,9 +5,10 @@
 //! memory, and nothing matched that was not seen.
 
 use arbitrary::Arbitrary;
+use jitlat_core::spec::Direction;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_passive::pipeline::{CapturedBatch, FrameBatch, Learner, Merger, PointDelivery};
-use jitlat_passive::{CapturePoint, Frame, LinkType, Matcher, PairEstimator, Sighting, Way};
+use jitlat_passive::{CapturePoint, Frame, LinkType, Matcher, PairEstimator, Sighting};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -44,7 +45,7 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
                 let _ = learner.plan(SteadyTime(k as i64 * 100_000_000));
             }
             Step::Sighting { monitor, back, at, id } => {
-                let way = if back { Way::In } else { Way::Out };
+                let way = if back { Direction::Down } else { Direction::Up };
                 seen[usize::from(monitor)][way as usize] += 1;
                 let id = u64::from(id) * 2 + way as u64;
                 merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, way, flow: 0 });

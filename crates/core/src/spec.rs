@@ -14,19 +14,22 @@ pub const MAX_PAYLOAD: u16 = 65_507;
 /// Sequence numbers on the wire are signed 32-bit and −1 is the sentinel.
 pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
-/// Which host sends the test stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Direction of packets: which host sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Client to server: the classic SENDING conversation.
     #[default]
-    Up,
+    Up = 0,
     /// Server to client: the classic SEND_ME conversation (`-R`).
-    Down,
+    Down = 1,
 }
 
 impl Direction {
+    /// Both, in the order of their numbers.
+    pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+
     /// The opposite direction.
     pub fn reversed(self) -> Direction {
         match self {

@@ -4,9 +4,10 @@
 //! over time therefore follows that difference; the edge over the middle of the capture gives the skew, and the edges
 //! of both ways the offset, with an error of at most half the smallest round trip.
 
-use super::{Record, Way};
+use super::Record;
 use core::cmp::Ordering;
 use jitlat_core::clock::ClockProbe;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
@@ -117,9 +118,9 @@ impl ClockComparison {
         let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
         let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
         match r.way {
-            Way::Out => self.hulls[0].push(tr, tm.saturating_sub(tr)),
+            Direction::Up => self.hulls[0].push(tr, tm.saturating_sub(tr)),
             // On the reference clock as well, so that both edges are evaluated at one time.
-            Way::In => self.hulls[1].push(tr, tr.saturating_sub(tm)),
+            Direction::Down => self.hulls[1].push(tr, tr.saturating_sub(tm)),
         }
     }
 
@@ -173,7 +174,7 @@ mod tests {
             let noise = (i * 7919 % 97) * 10_000;
             let out = t + 12_000_000 + noise + queue(i);
             c.push(&Record {
-                way: Way::Out,
+                way: Direction::Up,
                 reference: WallTime(reference(t)),
                 monitor: WallTime(monitor(out)),
                 length: 1,
@@ -181,7 +182,7 @@ mod tests {
             });
             let back = t + 10_000_000 + 8_000_000 + noise;
             c.push(&Record {
-                way: Way::In,
+                way: Direction::Down,
                 reference: WallTime(reference(back)),
                 monitor: WallTime(monitor(t + 10_000_000)),
                 length: 1,
@@ -220,8 +221,8 @@ mod tests {
                 length: 1,
                 flow: 0,
             };
-            c.push(&record(Way::Out, t, t + 5_000_000 + longer));
-            c.push(&record(Way::In, t + 15_000_000 + longer, t + 10_000_000));
+            c.push(&record(Direction::Up, t, t + 5_000_000 + longer));
+            c.push(&record(Direction::Down, t + 15_000_000 + longer, t + 10_000_000));
         }
         let d = c.difference();
         let [out, back] = d.skew_ppm_by_way.map(Option::unwrap);
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(ClockComparison::default().difference(), ClockDifference::default());
         // A packet each way, at one time.
         let mut c = ClockComparison::default();
-        for way in Way::BOTH {
+        for way in Direction::BOTH {
             c.push(&Record { way, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
         }
         assert_eq!(c.difference(), ClockDifference::default());

@@ -5,7 +5,8 @@
 //! until they are too old, and an old one may match a later packet with the same name: the default matcher does
 //! neither.
 
-use super::{CapturePoint, Record, Sighting, SyntheticPair, Way};
+use super::{CapturePoint, Record, Sighting, SyntheticPair};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
@@ -101,12 +102,12 @@ impl CaiaMatcher {
     }
 
     /// Sightings of a way at a point.
-    pub fn seen(&self, point: CapturePoint, way: Way) -> u64 {
+    pub fn seen(&self, point: CapturePoint, way: Direction) -> u64 {
         self.seen[point as usize][way as usize]
     }
 
     /// Matches of a way.
-    pub fn matched(&self, way: Way) -> u64 {
+    pub fn matched(&self, way: Direction) -> u64 {
         self.matched[way as usize]
     }
 }

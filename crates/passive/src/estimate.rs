@@ -1,5 +1,6 @@
 //! [`PairEstimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
 
+use super::capture_point::CapturePoint;
 use super::clocks::{ClockComparison, ClockDifference};
 use super::levels::{BandSpacing, ThinnedTimes};
 use super::matcher::{MatchCounts, MatchObserver};
@@ -8,7 +9,6 @@ use super::part::CapturePart;
 use super::serialisation::{Lengths, Serialisation};
 use super::sizes::SizeFigures;
 use super::spread::{SpanSpread, SpreadFigures};
-use super::way::CapturePoint;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -312,7 +312,7 @@ impl MatchObserver for PairEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use jitlat_core::spec::Direction;
 
     #[test]
     fn values_per_time_are_those_nearest_the_instants() {
@@ -343,9 +343,10 @@ mod tests {
             length,
             flow: 0,
         };
-        for r in
-            [record(Way::Out, at, there, lengths[0]), record(Way::In, leaves + delay[1], leaves, lengths[1])]
-        {
+        for r in [
+            record(Direction::Up, at, there, lengths[0]),
+            record(Direction::Down, leaves + delay[1], leaves, lengths[1]),
+        ] {
             e.arrived(0, r, false);
             e.arrived(0, Record { length: 9999, ..r }, true);
             e.record(r);
@@ -407,14 +408,14 @@ mod tests {
                 let monitor = |t: i64| WallTime(t + t / 1_000_000 * ppm);
                 let (there, back) = (at + (5 + i % 2) * 1_000_000, at + 20_000_000);
                 let out = Record {
-                    way: Way::Out,
+                    way: Direction::Up,
                     reference: WallTime(at),
                     monitor: monitor(there),
                     length: 100 + 100 * (i % 2) as u32,
                     flow: 0,
                 };
                 let answer = Record {
-                    way: Way::In,
+                    way: Direction::Down,
                     reference: WallTime(back + 5_000_000),
                     monitor: monitor(back),
                     ..out
@@ -443,9 +444,15 @@ mod tests {
         let mut e = PairEstimator::new(Span::seconds(1), Some(Span::millis(50)));
         let ms = |t: i64| WallTime(t * 1_000_000);
         for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
-            e.record(Record { way: Way::Out, reference: ms(out), monitor: ms(out + 5), length: 60, flow: 0 });
             e.record(Record {
-                way: Way::In,
+                way: Direction::Up,
+                reference: ms(out),
+                monitor: ms(out + 5),
+                length: 60,
+                flow: 0,
+            });
+            e.record(Record {
+                way: Direction::Down,
                 reference: ms(back + 10),
                 monitor: ms(back + 5),
                 length: 60,
@@ -464,7 +471,7 @@ mod tests {
         fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
             let mut e = PairEstimator::new(Span::seconds(1), None);
             for (out, reference, monitor, length) in list {
-                let way = if out { Way::Out } else { Way::In };
+                let way = if out { Direction::Up } else { Direction::Down };
                 let r = Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
                 e.arrived(0, r, false);
                 e.record(r);

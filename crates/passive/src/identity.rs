@@ -4,8 +4,9 @@
 //! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be rewritten on the
 //! path) and transport checksums (not yet filled in if a sending host is captured).
 
+use super::packet;
 use super::packet::{IpPacket, TCP, UDP, tcp, udp};
-use super::{Way, packet};
+use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -70,7 +71,7 @@ impl IdentityRule {
 
     /// The name of a packet that travels `way`; `None` if less of it was captured than the rule needs.
     #[inline]
-    pub fn identify(&self, p: &IpPacket<'_>, way: Option<Way>) -> Option<Identity> {
+    pub fn identify(&self, p: &IpPacket<'_>, way: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;
         if p.ip.len() < whole.min(self.available) {
             let needed = p.transport_at + BUFFER;
@@ -89,8 +90,8 @@ impl IdentityRule {
         }
         let seed = match way {
             None => 0,
-            Some(Way::Out) => 1,
-            Some(Way::In) => 2,
+            Some(Direction::Up) => 1,
+            Some(Direction::Down) => 2,
         };
         Some(xxh3_64_with_seed(&b.bytes[..b.len], seed))
     }
@@ -268,7 +269,7 @@ mod tests {
 
     fn id(bytes: &[u8], fields: IdentityFields, available: usize) -> Option<Identity> {
         let p = decode(LinkType::RAW, bytes, bytes.len() as u32).unwrap();
-        IdentityRule { fields, available }.identify(&p, Some(Way::Out))
+        IdentityRule { fields, available }.identify(&p, Some(Direction::Up))
     }
 
     #[test]
@@ -302,17 +303,18 @@ mod tests {
         let whole = udp(|_| ());
         let p = decode(LinkType::RAW, &whole[..52], 68).unwrap();
         let rule = IdentityRule { fields: IdentityFields::ALL, available: 52 };
-        assert_eq!(rule.identify(&p, Some(Way::Out)), id(&whole, IdentityFields::ALL, 52));
-        assert!(rule.identify(&p, Some(Way::Out)).is_some());
+        assert_eq!(rule.identify(&p, Some(Direction::Up)), id(&whole, IdentityFields::ALL, 52));
+        assert!(rule.identify(&p, Some(Direction::Up)).is_some());
         let shorter = decode(LinkType::RAW, &whole[..40], 68).unwrap();
-        assert_eq!(rule.identify(&shorter, Some(Way::Out)), None);
+        assert_eq!(rule.identify(&shorter, Some(Direction::Up)), None);
     }
 
     #[test]
     fn the_two_ways_have_names_of_their_own() {
         let whole = udp(|_| ());
         let p = decode(LinkType::RAW, &whole, 68).unwrap();
-        let names = [None, Some(Way::Out), Some(Way::In)].map(|w| IdentityRule::WHOLE.identify(&p, w));
+        let names =
+            [None, Some(Direction::Up), Some(Direction::Down)].map(|w| IdentityRule::WHOLE.identify(&p, w));
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
     }
 

@@ -17,6 +17,7 @@
 //! `passive` of `jitlat-instruments` joins the steps to an instrument.
 #![forbid(unsafe_code)]
 
+mod capture_point;
 pub mod clocks;
 pub mod compat;
 pub mod echo;
@@ -48,8 +49,8 @@ pub mod tcp;
 mod testing;
 mod time_queue;
 pub mod verdict;
-mod way;
 
+pub use capture_point::CapturePoint;
 pub use clocks::{ClockComparison, ClockDifference};
 pub use compat::{CaiaMatcher, CaiaPairer};
 pub use echo::{Echoes, PingFigures, PingSource};
@@ -76,7 +77,6 @@ pub use stream_traffic::{StreamTraffic, WireCounts};
 pub use streams::{StreamBuilder, StreamSink};
 pub use survey::{MatchPlan, NoPlan, PacketPreview, Sides, clock_line, survey};
 pub use time_queue::TimeQueue;
-pub use way::{CapturePoint, Way};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -9,8 +9,9 @@
 mod matches;
 
 use super::sighting::TWICE;
-use super::{CapturePart, CapturePoint, Identity, Record, Sighting, Way};
+use super::{CapturePart, CapturePoint, Identity, Record, Sighting};
 use core::hash::{BuildHasherDefault, Hasher};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span, WallTime};
 pub use matches::MatchCounts;
 use matches::{MatchedSource, Matches, OpenSighting};
@@ -34,9 +35,9 @@ pub trait MatchObserver {
     /// numbers the sightings at the packet's source point, each way from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
-    fn lost(&mut self, _way: Way, _seq: u64, _sent: WallTime, _flow: u32) {}
+    fn lost(&mut self, _way: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
     /// Source sighting `seq` does not count: ambiguous, or outside the time that both captures cover.
-    fn void(&mut self, _way: Way, _seq: u64) {}
+    fn void(&mut self, _way: Direction, _seq: u64) {}
 }
 
 /// The identity is already a hash.
@@ -80,7 +81,7 @@ struct NameEntry {
     born: i64,
     /// Common time of the latest.
     touched: i64,
-    way: Way,
+    way: Direction,
 }
 
 /// Where a name's entry is, by its number in a queue.
@@ -197,7 +198,7 @@ impl Matcher {
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Way) -> MatchCounts {
+    pub fn counts(&self, way: Direction) -> MatchCounts {
         self.matches.ways[way as usize].counts
     }
 
@@ -358,8 +359,8 @@ impl Matcher {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
                 match s.way {
-                    Way::Out => self.matches.matched(s.way, *r, *m, out),
-                    Way::In => self.matches.matched(s.way, *m, *r, out),
+                    Direction::Up => self.matches.matched(s.way, *r, *m, out),
+                    Direction::Down => self.matches.matched(s.way, *m, *r, out),
                 }
             }
             let [source, arrival] =
@@ -429,7 +430,7 @@ impl Matcher {
 
     /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
     /// is ambiguous.
-    fn dissolve(&mut self, way: Way, id: Identity, why: SettleReason, out: &mut impl MatchObserver) {
+    fn dissolve(&mut self, way: Direction, id: Identity, why: SettleReason, out: &mut impl MatchObserver) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
         for point in [CapturePoint::Reference, CapturePoint::Monitor] {

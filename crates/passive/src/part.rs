@@ -7,8 +7,9 @@
 use super::pipeline::CaptureFacts;
 use super::{
     CapturePoint, IdentityRule, MatchCounts, MatchObserver, MatchPlan, PairEstimator, PassiveResult, Record,
-    Sides, Way,
+    Sides,
 };
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
@@ -308,7 +309,7 @@ impl PartState {
             offset: self.offset,
             window: self.window,
             part: self.part,
-            ways: self.records.iter().map(|r| r.way == Way::In).collect(),
+            ways: self.records.iter().map(|r| r.way == Direction::Down).collect(),
             monitor: self.records.iter().map(monitor).collect(),
             delay: self.records.iter().map(|r| r.monitor.0.wrapping_sub(r.reference.0)).collect(),
             length: self.records.iter().map(|r| r.length).collect(),
@@ -339,7 +340,7 @@ impl PartState {
         let records = rows.map(|((back, step), (delay, length))| {
             at = at.wrapping_add(*step);
             Record {
-                way: if *back { Way::In } else { Way::Out },
+                way: if *back { Direction::Down } else { Direction::Up },
                 reference: WallTime(at.wrapping_sub(*delay)),
                 monitor: WallTime(at),
                 length: *length,
@@ -390,8 +391,8 @@ impl PartState {
     ) -> PassiveResult {
         // In the order of arrival: figures of consecutive packets are of packets that arrived so.
         let arrival = |r: &Record| match r.way {
-            Way::Out => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
-            Way::In => r.reference.0,
+            Direction::Up => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
+            Direction::Down => r.reference.0,
         };
         let mut arrived = self.records.clone();
         arrived.sort_by_key(arrival);
@@ -400,8 +401,8 @@ impl PartState {
         counts.iter_mut().for_each(|c| c.reordered = 0);
         for r in arrived {
             let (k, sent) = match r.way {
-                Way::Out => (0, r.reference.0),
-                Way::In => (1, r.monitor.0),
+                Direction::Up => (0, r.reference.0),
+                Direction::Down => (1, r.monitor.0),
             };
             counts[k].reordered += u64::from(sent < last[k]);
             last[k] = last[k].max(sent);
@@ -446,7 +447,7 @@ mod tests {
 
     fn state(from: i64, to: i64) -> PartState {
         let record = |k: i64| Record {
-            way: Way::BOTH[(k % 2) as usize],
+            way: Direction::BOTH[(k % 2) as usize],
             reference: WallTime(k * 10),
             monitor: WallTime(k * 10 - 65),
             length: 40,

@@ -6,9 +6,9 @@ use super::matcher::MatchObserver;
 use super::pairing::Record;
 use super::streams::{StreamBuilder, StreamSink, WayFacts, session};
 use super::survey::Sides;
-use super::way::Way;
 use jitlat_core::record::PacketRecord;
 use jitlat_core::session::{Ending, Session};
+use jitlat_core::spec::Direction;
 use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +34,7 @@ pub struct PeriodRecord {
     /// The number of its period.
     pub period: i64,
     /// Its way.
-    pub way: Way,
+    pub way: Direction,
     /// Its times.
     pub record: PacketRecord,
 }
@@ -71,7 +71,7 @@ impl PeriodStreams {
     }
 
     /// The session of a way of which nothing is known yet but its ends.
-    pub fn session_before(&self, period: i64, way: Way) -> Session {
+    pub fn session_before(&self, period: i64, way: Direction) -> Session {
         let mut session = session(way, &self.sides, MAX_PACKETS.into(), 0, Span(0));
         session.created = Some(self.begin_of(period));
         session.sent = None;
@@ -107,9 +107,9 @@ impl PeriodStreams {
         let over = WallTime((first + 1).saturating_mul(cut.every.0));
         // A copy may follow its packet for a moment.
         let settled = over + self.window + Span::millis(100);
-        let is_open = |way: Way| self.streams.waits(way) && !self.streams.sink().is_passed(way, first);
+        let is_open = |way: Direction| self.streams.waits(way) && !self.streams.sink().is_passed(way, first);
         let patient = over + Span(self.window.0.saturating_mul(PATIENCE));
-        if horizon < settled || horizon < patient && Way::BOTH.into_iter().any(is_open) {
+        if horizon < settled || horizon < patient && Direction::BOTH.into_iter().any(is_open) {
             return false;
         }
         self.streams.hand_on_numbered();
@@ -131,7 +131,7 @@ impl PeriodStreams {
         let begin = self.begin_of(period);
         let cut = self.streams.sink_mut();
         cut.first += 1;
-        let sessions = Way::BOTH.map(|way| {
+        let sessions = Direction::BOTH.map(|way| {
             let open = &mut cut.ways[way as usize].open;
             let facts =
                 open.pop_front_if(|own| own.period <= period).map(|own| own.facts).unwrap_or_default();
@@ -153,11 +153,11 @@ impl MatchObserver for PeriodStreams {
         self.streams.arrived(seq, r, copy);
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
+    fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, flow: u32) {
         self.streams.lost(way, seq, sent, flow);
     }
 
-    fn void(&mut self, way: Way, seq: u64) {
+    fn void(&mut self, way: Direction, seq: u64) {
         self.streams.void(way, seq);
     }
 }
@@ -190,16 +190,16 @@ struct WayPeriod {
 
 impl Cut {
     /// Whether packets of a later period than this have numbers.
-    fn is_passed(&self, way: Way, period: i64) -> bool {
+    fn is_passed(&self, way: Direction, period: i64) -> bool {
         self.ways[way as usize].open.back().is_some_and(|last| last.period > period)
     }
 }
 
 impl StreamSink for Cut {
-    fn counted(&mut self, way: Way, sent: WallTime) {
+    fn counted(&mut self, way: Direction, sent: WallTime) {
         let common = match way {
-            Way::Out => sent,
-            Way::In => sent - self.offset,
+            Direction::Up => sent,
+            Direction::Down => sent - self.offset,
         };
         let own = &mut self.ways[way as usize];
         // Numbers ascend with time, but for what a clock that is set back makes of it.
@@ -215,7 +215,7 @@ impl StreamSink for Cut {
         }
     }
 
-    fn record(&mut self, way: Way, record: &PacketRecord) {
+    fn record(&mut self, way: Direction, record: &PacketRecord) {
         let open = &mut self.ways[way as usize].open;
         let number = record.seq.unsigned_abs();
         // A copy of a packet whose period was handed out has none.

@@ -1,7 +1,7 @@
 //! [`Sighting`]: one packet seen at one point.
 
 use super::identity::Identity;
-use super::way::Way;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// The same name at the same point this soon, in ns, is one packet captured twice.
@@ -17,7 +17,7 @@ pub struct Sighting {
     /// Length of the IP packet, in bytes.
     pub length: u32,
     /// Which way it goes.
-    pub way: Way,
+    pub way: Direction,
     /// The flow it belongs to, as the caller numbers flows.
     pub flow: u32,
 }

@@ -10,9 +10,9 @@ use super::identity::{IdentityFields, IdentityRule};
 use super::packet::IpPacket;
 use super::part::ClockLine;
 use super::sighting::TWICE;
-use super::way::Way;
 use core::net::IpAddr;
 use jitlat_core::prefix::{Prefix, bits};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -39,24 +39,24 @@ impl Sides {
 
     /// The direction of a packet; `None` if it is not between these sides.
     #[inline]
-    pub fn way(&self, p: &IpPacket<'_>) -> Option<Way> {
+    pub fn way(&self, p: &IpPacket<'_>) -> Option<Direction> {
         let (src, dst) = p.ends();
         self.between(src, dst)
     }
 
     #[inline]
-    fn between(&self, src: u128, dst: u128) -> Option<Way> {
+    fn between(&self, src: u128, dst: u128) -> Option<Direction> {
         let among = |list: &[Prefix], a| list.iter().any(|p| p.holds(a));
         if among(&self.reference, src) && among(&self.monitor, dst) {
-            Some(Way::Out)
+            Some(Direction::Up)
         } else if among(&self.monitor, src) && among(&self.reference, dst) {
-            Some(Way::In)
+            Some(Direction::Down)
         } else {
             None
         }
     }
 
-    fn way_of(&self, g: &PacketPreview) -> Option<Way> {
+    fn way_of(&self, g: &PacketPreview) -> Option<Direction> {
         self.between(bits(g.src), bits(g.dst))
     }
 }
@@ -158,7 +158,7 @@ pub fn survey(
     };
     let difference = |f: &(&PacketPreview, &PacketPreview)| f.1.at - f.0.at;
     let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
-    let offset = match (of(Way::Out).min(), of(Way::In).max()) {
+    let offset = match (of(Direction::Up).min(), of(Direction::Down).max()) {
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
         (a, b) => Span(a.or(b).unwrap_or(0)),
     };
@@ -188,8 +188,8 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
         let slot = &mut least.entry((r.at - first).0 / length).or_default()[way as usize];
         *slot = Some(match (way, *slot) {
             (_, None) => difference,
-            (Way::Out, Some(d)) => d.min(difference),
-            (Way::In, Some(d)) => d.max(difference),
+            (Direction::Up, Some(d)) => d.min(difference),
+            (Direction::Down, Some(d)) => d.max(difference),
         });
     }
     let middle = |k: &i64| k * length + length / 2;
@@ -244,10 +244,10 @@ fn common<'a>(
 }
 
 /// The direction of each of the packets.
-fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Way>, bool) {
+fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Direction>, bool) {
     if let Some(asked) = asked {
         let way = |f: &PreviewPair<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
-        return (found.iter().map(|f| way(f).unwrap_or(Way::Out)).collect(), false);
+        return (found.iter().map(|f| way(f).unwrap_or(Direction::Up)).collect(), false);
     }
     // Time differences and hop counts by (source, destination) at the reference point.
     let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
@@ -276,23 +276,24 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Way>, bo
                 if back.is_some() { src < dst } else { here >= 0 }
             }
         };
-        decided.insert((src, dst), if out { Way::Out } else { Way::In });
+        decided.insert((src, dst), if out { Direction::Up } else { Direction::Down });
     }
-    let ways = found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Way::Out)).collect();
+    let ways =
+        found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Direction::Up)).collect();
     (ways, assumed)
 }
 
 /// The addresses at each end, each on the side where most of its packets put it.
 fn sides<'a>(
     found: &[PreviewPair<'a>],
-    ways: &[Way],
+    ways: &[Direction],
     at: impl Fn(&PreviewPair<'a>) -> &'a PacketPreview,
 ) -> Sides {
     let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
     for (f, way) in found.iter().zip(ways) {
         let (here, there) = match way {
-            Way::Out => (at(f).src, at(f).dst),
-            Way::In => (at(f).dst, at(f).src),
+            Direction::Up => (at(f).src, at(f).dst),
+            Direction::Down => (at(f).dst, at(f).src),
         };
         *votes.entry(here).or_default() += 1;
         *votes.entry(there).or_default() -= 1;
@@ -492,7 +493,7 @@ mod tests {
         let of = |ends: &[(IpAddr, IpAddr)]| {
             let previews: Vec<_> = ends.iter().map(|(a, b)| preview(0, *a, *b, 0)).collect();
             let found: Vec<PreviewPair<'_>> = previews.iter().map(|p| (p, p)).collect();
-            sides(&found, &vec![Way::Out; found.len()], |f| f.0)
+            sides(&found, &vec![Direction::Up; found.len()], |f| f.0)
         };
         // N passes on what A sends.
         assert_eq!(of(&[(A, N), (N, B)]), Sides { reference: vec![A.into()], monitor: vec![B.into()] });

@@ -2,11 +2,12 @@
 
 use core::cmp::Reverse;
 use jitlat_core::link::AccessLink;
+use jitlat_core::spec::Direction;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_impair::{Impairment, Scenario};
 use jitlat_passive::{
     BandSpacing, MatchCounts, MatchObserver, PairEstimator, PassiveSummary, Record, SizeFigures,
-    ThinnedTimes, Way, explain_levels,
+    ThinnedTimes, explain_levels,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -62,7 +63,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
                 }
                 let leaves = on_tick(at);
                 let arrives = on_tick(down.pass(leaves, 1450)[0]);
-                records.push(record(Way::In, arrives, leaves, 1450));
+                records.push(record(Direction::Down, arrives, leaves, 1450));
                 steps.push(Reverse((arrives, Step::Acknowledge)));
             }
             Step::Acknowledge => {
@@ -72,7 +73,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
                     }
                 }
                 let arrives = on_tick(up.pass(at, 52)[0]);
-                records.push(record(Way::Out, at, arrives, 52));
+                records.push(record(Direction::Up, at, arrives, 52));
                 steps.push(Reverse((arrives, Step::Acknowledged)));
             }
             Step::Acknowledged => {

@@ -7,7 +7,7 @@ use super::viewing::{ViewTab, ViewerRequest, Viewing};
 use jitlat_core::Summary;
 use jitlat_core::live::LivePhase;
 use jitlat_core::live::{StreamState, summary};
-use jitlat_core::observer::{Event, Observer};
+use jitlat_core::observer::{Event as TestEvent, Observer};
 use jitlat_instruments::Stop;
 use jitlat_net::clock::steady;
 use jitlat_net::pace;
@@ -197,7 +197,7 @@ pub struct BoardObserver {
 }
 
 impl Observer for BoardObserver {
-    fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &TestEvent<'_>) {
         let now = steady();
         if let Some(state) = lock(&self.board).targets.get_mut(self.target) {
             state.event(event, now);

@@ -3,12 +3,13 @@
 use super::error::PassiveError;
 use super::records::WayRecords;
 use super::settings::{Matching, Passive};
+use jitlat_core::spec::Direction;
 use jitlat_core::{Session, Span};
 use jitlat_passive::pipeline::{CaptureFacts, MatchObservers, SharedFlowNumbers};
 use jitlat_passive::{CaptureEvent, CaptureObserver, of_streams};
 use jitlat_passive::{
     CapturePart, FlowAnalyzer, IdentityRule, MatchCounts, MatchPlan, PairEstimator, PartState, PassiveResult,
-    StreamBuilder, Way,
+    StreamBuilder,
 };
 
 /// The result of a passive measurement.
@@ -81,7 +82,7 @@ impl Passive {
         let MatchedCaptures { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
         let sessions = observers.streams.take().map_or_else(Vec::new, |streams| {
-            let sessions = Way::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));
+            let sessions = Direction::BOTH.map(|w| streams.session(w, &plan.sides, &summary.clocks));
             streams.into_sink().finish(&sessions, &mut of_streams(observer));
             sessions.into()
         });

@@ -6,10 +6,11 @@ use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, WallTime};
 use jitlat_net::clock;
 use jitlat_passive::pipeline::{CapturedBatch, Learner, Merger, PointDelivery};
-use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams, Way};
+use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams};
 use std::collections::BTreeMap;
 
 /// A clock that was set by more than this makes a capture begin anew.
@@ -280,7 +281,7 @@ struct Astray {
 
 impl Astray {
     fn is_lost(&mut self, merger: &Merger) -> bool {
-        let now = Way::BOTH.map(|way| merger.counts(way));
+        let now = Direction::BOTH.map(|way| merger.counts(way));
         let new = |of: fn(&MatchCounts) -> u64| -> u64 {
             now.iter().zip(&self.before).map(|(now, before)| of(now) - of(before)).sum()
         };

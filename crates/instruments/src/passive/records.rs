@@ -1,9 +1,10 @@
 //! [`WayRecords`]: collects the records of both ways for the observer, in bounded memory.
 
+use jitlat_core::spec::Direction;
 use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
-use jitlat_passive::{Sides, StreamSink, Way};
+use jitlat_passive::{Sides, StreamSink};
 
 /// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
 const HELD: usize = 1 << 20;
@@ -29,7 +30,7 @@ impl WayRecords {
             session
         };
         WayRecords {
-            sessions: Way::BOTH.map(unknown),
+            sessions: Direction::BOTH.map(unknown),
             held: Default::default(),
             open: [false; 2],
             started: false,
@@ -38,7 +39,7 @@ impl WayRecords {
 
     /// Sends the records that cannot be held any longer to `observer`.
     pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
-        for way in Way::BOTH.map(|w| w as usize) {
+        for way in Direction::BOTH.map(|w| w as usize) {
             if self.held[way].len() >= HELD {
                 self.open[way] = true;
                 if !std::mem::replace(&mut self.started, true) {
@@ -57,7 +58,7 @@ impl WayRecords {
             observer.event(&Event::Started(sessions));
         }
         observer.event(&Event::Concluding(sessions));
-        Way::BOTH.iter().for_each(|way| self.send(*way as usize, observer));
+        Direction::BOTH.iter().for_each(|way| self.send(*way as usize, observer));
         observer.event(&Event::Finished(sessions));
     }
 
@@ -71,7 +72,7 @@ impl WayRecords {
 
 impl StreamSink for WayRecords {
     #[inline]
-    fn record(&mut self, way: Way, record: &PacketRecord) {
+    fn record(&mut self, way: Direction, record: &PacketRecord) {
         self.held[way as usize].push(*record);
     }
 }
@@ -104,7 +105,7 @@ mod tests {
         let mut held = WayRecords::new(&Default::default());
         let most = records[0].max(records[1]);
         for i in 0..most {
-            for way in Way::BOTH {
+            for way in Direction::BOTH {
                 if i < records[way as usize] {
                     held.record(way, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
                 }
@@ -114,7 +115,7 @@ mod tests {
             }
         }
         held.forward(&mut observer);
-        let sessions = Way::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
+        let sessions = Direction::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
         held.finish(&sessions, &mut observer);
         assert_eq!(known, [most < HELD], "how many there are is known from the beginning of few only");
         seen

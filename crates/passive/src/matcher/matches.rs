@@ -3,7 +3,8 @@
 
 use super::{MatchObserver, RETUNE};
 use crate::flows::key::known_flow;
-use crate::{CapturePart, CapturePoint, Record, Sighting, Way};
+use crate::{CapturePart, CapturePoint, Record, Sighting};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -191,14 +192,14 @@ impl Matches {
     #[inline]
     pub(super) fn matched(
         &mut self,
-        way: Way,
+        way: Direction,
         source: OpenSighting,
         arrival: OpenSighting,
         out: &mut impl MatchObserver,
     ) {
         let (reference, monitor) = match way {
-            Way::Out => (source, arrival),
-            Way::In => (arrival, source),
+            Direction::Up => (source, arrival),
+            Direction::Down => (arrival, source),
         };
         let record = Record {
             way,
@@ -209,8 +210,8 @@ impl Matches {
         };
         let raw = arrival.at.saturating_sub(source.at);
         let delay = match way {
-            Way::Out => raw.saturating_sub(self.offset),
-            Way::In => raw.saturating_add(self.offset),
+            Direction::Up => raw.saturating_sub(self.offset),
+            Direction::Down => raw.saturating_add(self.offset),
         };
         let one = self.one(CapturePoint::Monitor, monitor.at);
         let of_way = &mut self.ways[way as usize];
@@ -252,8 +253,8 @@ impl Matches {
         }
         of_way.counts.duplicates += one;
         let (reference, monitor) = match s.way {
-            Way::Out => (WallTime(source.at), s.at),
-            Way::In => (s.at, WallTime(source.at)),
+            Direction::Up => (WallTime(source.at), s.at),
+            Direction::Down => (s.at, WallTime(source.at)),
         };
         let record = Record {
             way: s.way,
@@ -289,7 +290,7 @@ impl Matches {
 
     /// The whole sequence number of a recent sighting.
     #[inline]
-    pub(super) fn seq(&self, way: Way, low: u32) -> u64 {
+    pub(super) fn seq(&self, way: Direction, low: u32) -> u64 {
         let next = self.ways[way as usize].next_seq;
         next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
     }
@@ -333,7 +334,7 @@ impl Matches {
 
     pub(super) fn unmatched(
         &mut self,
-        way: Way,
+        way: Direction,
         point: CapturePoint,
         seen: OpenSighting,
         out: &mut impl MatchObserver,
@@ -358,7 +359,7 @@ impl Matches {
     /// Ends a sighting whose fate stays unknown, so that it does not count.
     pub(super) fn void(
         &mut self,
-        way: Way,
+        way: Direction,
         point: CapturePoint,
         seen: OpenSighting,
         out: &mut impl MatchObserver,
@@ -374,11 +375,11 @@ impl Matches {
 
     /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
     /// after the same delay as the nearest of them, within the capture's span.
-    fn would_have_been_seen(&self, way: Way, sent: i64) -> bool {
+    fn would_have_been_seen(&self, way: Direction, sent: i64) -> bool {
         let of_way = &self.ways[way as usize];
         let (near, far) = match way {
-            Way::Out => (CapturePoint::Reference, CapturePoint::Monitor),
-            Way::In => (CapturePoint::Monitor, CapturePoint::Reference),
+            Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
+            Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
         };
         let Some((first, last)) = self.span[far as usize] else { return false };
         let (first, last) = (self.common(far, first), self.common(far, last));

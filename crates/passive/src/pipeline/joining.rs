@@ -2,8 +2,9 @@
 
 use super::MatchObservers;
 use crate::matcher::MatchObserver;
-use crate::{CaiaMatcher, CaiaPairer, CapturePoint, MatchCounts, Matcher, Sighting, StreamSink, Way};
+use crate::{CaiaMatcher, CaiaPairer, CapturePoint, MatchCounts, Matcher, Sighting, StreamSink};
 use core::ops::ControlFlow;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// Sightings joined in a round.
@@ -75,7 +76,7 @@ pub fn join<O: MatchObserver>(
     matcher.finish(observer);
     // Nothing follows that could be stopped.
     let _ = after_round(observer);
-    Way::BOTH.map(|w| matcher.counts(w))
+    Direction::BOTH.map(|w| matcher.counts(w))
 }
 
 /// The same as the CAIA tool matches.
@@ -110,7 +111,7 @@ pub fn join_like_caia<S: StreamSink>(
         matcher.reference(r);
         reference.advance();
     }
-    Way::BOTH.map(|way| MatchCounts {
+    Direction::BOTH.map(|way| MatchCounts {
         seen_at_reference: matcher.seen(CapturePoint::Reference, way),
         seen_at_monitor: matcher.seen(CapturePoint::Monitor, way),
         matched: matcher.matched(way),

@@ -1,7 +1,8 @@
 //! [`Merger`]: merges the sightings of two live points in common time, as far as both are complete.
 
 use crate::matcher::MatchObserver;
-use crate::{CapturePoint, MatchCounts, Matcher, Sighting, TimeQueue, Way};
+use crate::{CapturePoint, MatchCounts, Matcher, Sighting, TimeQueue};
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
 /// Most sightings of one point that wait for the other; beyond that they are matched without.
@@ -55,7 +56,7 @@ impl Merger {
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Way) -> MatchCounts {
+    pub fn counts(&self, way: Direction) -> MatchCounts {
         self.matcher.counts(way)
     }
 
@@ -125,7 +126,7 @@ impl Merger {
         }
         self.matcher.finish(observer);
         after_round(observer);
-        Way::BOTH.map(|w| self.matcher.counts(w))
+        Direction::BOTH.map(|w| self.matcher.counts(w))
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
         PairEstimator::new(Span::seconds(1), None)
     }
 
-    fn sighting(at: i64, id: u64, way: Way) -> Sighting {
+    fn sighting(at: i64, id: u64, way: Direction) -> Sighting {
         Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
     }
 
@@ -149,10 +150,10 @@ mod tests {
         let matcher = Matcher::new(Span::ZERO, Span::seconds(1));
         let mut merger = Merger::new(matcher, [EVER, WallTime(30_000_000)]);
         for id in 10..50 {
-            merger.push(CapturePoint::Reference, sighting(id as i64, id, Way::Out));
+            merger.push(CapturePoint::Reference, sighting(id as i64, id, Direction::Up));
         }
         for id in 30..50 {
-            merger.push(CapturePoint::Monitor, sighting(id as i64 + 1, id, Way::Out));
+            merger.push(CapturePoint::Monitor, sighting(id as i64 + 1, id, Direction::Up));
         }
         for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             merger.covers(point, WallTime(0), WallTime(100_000_000));
@@ -170,10 +171,10 @@ mod tests {
         m.covers(CapturePoint::Reference, WallTime(0), WallTime(100_000_000));
         // The monitor is late with everything, and a little out of order.
         for (point, at, id, way) in [
-            (CapturePoint::Reference, 10, 1, Way::Out),
-            (CapturePoint::Reference, 50, 2, Way::In),
-            (CapturePoint::Monitor, 35, 2, Way::In),
-            (CapturePoint::Monitor, 20, 1, Way::Out),
+            (CapturePoint::Reference, 10, 1, Direction::Up),
+            (CapturePoint::Reference, 50, 2, Direction::Down),
+            (CapturePoint::Monitor, 35, 2, Direction::Down),
+            (CapturePoint::Monitor, 20, 1, Direction::Up),
         ] {
             m.push(point, sighting(at, id, way));
         }
@@ -193,7 +194,7 @@ mod tests {
         let matcher = Matcher::new(Span::ZERO, Span::seconds(5)).with_capacity(1000);
         let mut m = Merger::new(matcher, [EVER; 2]);
         for i in 0..WAITING as i64 + 1000 {
-            m.push(CapturePoint::Reference, sighting(i, i as u64, Way::Out));
+            m.push(CapturePoint::Reference, sighting(i, i as u64, Direction::Up));
             if i % 1000 == 0 {
                 m.covers(CapturePoint::Reference, WallTime(0), WallTime(i * 1_000_000));
                 m.release(&mut estimator);
@@ -216,11 +217,11 @@ mod tests {
             self.arrived += 1;
         }
 
-        fn lost(&mut self, _: Way, _: u64, _: WallTime, _: u32) {
+        fn lost(&mut self, _: Direction, _: u64, _: WallTime, _: u32) {
             self.lost += 1;
         }
 
-        fn void(&mut self, _: Way, _: u64) {
+        fn void(&mut self, _: Direction, _: u64) {
             self.void += 1;
         }
     }
@@ -236,8 +237,8 @@ mod tests {
             let (mut m, mut fates) =
                 (if from_there { m.from_the_first_packet() } else { m }, Fates::default());
             for at in [10, 20] {
-                m.push(CapturePoint::Reference, sighting(at, at as u64, Way::Out));
-                m.push(CapturePoint::Monitor, sighting(at + 1, at as u64, Way::Out));
+                m.push(CapturePoint::Reference, sighting(at, at as u64, Direction::Up));
+                m.push(CapturePoint::Monitor, sighting(at + 1, at as u64, Direction::Up));
             }
             m.covers(CapturePoint::Reference, ms(10), ms(90));
             m.covers(CapturePoint::Monitor, ms(11), ms(90));
@@ -264,9 +265,9 @@ mod tests {
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
         for (at, id) in [(10, 1), (60, 2), (65, 3), (200, 4), (201, 5), (250, 6)] {
-            m.push(CapturePoint::Reference, sighting(at, id, Way::Out));
+            m.push(CapturePoint::Reference, sighting(at, id, Direction::Up));
         }
-        m.push(CapturePoint::Monitor, sighting(170, 2, Way::Out));
+        m.push(CapturePoint::Monitor, sighting(170, 2, Direction::Up));
         m.covers(CapturePoint::Reference, ms(0), ms(300));
         m.covers(CapturePoint::Monitor, ms(150), ms(300));
         m.release(&mut fates);
@@ -279,7 +280,7 @@ mod tests {
     fn a_loss_is_known_when_its_time_is_over_without_another_packet() {
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::ZERO, Span::millis(20)), [EVER; 2]), Fates::default());
-        m.push(CapturePoint::Reference, sighting(60, 1, Way::Out));
+        m.push(CapturePoint::Reference, sighting(60, 1, Direction::Up));
         for (until, lost) in [(70, 0), (200, 1)] {
             m.covers(CapturePoint::Reference, ms(0), ms(until));
             m.covers(CapturePoint::Monitor, ms(0), ms(until));
@@ -297,7 +298,7 @@ mod tests {
             let (mut m, mut fates) =
                 (Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]), Fates::default());
             let packet = |n: i64, point: CapturePoint| {
-                let way = if n % 2 == 0 { Way::Out } else { Way::In };
+                let way = if n % 2 == 0 { Direction::Up } else { Direction::Down };
                 let delay = if point.is_source(way) { 0 } else { 20_000 };
                 Sighting {
                     at: WallTime(n * 1_000_000 / PER_MS + delay),
@@ -336,9 +337,9 @@ mod tests {
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
         // A packet a second, each 1 ms under way; the monitor sees every second one, and drops some from 5 to 7 s on its clock.
         for at in (0..20).map(|k| k * 1000) {
-            m.push(CapturePoint::Reference, sighting(at, at as u64 + 1, Way::Out));
+            m.push(CapturePoint::Reference, sighting(at, at as u64 + 1, Direction::Up));
             if at / 1000 % 2 == 0 {
-                m.push(CapturePoint::Monitor, sighting(at + 101, at as u64 + 1, Way::Out));
+                m.push(CapturePoint::Monitor, sighting(at + 101, at as u64 + 1, Direction::Up));
             }
         }
         m.drops(CapturePoint::Monitor, ms(5100), ms(6100));
@@ -361,8 +362,8 @@ mod tests {
             let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
             let (mut m, mut fates) = (Merger::new(matcher, [EVER; 2]), Fates::default());
             for id in 0..3000i64 {
-                m.push(CapturePoint::Reference, sighting(id * 100, id as u64, Way::Out));
-                let there = sighting(id * 100 + 30, id as u64, Way::Out);
+                m.push(CapturePoint::Reference, sighting(id * 100, id as u64, Direction::Up));
+                let there = sighting(id * 100 + 30, id as u64, Direction::Up);
                 m.push(CapturePoint::Monitor, Sighting { at: there.at + offset, ..there });
             }
             let mut rounds = 0;

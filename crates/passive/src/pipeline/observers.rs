@@ -2,8 +2,9 @@
 
 use crate::matcher::MatchObserver;
 use crate::{
-    CapturePart, CapturePoint, FlowAnalyzer, PairEstimator, RatedPair, Record, StreamBuilder, StreamSink, Way,
+    CapturePart, CapturePoint, FlowAnalyzer, PairEstimator, RatedPair, Record, StreamBuilder, StreamSink,
 };
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// The figures always, the rest if requested.
@@ -69,7 +70,7 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         }
     }
 
-    fn lost(&mut self, way: Way, seq: u64, sent: WallTime, flow: u32) {
+    fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, flow: u32) {
         if let Some(s) = &mut self.streams {
             s.lost(way, seq, sent, flow);
         }
@@ -78,7 +79,7 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         }
     }
 
-    fn void(&mut self, way: Way, seq: u64) {
+    fn void(&mut self, way: Direction, seq: u64) {
         if let Some(s) = &mut self.streams {
             s.void(way, seq);
         }

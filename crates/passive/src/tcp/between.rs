@@ -111,7 +111,8 @@ pub fn put_together(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FlowRtt, Grouping, LinkType, Way, decode};
+    use crate::{FlowRtt, Grouping, LinkType, decode};
+    use jitlat_core::spec::Direction;
     use jitlat_core::time::WallTime;
 
     fn connection(client: &str, server: &str, up: u64, down: u64) -> ObservedConnection {
@@ -134,7 +135,7 @@ mod tests {
             0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 6, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2, 0x13, 0x88, 0x13, 0x89, 0,
             8, 3, 4,
         ];
-        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Way::Out, grouping);
+        let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Direction::Up, grouping);
         let way = |lost| FlowWay { lost, matched: 10 * lost, duplicates: lost + 1, ..FlowWay::default() };
         let rtt = FlowRtt { min: 5, median: 6, mean: 6.5, p95: 7, max: 8 };
         FlowFigures {

@@ -3,8 +3,9 @@
 
 use super::connection::TcpEndpoint;
 use super::segment::{FIN, RST, SYN, TcpSegment};
-use crate::{IpPacket, Sides, Way};
+use crate::{IpPacket, Sides};
 use foldhash::fast::RandomState;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
@@ -85,8 +86,8 @@ impl SegmentRounds {
         let (src, dst) = p.ends();
         let (from, to) = ((src, s.ports.0), (dst, s.ports.1));
         match way {
-            Way::Out => self.sent(at, (from, to), &s, p.length),
-            Way::In => self.answered(at, (to, from), &s),
+            Direction::Up => self.sent(at, (from, to), &s, p.length),
+            Direction::Down => self.answered(at, (to, from), &s),
         }
     }
 

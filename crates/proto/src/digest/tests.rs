@@ -4,8 +4,9 @@ use crate::jitlat::auth::{PresharedKey, PresharedKeys};
 use crate::machine::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::SteadyTime;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, WallTime};
-use jitlat_passive::{IdentityFields, IdentityRule, PacketPreview, Sides, Way};
+use jitlat_passive::{IdentityFields, IdentityRule, PacketPreview, Sides};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {
@@ -105,7 +106,12 @@ impl Pair {
 }
 
 fn digest(at: i64, id: u64) -> Digest {
-    Digest { at: WallTime(at), id, length: 1500, way: if id.is_multiple_of(2) { Way::Out } else { Way::In } }
+    Digest {
+        at: WallTime(at),
+        id,
+        length: 1500,
+        way: if id.is_multiple_of(2) { Direction::Up } else { Direction::Down },
+    }
 }
 
 #[test]
@@ -275,7 +281,7 @@ fn any_message() -> impl Strategy<Value = DigestMessage> {
                     at: WallTime(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
                     id,
                     length,
-                    way: if out { Way::Out } else { Way::In },
+                    way: if out { Direction::Up } else { Direction::Down },
                 });
                 DigestMessage::Report {
                     first,

@@ -6,8 +6,9 @@ use crate::channel::{ChannelHello, put_text, text};
 use crate::wire::Reader;
 use core::net::{IpAddr, Ipv6Addr};
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
-use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Sides, Way};
+use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Sides};
 
 /// What a conversation begins with.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
@@ -26,7 +27,7 @@ pub struct Digest {
     /// Length of the IP packet, in bytes; below 2^31.
     pub length: u32,
     /// Which way it went.
-    pub way: Way,
+    pub way: Direction,
 }
 
 /// What to capture.
@@ -371,8 +372,8 @@ impl Entries {
                 for d in list {
                     out.extend_from_slice(&delta(d.at));
                     let way = match d.way {
-                        Way::Out => 1 << 31,
-                        Way::In => 0,
+                        Direction::Up => 1 << 31,
+                        Direction::Down => 0,
                     };
                     out.extend_from_slice(&(d.length & (u32::MAX >> 1) | way).to_be_bytes());
                     out.extend_from_slice(&d.id.to_be_bytes());
@@ -411,7 +412,7 @@ impl Entries {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 16));
                 for _ in 0..count {
                     let (at, word, id) = (at(r)?, r.u32()?, r.u64()?);
-                    let way = if word >> 31 == 1 { Way::Out } else { Way::In };
+                    let way = if word >> 31 == 1 { Direction::Up } else { Direction::Down };
                     list.push(Digest { at, id, length: word & (u32::MAX >> 1), way });
                 }
                 times_begin(list.first().map(|d| d.at))?;
@@ -472,7 +473,7 @@ mod tests {
     }
 
     fn digests(times: &[i64]) -> Entries {
-        let digest = |at: &i64| Digest { at: WallTime(*at), way: Way::In, length: 100, id: 7 };
+        let digest = |at: &i64| Digest { at: WallTime(*at), way: Direction::Down, length: 100, id: 7 };
         Entries::Digests(times.iter().map(digest).collect())
     }
 

@@ -37,7 +37,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     } else {
         format!("{} arrive {times}", percent(share))
     };
-    let found = FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
+    let found =
+        FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
     let (first, last) = (u64::from(*first), u64::from(*last));
     let everywhere = last - first > case.known.sent * 7 / 10;
     vec![if everywhere { found.whole(case) } else { found.packets(case, first, last) }]

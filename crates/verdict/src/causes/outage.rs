@@ -61,8 +61,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
                 run.len
             )
         };
-        let mut found =
-            FoundCause::of(CauseId::Outage, severity, harm, confidence).ns((1e9 * length) as i64).because(why);
+        let mut found = FoundCause::of(CauseId::Outage, severity, harm, confidence)
+            .ns((1e9 * length) as i64)
+            .because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };

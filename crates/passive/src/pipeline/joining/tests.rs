@@ -22,7 +22,7 @@ impl SightingSource for Read {
 
 /// 3000 packets that go out, one a second, all but five arriving 10 ms later on a clock that is `offset` ahead.
 fn captures(offset: Span) -> [Read; 2] {
-    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, way: Way::Out, flow: 0 };
+    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, way: Direction::Up, flow: 0 };
     let sent = |n: u64| WallTime(n as i64 * SECOND);
     [
         Read((0..3000).map(|n| sighting(n, sent(n))).collect()),
@@ -61,7 +61,7 @@ fn a_join_can_be_stopped() {
 fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
     struct Nobody;
     impl StreamSink for Nobody {
-        fn record(&mut self, _: Way, _: &jitlat_core::record::PacketRecord) {}
+        fn record(&mut self, _: Direction, _: &jitlat_core::record::PacketRecord) {}
     }
     // A packet out each second, 10 ms under way, and its answer 20 ms later; every hundredth answer is lost.
     let captures = |n: u64| {
@@ -69,11 +69,11 @@ fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
         let (mut reference, mut monitor) = (VecDeque::new(), VecDeque::new());
         for k in 0..n {
             let sent = k as i64 * SECOND;
-            reference.push_back(one(2 * k, sent, Way::Out));
-            monitor.push_back(one(2 * k, sent + 10_000_000, Way::Out));
-            monitor.push_back(one(2 * k + 1, sent + 30_000_000, Way::In));
+            reference.push_back(one(2 * k, sent, Direction::Up));
+            monitor.push_back(one(2 * k, sent + 10_000_000, Direction::Up));
+            monitor.push_back(one(2 * k + 1, sent + 30_000_000, Direction::Down));
             if k % 100 != 50 {
-                reference.push_back(one(2 * k + 1, sent + 45_000_000, Way::In));
+                reference.push_back(one(2 * k + 1, sent + 45_000_000, Direction::Down));
             }
         }
         [Read(reference), Read(monitor)]

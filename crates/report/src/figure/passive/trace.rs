@@ -6,8 +6,9 @@ use crate::figure::grid::PointGrid;
 use crate::figure::series::extent;
 use crate::figure::stretches::{Most, Sum, TimeBins};
 use crate::figure::trace::Cloud;
+use jitlat_core::spec::Direction;
 use jitlat_core::time::Span;
-use jitlat_passive::{BandSpacing, PingSource, Resampler, SyntheticPair, ThinnedTimes, Way};
+use jitlat_passive::{BandSpacing, PingSource, Resampler, SyntheticPair, ThinnedTimes};
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Cells of a distribution.
@@ -113,7 +114,7 @@ impl PassiveTrace {
 
     /// Adds a packet that arrived: its time at the reference point and its raw delay, in ns.
     #[inline]
-    pub fn packet(&mut self, way: Way, at: i64, delay: i64) {
+    pub fn packet(&mut self, way: Direction, at: i64, delay: i64) {
         let x = self.x(at);
         if !self.range.has_time(x) {
             return;

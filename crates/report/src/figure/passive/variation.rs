@@ -5,14 +5,14 @@ use super::run::PassiveRun;
 use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::stretches::TimeBins;
-use jitlat_passive::Way;
+use jitlat_core::spec::Direction;
 
 /// What each way adds to its least delay.
 pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let mut series = Vec::new();
     let (mut end, mut most) = (0.0f64, 0.0f64);
-    for (way, name) in [(Way::Out, "OUT"), (Way::In, "IN")] {
+    for (way, name) in [(Direction::Up, "OUT"), (Direction::Down, "IN")] {
         let (stretches, Some(least)) = (&trace.variation[way as usize], trace.least[way as usize]) else {
             continue;
         };
