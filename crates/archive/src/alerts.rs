@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Alerts that are kept after they were resolved.
-const KEPT: i64 = 10_000;
+const MAX_RESOLVED_ALERTS: i64 = 10_000;
 
 /// A test that entered the archive.
 #[derive(Clone, Debug, PartialEq)]
@@ -449,6 +449,6 @@ fn make_room(all: &Transaction<'_>, note: &Note) -> rusqlite::Result<u64> {
     }
     let old = "DELETE FROM alerts WHERE resolved_ns IS NOT NULL AND id <= (SELECT max(id) FROM alerts) - ? \
                AND id NOT IN (SELECT alert FROM alert_messages)";
-    all.execute(old, [KEPT])?;
+    all.execute(old, [MAX_RESOLVED_ALERTS])?;
     Ok(dropped)
 }

@@ -10,8 +10,8 @@ use crate::error::ArchiveError;
 use crate::intake::{IntakePackets, RowOverflow, TestIntake};
 use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, PublishedFile, StoredTest};
 use crate::parts::{CHANGED, ChecksumReader, Parts, take_rows};
-use crate::text::TAIL;
-use crate::tidy::SHARED_ROWS;
+use crate::text::TAIL_BYTES;
+use crate::tidy::MIN_SHARED_ROWS;
 use crate::{Archive, TestId, collected, rollup};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
@@ -23,7 +23,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 /// Longest log that is prepared: one takes some five times its length of memory.
-pub const MOST_PREPARED: u64 = 2 << 20;
+pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
 /// Name of the log that a measured test would have had.
 const MEASURED: &str = "test.log";
@@ -41,15 +41,15 @@ impl PreparedTest {
     /// Reads the log `text`, of the name `source`, with `tags` beside its own.
     ///
     /// # Errors
-    /// [`ArchiveError`], as for what is not a log, or longer than [`MOST_PREPARED`].
+    /// [`ArchiveError`], as for what is not a log, or longer than [`MAX_PREPARED_BYTES`].
     pub fn new(text: &[u8], source: &str, tags: &[(String, String)]) -> Result<PreparedTest, ArchiveError> {
         let path = Path::new(source);
-        if text.len() as u64 > MOST_PREPARED {
+        if text.len() as u64 > MAX_PREPARED_BYTES {
             let problem = "too large to load (limit 2 MiB)";
             return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
         }
         let origin = LogOrigin { sum: xxh3_128(text), bytes: text.len() as u64, source, tags };
-        let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL).max(header)..].to_vec());
+        let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL_BYTES).max(header)..].to_vec());
         let mut intake = TestIntake::new(number(origin.sum), source, RowOverflow::Memory, end);
         let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?.row_text();
         take_rows(&mut &*text, path, columns, &mut intake)?;
@@ -75,7 +75,7 @@ impl PreparedTest {
         };
         let end = &mut |_| {
             let closing = closing.as_bytes();
-            Ok(closing[closing.len().saturating_sub(TAIL)..].to_vec())
+            Ok(closing[closing.len().saturating_sub(TAIL_BYTES)..].to_vec())
         };
         // Its number is known at its end.
         let mut intake = TestIntake::new(0, MEASURED, RowOverflow::Memory, end);
@@ -248,7 +248,7 @@ fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFi
         let test = &mut tests[k];
         (test.entry.row_group, test.entry.first_row) = (group, rows as u64);
         rows += test.packets.blocks().iter().map(ColumnBlock::len).sum::<usize>();
-        if rows >= SHARED_ROWS || k + 1 == tests.len() {
+        if rows >= MIN_SHARED_ROWS || k + 1 == tests.len() {
             let blocks: Vec<&ColumnBlock> =
                 tests[first..=k].iter().flat_map(|test| test.packets.blocks()).collect();
             writer.write(&blocks)?;
@@ -261,9 +261,9 @@ fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFi
 /// The last bytes of a file that are looked at before its rows.
 fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
-    let from = file.metadata()?.len().saturating_sub(TAIL as u64).max(header);
+    let from = file.metadata()?.len().saturating_sub(TAIL_BYTES as u64).max(header);
     file.seek(SeekFrom::Start(from))?;
     let mut end = Vec::new();
-    file.take(TAIL as u64).read_to_end(&mut end)?;
+    file.take(TAIL_BYTES as u64).read_to_end(&mut end)?;
     Ok(end)
 }

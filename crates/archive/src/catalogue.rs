@@ -14,9 +14,9 @@ use std::time::Duration;
 /// The file.
 pub const CATALOGUE: &str = "catalogue.sqlite";
 /// How long one writer waits for another.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a value: an archive may come from somebody else.
-const MOST_BYTES: i32 = 1 << 28;
+const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// What makes version k + 1 of version k. Released steps stay as they are.
 const STEPS: [&str; 4] = [
@@ -217,8 +217,8 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
         opened => opened,
     }
     .map_err(failed)?;
-    db.busy_timeout(PATIENCE).map_err(failed)?;
-    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MOST_BYTES).map_err(failed)?;
+    db.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map_err(failed)?;
     let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
     db.execute_batch(set).map_err(failed)?;
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;

@@ -1,10 +1,10 @@
 //! [`IncomingLog`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
 //!
-//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MOST_PREPARED`] bytes is at hand as a
+//! What its sender says of its length holds: a log that unpacks to more is refused at that byte. A log of up to [`MAX_PREPARED_BYTES`] bytes is at hand as a
 //! whole, a longer one goes into a file in `tmp/`.
 
 use crate::add::AddOutcome;
-use crate::batch::MOST_PREPARED;
+use crate::batch::MAX_PREPARED_BYTES;
 use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use std::io::{self, Read, Write};
@@ -15,11 +15,11 @@ use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
 /// Longest log that is taken from another host: one of some ten million packets.
-pub const MOST_INCOMING: u64 = 1 << 30;
+pub const MAX_LOG_BYTES: u64 = 1 << 30;
 /// What a log is packed with to be sent.
-const LEVEL: i32 = 3;
+const COMPRESSION_LEVEL: i32 = 3;
 /// Most bytes that a sender may have looked back at, as a power of two: what level 3 does.
-const WINDOW: u32 = 21;
+const MAX_WINDOW_LOG: u32 = 21;
 
 /// A log that comes in pieces.
 pub struct IncomingLog {
@@ -91,17 +91,17 @@ impl IncomingLog {
     /// # Errors
     /// [`Unfit`].
     pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<IncomingLog, Unfit> {
-        if bytes > MOST_INCOMING {
+        if bytes > MAX_LOG_BYTES {
             return Err(Unfit::Other("it is longer than 1 GiB"));
         }
-        let to = if bytes <= MOST_PREPARED {
+        let to = if bytes <= MAX_PREPARED_BYTES {
             LogBuffer::Memory(Vec::with_capacity(bytes as usize))
         } else {
             LogBuffer::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
         };
         let mut out = Decoder::new(Bounded { to, sum: Xxh3::new(), left: bytes, failed: None })
             .map_err(Unfit::Packed)?;
-        out.window_log_max(WINDOW).map_err(Unfit::Packed)?;
+        out.window_log_max(MAX_WINDOW_LOG).map_err(Unfit::Packed)?;
         Ok(IncomingLog { out, hash })
     }
 
@@ -154,8 +154,8 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`]; damage that is found later is an error of the reader.
     pub fn compressed(&self, id: TestId) -> Result<Box<dyn Read + Send>, ArchiveError> {
-        let packed =
-            Encoder::new(self.log(id)?, LEVEL).map_err(|e| ArchiveError::Impossible(e.to_string()))?;
+        let packed = Encoder::new(self.log(id)?, COMPRESSION_LEVEL)
+            .map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         Ok(Box::new(packed))
     }
 

@@ -3,7 +3,7 @@
 
 use crate::entry::{Analysis, CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
-use crate::packets::{ColumnBlock, MOST_ROWS, PacketFileWriter};
+use crate::packets::{ColumnBlock, MAX_ROW_GROUP_ROWS, PacketFileWriter};
 use crate::parts::Parts;
 use crate::text::{Rest, header_of};
 use crate::{Archive, Writing};
@@ -13,11 +13,11 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Records that are analysed at a time.
-const AT_ONCE: usize = 512;
+const RECORDS_PER_BATCH: usize = 512;
 
 /// The rows of a test on their way into a file of packets.
 pub(crate) enum IntakePackets {
-    /// At hand, each block at most [`MOST_ROWS`].
+    /// At hand, each block at most [`MAX_ROW_GROUP_ROWS`].
     Held(Vec<ColumnBlock>),
     /// In a file that has no name yet, while nobody else writes to the archive; the last rows are still at hand.
     Written { writer: Box<PacketFileWriter>, last: Box<ColumnBlock>, writing: Option<Writing> },
@@ -64,7 +64,7 @@ impl IntakePackets {
     }
 }
 
-/// Where rows go beyond the first [`MOST_ROWS`].
+/// Where rows go beyond the first [`MAX_ROW_GROUP_ROWS`].
 pub(crate) enum RowOverflow<'a> {
     /// They stay at hand, as they were before they came.
     Memory,
@@ -95,7 +95,7 @@ impl Parts for TestIntake<'_> {
             && log.take_row(row)
         {
             self.records.push(row.record);
-            if self.records.len() >= AT_ONCE {
+            if self.records.len() >= RECORDS_PER_BATCH {
                 analysis.push_all(&self.records);
                 self.records.clear();
             }
@@ -128,7 +128,7 @@ impl<'a> TestIntake<'a> {
             read: 0,
             rows: 0,
             log: None,
-            records: Vec::with_capacity(AT_ONCE),
+            records: Vec::with_capacity(RECORDS_PER_BATCH),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> TestIntake<'a> {
             IntakePackets::Held(blocks) => {
                 let Some(block) = blocks.last_mut() else { return Ok(()) };
                 block.push(row);
-                if block.len() < MOST_ROWS {
+                if block.len() < MAX_ROW_GROUP_ROWS {
                     return Ok(());
                 }
                 let next = block.next();
@@ -153,7 +153,7 @@ impl<'a> TestIntake<'a> {
             }
             IntakePackets::Written { writer, last, .. } => {
                 last.push(row);
-                if last.len() >= MOST_ROWS {
+                if last.len() >= MAX_ROW_GROUP_ROWS {
                     writer.write(&[&**last])?;
                     last.clear();
                 }

@@ -56,7 +56,7 @@ mod totals;
 
 pub use add::AddOutcome;
 pub use alerts::{Alert, AlertMessage, AlertUpdate, Entered, Fired, Note, Noted};
-pub use batch::{MOST_PREPARED, PreparedTest};
+pub use batch::{MAX_PREPARED_BYTES, PreparedTest};
 pub use catalogue::{CATALOGUE, VERSION};
 pub use changes::CatalogueWatch;
 pub use check::{CheckFinding, Checked};
@@ -66,12 +66,12 @@ pub use course::{StreamPeriod, Verdicts};
 pub use dataset::{AnalysedGroups, analyse};
 pub use error::ArchiveError;
 pub use find::{Endpoints, Filter, Listed, When};
-pub use incoming::{Arrived, IncomingLog, MOST_INCOMING, Unfit};
+pub use incoming::{Arrived, IncomingLog, MAX_LOG_BYTES, Unfit};
 pub use newest::{ArchiveExtent, BadSince, Newest};
 pub use packets::VERSION as PACKETS_VERSION;
 pub use packets::{COLUMNS, PacketColumn, Width};
 pub use parts::{Assembly, TestHeader};
-pub use pushes::{MOST_UNSETTLED, Outgoing, Pushed, Settled};
+pub use pushes::{MAX_UNSETTLED, Outgoing, Pushed, Settled};
 pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
 pub use rows::StoredPackets;
 pub use slots::SlotFilter;
@@ -88,7 +88,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Steps of SQLite's machine between two looks at whether somebody still waits: some ten microseconds.
-const STEPS_BETWEEN_LOOKS: i32 = 1000;
+const STEPS_PER_STOP_CHECK: i32 = 1000;
 
 /// The number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +166,7 @@ impl Archive {
         let asked = stop.clone();
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
         // Without it an answer takes as long as it takes.
-        let _ = self.db.progress_handler(STEPS_BETWEEN_LOOKS, handler);
+        let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
         self.stop = stop;
     }
 
@@ -184,7 +184,7 @@ impl Archive {
     fn sql(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> ArchiveError + '_ {
         move |source| match source {
             rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DatabaseBusy => {
-                ArchiveError::Busy { archive: self.root.clone(), waited: catalogue::PATIENCE }
+                ArchiveError::Busy { archive: self.root.clone(), waited: catalogue::LOCK_TIMEOUT }
             }
             rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DiskFull => {
                 ArchiveError::Io {
@@ -229,11 +229,11 @@ fn lock(root: &Path) -> Result<Writing, ArchiveError> {
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(Writing { _lock: lock }),
-            Err(fs::TryLockError::WouldBlock) if begun.elapsed() < catalogue::PATIENCE => {
+            Err(fs::TryLockError::WouldBlock) if begun.elapsed() < catalogue::LOCK_TIMEOUT => {
                 std::thread::sleep(STEP);
             }
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(ArchiveError::Busy { archive: root.to_owned(), waited: catalogue::PATIENCE });
+                return Err(ArchiveError::Busy { archive: root.to_owned(), waited: catalogue::LOCK_TIMEOUT });
             }
             Err(fs::TryLockError::Error(e)) => return Err(ArchiveError::io("locking", &path)(e)),
         }

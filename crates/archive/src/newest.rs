@@ -7,11 +7,11 @@ use crate::{Archive, Listed, PooledStream, TestId};
 use rusqlite::{Row, params};
 
 /// Tests before the newest that are looked at, to say since when a stream is bad.
-const LOOKED_BACK: i64 = 300;
+const MAX_TESTS_BACK: i64 = 300;
 /// Tests before the newest of all streams together that are looked at for the same.
-const LOOKED_BACK_IN_ALL: u64 = 20_000;
+const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
 /// Tests whose distances say how often a stream is tested.
-const RECENT: i64 = 9;
+const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,7 @@ impl Archive {
             })
         };
         let mut all = streams.query_map([], take)?.collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut left = LOOKED_BACK_IN_ALL;
+        let mut left = MAX_TESTS_BACK_IN_ALL;
         for newest in &mut all {
             newest.every_ns = self.usual_distance(newest.stream_id)?;
             if is_bad(&newest.severity) {
@@ -130,7 +130,7 @@ impl Archive {
 
     fn distance(&self, query: &str, stream: i64) -> rusqlite::Result<Option<i64>> {
         let mut recent = self.db.prepare_cached(query)?;
-        let starts = recent.query_map(params![stream, RECENT], |row| row.get(0))?;
+        let starts = recent.query_map(params![stream, RECENT_TESTS], |row| row.get(0))?;
         let starts = starts.collect::<rusqlite::Result<Vec<i64>>>()?;
         let mut distances: Vec<i64> = starts.windows(2).map(|w| w[0].saturating_sub(w[1])).collect();
         distances.sort_unstable();
@@ -142,7 +142,7 @@ impl Archive {
         let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
         let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";
         let mut before = self.db.prepare_cached(query)?;
-        let most = LOOKED_BACK.min(i64::try_from(*left).unwrap_or(i64::MAX)).max(1);
+        let most = MAX_TESTS_BACK.min(i64::try_from(*left).unwrap_or(i64::MAX)).max(1);
         let mut rows = before.query(params![newest.stream_id, most])?;
         while let Some(row) = rows.next()? {
             *left = left.saturating_sub(1);

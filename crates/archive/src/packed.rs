@@ -10,7 +10,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
 /// Most bytes of a value that was packed, before it was.
-pub(crate) const MOST_UNPACKED: usize = 1 << 27;
+pub(crate) const MAX_UNPACKED_BYTES: usize = 1 << 27;
 
 /// A value as bytes: MessagePack, compressed.
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
@@ -19,7 +19,7 @@ pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
 
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, ArchiveError> {
     let impossible = || ArchiveError::Impossible(format!("{what} cannot be read"));
-    let bytes = decompress(bytes, MOST_UNPACKED).ok_or_else(impossible)?;
+    let bytes = decompress(bytes, MAX_UNPACKED_BYTES).ok_or_else(impossible)?;
     jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
 /// The bytes of a pool that was compressed.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MOST_UNPACKED)).flatten()
+    bytes.starts_with(&ZSTD).then(|| decompress(bytes, MAX_UNPACKED_BYTES)).flatten()
 }
 
 /// A pool as it is stored, without the differences of consecutive packets' delays; `None` if it is stored by version 1.

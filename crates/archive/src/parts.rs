@@ -5,7 +5,7 @@ use crate::TestId;
 use crate::checksum::{number, sum};
 use crate::error::ArchiveError;
 use crate::packets::{FileTests, StoredTest, TESTS_KEY, VERSION, VERSION_KEY};
-use crate::text::{Blob, MOST_REST, Rest, end_of, ends_in_text, header_reader};
+use crate::text::{Blob, MAX_TEXT_BYTES, Rest, end_of, ends_in_text, header_reader};
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogReader, LogReading, LogRow, RowText};
 use std::fs::File;
@@ -262,11 +262,11 @@ pub(crate) trait LineInput {
 }
 
 /// Longest line that can be a row.
-const LINE: u64 = 4096;
+const MAX_ROW_BYTES: u64 = 4096;
 
 impl LineInput for ChecksumReader {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
-        let read = self.input.by_ref().take(LINE).read_until(b'\n', line)?;
+        let read = self.input.by_ref().take(MAX_ROW_BYTES).read_until(b'\n', line)?;
         self.sum.update(line);
         Ok(read > 0)
     }
@@ -274,7 +274,7 @@ impl LineInput for ChecksumReader {
 
 impl LineInput for &[u8] {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool> {
-        Ok(self.take(LINE).read_until(b'\n', line)? > 0)
+        Ok(self.take(MAX_ROW_BYTES).read_until(b'\n', line)? > 0)
     }
 }
 
@@ -302,7 +302,7 @@ pub(crate) fn take_rows(
             Some(row) => parts.row(&row)?,
             None => {
                 others += line.len();
-                if others > MOST_REST {
+                if others > MAX_TEXT_BYTES {
                     let problem = "more than 64 MiB of it are no rows as jitlat writes them";
                     return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
                 }

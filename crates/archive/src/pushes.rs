@@ -2,7 +2,7 @@
 //!
 //! Every test has the number in which it entered, from 1 without gaps. A collector is sent this host's own tests in that order, and `settled`
 //! is the number up to which each of them is stored there, refused there, or dropped here. A test that goes before it was settled is counted as
-//! dropped in the transaction that removes its packets. Of the first [`MOST_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
+//! dropped in the transaction that removes its packets. Of the first [`MAX_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
 //! answer did not come. These are *doubts*: the collector is asked for them by their checksums, and what it has is counted as stored and no longer as dropped.
 
 use crate::add::now;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Most tests that may be on their way to a collector and not settled.
-pub const MOST_UNSETTLED: usize = 256;
+pub const MAX_UNSETTLED: usize = 256;
 
 /// A test that is this host's own, `t`, and has its packets.
 const WAITS: &str =
@@ -89,7 +89,7 @@ fn doubt(
 ) -> rusqlite::Result<()> {
     let known = "SELECT count(*) FROM push_doubts WHERE collector = ?";
     let known = all.prepare_cached(known)?.query_row([collector], |row| unsigned(row, 0))?;
-    let room = MOST_UNSETTLED.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
+    let room = MAX_UNSETTLED.saturating_sub(usize::try_from(known).unwrap_or(usize::MAX));
     let query = format!(
         "SELECT t.entered, t.hash FROM tests t WHERE t.entered > ? AND {WAITS} ORDER BY t.entered LIMIT ?"
     );

@@ -14,10 +14,10 @@ use std::io::{self, Read};
 use std::path::{Component, Path};
 
 /// Packets handed out at a time.
-const AT_ONCE: usize = 512;
+const PACKETS_PER_BATCH: usize = 512;
 
 /// How often a test is looked up again whose file was replaced meanwhile.
-const TRIES: usize = 3;
+const MAX_LOOKUPS: usize = 3;
 
 /// A checksum as it is written.
 fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
@@ -55,8 +55,8 @@ impl StoredPackets {
     /// [`ArchiveError::Damaged`].
     pub fn next(&mut self, mut push: impl FnMut(&[PacketRecord])) -> Result<bool, ArchiveError> {
         let batch = self.rows.next_batch()?;
-        let mut records = Vec::with_capacity(AT_ONCE);
-        for rows in batch.chunks(AT_ONCE) {
+        let mut records = Vec::with_capacity(PACKETS_PER_BATCH);
+        for rows in batch.chunks(PACKETS_PER_BATCH) {
             records.clear();
             records.extend(rows.iter().map(|row| row.record));
             push(&records);
@@ -150,7 +150,7 @@ impl Archive {
             match stored.rows(id.0, place.row_group, place.first_row, place.rows) {
                 // Its packets were put into another file since it was looked up.
                 Err(ArchiveError::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && tries < TRIES =>
+                    if source.kind() == io::ErrorKind::NotFound && tries < MAX_LOOKUPS =>
                 {
                     tries += 1;
                 }

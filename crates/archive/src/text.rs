@@ -11,9 +11,9 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
-pub(crate) const MOST_REST: usize = 1 << 26;
+pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
 /// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
-pub(crate) const TAIL: usize = 64 * 1024;
+pub(crate) const TAIL_BYTES: usize = 64 * 1024;
 
 /// Bytes that are written as such, and not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Rest {
 
     /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
-        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MOST_REST)?).ok()
+        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
 }
 
@@ -85,13 +85,13 @@ struct LogText {
 }
 
 /// Bytes made at a time, about.
-const CHUNK: usize = 128 * 1024;
+const CHUNK_BYTES: usize = 128 * 1024;
 
 impl LogText {
     fn fill(&mut self) -> Result<(), ArchiveError> {
         self.out.clear();
         self.at = 0;
-        while self.out.len() < CHUNK {
+        while self.out.len() < CHUNK_BYTES {
             if let Some((_, part)) = self.rest.next_if(|(before, _)| *before <= self.written) {
                 self.out.extend_from_slice(&part.0);
                 continue;
@@ -159,7 +159,7 @@ pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
         [(_, only)] => &only.0[header_of(&only.0)..],
         [.., (_, last)] => &last.0,
     };
-    end[end.len().saturating_sub(TAIL)..].to_vec()
+    end[end.len().saturating_sub(TAIL_BYTES)..].to_vec()
 }
 
 /// Bytes of the lines that a log begins with and that are no rows.
@@ -177,7 +177,8 @@ pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, ArchiveErro
     let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
     let from = end_from(rest, len);
     let mut end = Vec::new();
-    let read = file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL as u64).read_to_end(&mut end));
+    let read =
+        file.seek(SeekFrom::Start(from)).and_then(|_| file.take(TAIL_BYTES as u64).read_to_end(&mut end));
     read.map_err(ArchiveError::io("reading the log", path))?;
     Ok(std::str::from_utf8(&end).is_ok())
 }
@@ -186,5 +187,5 @@ pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, ArchiveErro
 fn end_from(rest: &Rest, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
-    len.saturating_sub(TAIL as u64).max(header as u64)
+    len.saturating_sub(TAIL_BYTES as u64).max(header as u64)
 }

@@ -15,13 +15,13 @@ use std::fs;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Files up to this size are put together.
-const SMALL: u64 = 32 << 20;
+const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
 /// Most bytes put into one file, about.
-const FULL: u64 = 128 << 20;
+const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Rows after which small tests begin another row group: what is read for one of them.
-pub(crate) const SHARED_ROWS: usize = 1 << 18;
+pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
 /// Most tests in a file: their headers are read with it.
-const MOST_TESTS: usize = 20_000;
+const MAX_TESTS_PER_FILE: usize = 20_000;
 
 /// What [`Archive::compact`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -137,7 +137,9 @@ impl Archive {
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
         let small = || {
             let mut files = self.db.prepare(query)?;
-            files.query_map([SMALL as i64], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()
+            files
+                .query_map([MAX_SMALL_FILE_BYTES as i64], Small::read)?
+                .collect::<rusqlite::Result<Vec<Small>>>()
         };
         let files = small().map_err(self.sql("reading"))?;
         let mut done = Compacted::default();
@@ -146,7 +148,9 @@ impl Archive {
             let mut group: Vec<&Small> = Vec::new();
             for file in day {
                 group.push(file);
-                if group.iter().map(|f| f.bytes).sum::<u64>() >= FULL || group.len() >= MOST_TESTS {
+                if group.iter().map(|f| f.bytes).sum::<u64>() >= MAX_MERGED_FILE_BYTES
+                    || group.len() >= MAX_TESTS_PER_FILE
+                {
                     self.put_together(&std::mem::take(&mut group), &mut done)?;
                 }
             }
@@ -184,7 +188,7 @@ impl Archive {
                     count += batch.len() as u64;
                 }
                 moved.push(self.moved(id, row_group, first_row, count)?);
-                if block.len() >= SHARED_ROWS {
+                if block.len() >= MIN_SHARED_ROWS {
                     writer.write(&[&block])?;
                     block = ColumnBlock::default();
                     group += 1;

@@ -77,7 +77,7 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
 }
 
 /// A bare number of nanoseconds below this is taken for a slip of the pen: no sender keeps such a period.
-const SHORTEST_BARE: i64 = 10_000;
+const MIN_BARE_NS: i64 = 10_000;
 
 /// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
 ///
@@ -86,7 +86,7 @@ const SHORTEST_BARE: i64 = 10_000;
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;
     let number = text.trim();
-    if period.0 < SHORTEST_BARE && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+    if period.0 < MIN_BARE_NS && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(QuantityError::new(format!(
             "a bare number is nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
         )));

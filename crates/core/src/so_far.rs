@@ -119,7 +119,7 @@ impl SettledLosses {
 }
 
 /// Gaps kept open; a packet that is later than this counts as missing until the end of the test.
-const OPEN: usize = 64;
+const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
     /// Without packets; percentiles have this precision.
@@ -155,7 +155,7 @@ impl SoFar {
             ArrivalEffect::New(skipped) => {
                 if !skipped.is_empty() {
                     self.open.push_back(skipped.clone());
-                    if self.open.len() > OPEN {
+                    if self.open.len() > MAX_OPEN_GAPS {
                         self.settled =
                             self.open.pop_front().map_or(self.settled, |run| self.settled.and(&run));
                     }

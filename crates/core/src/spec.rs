@@ -284,9 +284,9 @@ pub const CONTROL_PORT: u16 = 2666;
 
 /// A receiver leaves packets of a fast stream in its socket for so long at most, and then takes all of them: a wake-up a
 /// packet would cost more than the packets do. Their arrival stamps are the kernel's, and the same either way.
-const READ_PAUSE: Span = Span::millis(1);
+const MAX_READ_PAUSE: Span = Span::millis(1);
 /// A stream is fast if so many packets are due in that time.
-const GATHERED: i64 = 4;
+const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
     /// The seed's defaults: 1000 UDP packets of 80 bytes, one every 20 ms, client to server.
@@ -389,8 +389,9 @@ impl TestSpec {
     /// How long a receiver of one-way packets may leave them in its socket on purpose, once the kernel has stamped their
     /// arrival: a millisecond where they are 250 us apart or less, and no time where they are slower or come over TCP.
     pub fn read_pause(&self) -> Span {
-        let is_fast = self.transport == Transport::Udp && self.period.times(GATHERED) <= READ_PAUSE;
-        if is_fast { READ_PAUSE } else { Span::ZERO }
+        let is_fast =
+            self.transport == Transport::Udp && self.period.times(MIN_PACKETS_PER_PAUSE) <= MAX_READ_PAUSE;
+        if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
     /// From the first packet's due time to one period after the last's: packets × period.

@@ -28,7 +28,7 @@ pub struct CellBottleneck {
 /// Bits of a cell on the line.
 const CELL_BITS: i128 = 53 * 8;
 /// Bytes that it carries.
-const CELL_LOAD: i128 = 48;
+const CELL_PAYLOAD: i128 = 48;
 
 /// The clock of a line's cells, and the slots that are taken.
 #[derive(Clone, Debug)]
@@ -57,14 +57,14 @@ impl CellClock {
         let slot = CELL_BITS * i128::from(SECOND);
         let since = i128::from((begin - self.phase).0) * bits;
         let next = since.div_euclid(slot) + i128::from(since.rem_euclid(slot) > 0);
-        let cells = (bytes as i128 + self.overhead + CELL_LOAD - 1) / CELL_LOAD;
+        let cells = (bytes as i128 + self.overhead + CELL_PAYLOAD - 1) / CELL_PAYLOAD;
         self.free = self.free.max(next) + cells;
         let over = (self.free * slot).div_euclid(bits);
         self.phase + Span(i64::try_from(over).unwrap_or(i64::MAX))
     }
 }
 
-/// Cross traffic through the same bottleneck, in packets of [`OTHERS_BYTES`].
+/// Cross traffic through the same bottleneck, in packets of [`COMPETITOR_PACKET_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Competition {
     /// When it begins, from the first test packet.
@@ -91,9 +91,9 @@ pub enum CrossTraffic {
 }
 
 /// Bytes of a packet of [`Competition`], IP header included.
-pub const OTHERS_BYTES: usize = 1500;
+pub const COMPETITOR_PACKET_BYTES: usize = 1500;
 /// The smallest gap between two packets of a competitor, because they arrive over a link as well.
-const LEAST_GAP: Span = Span::micros(10);
+const MIN_GAP: Span = Span::micros(10);
 
 /// A running bottleneck.
 #[derive(Clone, Debug)]
@@ -162,8 +162,8 @@ impl Bottleneck {
 
     fn competitor(&mut self, k: usize) {
         let Some(now) = self.others[k].next else { return };
-        let sent = self.accept(now, OTHERS_BYTES);
-        let spacing = |bits: u64| (OTHERS_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
+        let sent = self.accept(now, COMPETITOR_PACKET_BYTES);
+        let spacing = |bits: u64| (COMPETITOR_PACKET_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
         let other = &mut self.others[k];
         let gap = match other.law.load {
             CrossTraffic::Constant(bits) => spacing(bits),
@@ -183,7 +183,7 @@ impl Bottleneck {
                 (rtt + waited).0 as f64 / other.window
             }
         };
-        let next = now + Span(gap as i64).max(LEAST_GAP);
+        let next = now + Span(gap as i64).max(MIN_GAP);
         other.next = (next < other.end).then_some(next);
     }
 

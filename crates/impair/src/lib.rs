@@ -37,7 +37,7 @@ mod police;
 mod scenario;
 mod trial;
 
-pub use bottleneck::{CellBottleneck, Competition, CrossTraffic, OTHERS_BYTES, RateBottleneck};
+pub use bottleneck::{COMPETITOR_PACKET_BYTES, CellBottleneck, Competition, CrossTraffic, RateBottleneck};
 pub use choice::{Choice, GilbertModel};
 pub use host::{Clock, ClockChange, HostModel, Pause};
 pub use jitter::{Jitter, MAX_JITTER};

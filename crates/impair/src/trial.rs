@@ -16,13 +16,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 /// Bytes of an IPv4 and UDP header before the payload.
-const HEADERS: usize = 28;
+const HEADER_BYTES: usize = 28;
 /// Time that a program needs for each of several packets that wait for it.
-const EACH: Span = Span(3_000);
+const TIME_PER_PACKET: Span = Span(3_000);
 /// Time between two clock probes.
 const PROBE_GAP: Span = Span::millis(40);
 /// Time from the last clock probe to the first packet.
-const PROBE_END: Span = Span::seconds(2);
+const PROBE_LEAD: Span = Span::seconds(2);
 /// TCP's smallest retransmission timeout.
 const RETRANSMISSION: Span = Span::millis(200);
 
@@ -119,7 +119,7 @@ impl Trial {
         (session.src, session.dst) =
             if downwards { (Some(hosts[1]), Some(hosts[0])) } else { (Some(hosts[0]), Some(hosts[1])) };
         session.created = Some(self.client.clock.at(self.epoch, Span::seconds(-1)));
-        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_END.0;
+        let before = -(i64::from(self.probes) * PROBE_GAP.0) - PROBE_LEAD.0;
         self.probe(&mut session, (&mut up, &mut down), Span(before));
         let (departures, refused) = self.departures();
         session.sent = Some(self.spec.packets());
@@ -192,7 +192,7 @@ impl Trial {
         for (seq, due) in (0..).zip(Deadlines::new(&self.spec)) {
             let late = host.wake.draw(&mut wake, on_path(due));
             let read = host.runs(due + late).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             if refused.choose(u64::from(seq)) {
                 kept_back += 1;
                 continue;
@@ -201,7 +201,7 @@ impl Trial {
                 0 => self.spec.payload(),
                 n => self.payloads[seq as usize % n],
             };
-            let bytes = usize::from(payload) + HEADERS;
+            let bytes = usize::from(payload) + HEADER_BYTES;
             let now = on_path(read);
             let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
             if let Some(left) = left {
@@ -239,7 +239,7 @@ impl Trial {
         let records = arrivals.into_iter().map(|(at, d)| {
             let delay = receiver.reading.draw(&mut reading, on_path(at));
             let read = receiver.runs(at + delay).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             let mut record = PacketRecord::new(d.seq.into());
             let (sent, lag) = stamp(sender, self.epoch, d.left, d.read);
             record.set(Moment::Sent, sent);
@@ -248,7 +248,7 @@ impl Trial {
             let (arrived, lag) = stamp(receiver, self.epoch, at, read);
             record.set(Moment::Arrived, arrived);
             record.set_receive_lag(lag);
-            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record.set_ttl(Some(60));
             record
         });
@@ -319,7 +319,7 @@ impl Trial {
         let mut ready = Span(i64::MIN);
         let records = answers.iter().map(|(at, d, [arrived, answered])| {
             let read = near.runs(*at).max(ready);
-            ready = read + EACH;
+            ready = read + TIME_PER_PACKET;
             let mut record = PacketRecord::new(d.seq.into());
             let (sent, lag) = stamp(near, self.epoch, d.left, d.read);
             record.set(Moment::Sent, sent);
@@ -332,7 +332,7 @@ impl Trial {
                 record.set(Moment::Arrived, Stamp { at: *arrived, source: far.stamps });
                 record.set(Moment::Answered, Stamp { at: *answered, source: far.stamps });
             }
-            record.set_size(Some((d.bytes - HEADERS) as u16));
+            record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record
         });
         let records = records.collect();

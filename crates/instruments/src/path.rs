@@ -7,7 +7,7 @@ use jitlat_core::path::Path;
 use jitlat_core::{Dscp, Span, Transport};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::path;
-use jitlat_proto::path::{SLOTS, TracePlan};
+use jitlat_proto::path::{MAX_PROBES, TracePlan};
 use std::net::{IpAddr, SocketAddr};
 
 /// Destination port of UDP probes: by convention nothing listens there.
@@ -73,7 +73,7 @@ impl PathTest {
             hops: self.hops,
             patience: self.patience,
             // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
-            spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(SLOTS) + 1)),
+            spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };
         Ok(path::trace(plan, stop.flag(), progress)?)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Records handed over at once.
-const CHUNK: usize = 4096;
+const RECORDS_PER_BATCH: usize = 4096;
 
 /// Whether the view that was asked for can be drawn; false: a line a second is printed instead.
 ///
@@ -72,10 +72,10 @@ fn read(logs: &[PathBuf]) -> Result<LiveState> {
 
 fn feed(reader: &mut LogReader, log: &Path, mut each: impl FnMut(&[PacketRecord])) {
     let mut failure = None;
-    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut chunk = Vec::with_capacity(RECORDS_PER_BATCH);
     for record in reader.records(&mut failure) {
         chunk.push(record);
-        if chunk.len() == CHUNK {
+        if chunk.len() == RECORDS_PER_BATCH {
             each(&chunk);
             chunk.clear();
         }

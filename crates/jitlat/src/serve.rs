@@ -396,11 +396,11 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
 }
 
 /// Packets that may wait to be kept.
-const WAITING: usize = 1 << 16;
+const MAX_QUEUED_PACKETS: usize = 1 << 16;
 
 /// Starts the thread that keeps packets of one-way tests in a folder.
 fn keep_packets(folder: TestFolder) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
-    let (packets, received) = sync_channel(WAITING);
+    let (packets, received) = sync_channel(MAX_QUEUED_PACKETS);
     let thread = std::thread::Builder::new().name("late-packets".to_owned());
     Ok((packets, thread.spawn(move || folder.run(&received))?))
 }

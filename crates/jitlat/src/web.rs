@@ -10,7 +10,7 @@ use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::Alone;
-use jitlat_web::{PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
+use jitlat_web::{DEFAULT_PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
 
 /// An address and a port, with the usual ones for what is not said.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
 /// Serves until the user stops it.

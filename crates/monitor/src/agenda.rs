@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A far host that fails again and again is tried at least this often, or at the next slot if that is later.
-pub const LONGEST_BACK_OFF: Span = Span::seconds(3600);
+pub const MAX_BACK_OFF: Span = Span::seconds(3600);
 /// Steps of the clock beyond this leave no missed slots behind: the time in between did not pass.
-const CORRECTED: Span = Span(DAY);
+const MAX_CLOCK_STEP: Span = Span(DAY);
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,7 +335,7 @@ impl Agenda {
             return false;
         }
         self.notices.push(Notice::ClockStep(step));
-        if step > CORRECTED {
+        if step > MAX_CLOCK_STEP {
             for (own, scheduled) in self.tests.iter_mut().zip(&self.timetable.tests) {
                 own.aim(scheduled, now);
             }
@@ -580,7 +580,7 @@ impl FailureBackOff {
     /// Leaves out no slot after the first failure, then 1, 3, 7 … as long as that is no longer than the longest.
     fn fail(&mut self, every: Span) {
         self.failures = (self.failures + 1).min(32);
-        let most = (LONGEST_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
+        let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
         self.left_out = ((1u64 << (self.failures - 1)) - 1).min(most);
     }
 }

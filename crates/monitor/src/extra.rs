@@ -6,12 +6,12 @@ use crate::timetable::Timetable;
 use jitlat_core::{Span, WallTime};
 
 /// How far ahead a gap is looked for.
-pub const HORIZON: Span = Span::seconds(600);
+pub const MAX_WAIT: Span = Span::seconds(600);
 
 /// Why there is no time for a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoGap {
-    /// The longest gap until the [horizon](HORIZON), in which a test may send for so long; `None`: not at all.
+    /// The longest gap until the [horizon](MAX_WAIT), in which a test may send for so long; `None`: not at all.
     TooShort(Option<Span>),
     /// The file does not have the far host any more.
     NoHost,
@@ -182,7 +182,7 @@ impl Extras {
     fn fit(&self, extra: &ExtraTest, from: WallTime, around: ScheduleContext<'_>) -> Result<WallTime, NoGap> {
         let hosts = extra.hosts(around).ok_or(NoGap::NoHost)?;
         let guard = around.model.guard;
-        let mut taken = busy(around, &hosts, from, HORIZON + extra.length + guard);
+        let mut taken = busy(around, &hosts, from, MAX_WAIT + extra.length + guard);
         taken.extend(self.list.iter().filter(|other| other.id != extra.id).filter_map(|other| {
             match other.state {
                 ExtraState::Waiting => Some((other.start, other.start + other.length + guard)),
@@ -192,7 +192,7 @@ impl Extras {
         }));
         taken.sort_unstable();
         let (mut at, mut longest) = (from, Span(0));
-        let end = from + HORIZON;
+        let end = from + MAX_WAIT;
         // Before the beginning of each, and after the last.
         for (begin, over) in taken.into_iter().chain([(WallTime(i64::MAX), WallTime(i64::MAX))]) {
             if at > end {

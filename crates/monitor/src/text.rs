@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Tests of a host that are listed.
-const NEXT: usize = 12;
+const MAX_LISTED_TESTS: usize = 12;
 
 /// That nothing is wrong with a file.
 pub fn checked(path: &Path, model: &Model) -> String {
@@ -183,7 +183,9 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
         let Some(first) = scheduled.first_from(now) else { continue };
         let (mut found, mut p) = (0, first);
         // A host may be in few rounds of many.
-        while found < NEXT && p < first + 2 * scheduled.rounds.len() as i64 + NEXT as i64 {
+        while found < MAX_LISTED_TESTS
+            && p < first + 2 * scheduled.rounds.len() as i64 + MAX_LISTED_TESTS as i64
+        {
             for pair in scheduled.pairs_of(p) {
                 let (role, far) = match host as u32 {
                     h if pair.client() == h => ("starts", pair.server()),
@@ -199,7 +201,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
         }
     }
     list.sort();
-    list.truncate(NEXT);
+    list.truncate(MAX_LISTED_TESTS);
     let far = width(list.iter().map(|row| row.2), 4);
     let rows = list.iter().map(|(at, role, with, test)| {
         let at = utc_date(*at);

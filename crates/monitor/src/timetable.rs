@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Pings of targets that a host has under way in one slot: each is a socket and a thread.
-pub const PINGS_AT_ONCE: u32 = 64;
+pub const MAX_CONCURRENT_PINGS: u32 = 64;
 
 /// When each pair is tested.
 #[derive(Clone, Debug)]
@@ -242,7 +242,7 @@ impl Draft {
         let rate = test.traffic.forward.rate.max(test.traffic.backward.rate);
         let pings = !test.pairs.targets.is_empty();
         let room = |host: &crate::model::Host| {
-            let most = if pings { PINGS_AT_ONCE } else { host.concurrent };
+            let most = if pings { MAX_CONCURRENT_PINGS } else { host.concurrent };
             let by_rate = host.bandwidth.filter(|_| rate > 0).map_or(u64::MAX, |b| b / rate);
             u32::try_from(by_rate).unwrap_or(u32::MAX).min(most).max(1)
         };

@@ -5,13 +5,13 @@
 //! restarted ([`TransmitMatcher::restart`]).
 
 use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{Inbox, MAX_BATCH};
 use jitlat_core::time::{Stamp, StampSource, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::os::fd::AsFd;
 
 /// Most packets that wait for their stamps: far more than a device queue holds.
-pub(crate) const UNDER_WAY: usize = 1 << 13;
+pub(crate) const MAX_AWAITED: usize = 1 << 13;
 /// So many consecutive impossible stamps mean that the numbering is wrong.
 const MAX_MISMATCHES: u32 = 8;
 
@@ -55,7 +55,7 @@ impl<P: Copy> TransmitMatcher<P> {
     /// adapter's stamp comes after the kernel's).
     pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
         TransmitMatcher {
-            inbox: Inbox::new(BATCH, 1).without_senders(),
+            inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
             packets: vec![None; capacity.next_power_of_two()].into(),
             last,
             next: 0,
@@ -144,7 +144,7 @@ impl<P: Copy> TransmitMatcher<P> {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
-        let mut batch = [None; BATCH];
+        let mut batch = [None; MAX_BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
             *entry = transmit_stamp(datagram.control);
             self.missed += u32::from(entry.is_none() && is_launch_missed(datagram.control));

@@ -59,7 +59,7 @@ pub fn yield_to_others() {
 }
 
 /// From this rate on, waking up takes as much of a processor as waiting awake: 50 000 packets a second.
-const SPIN_FROM: Span = Span::micros(20);
+const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
 impl Pacing {
     /// How a sender without launch times waits in a stream of one packet a `period`, and a note where that is not what was asked
@@ -79,7 +79,7 @@ impl Pacing {
                 (PaceMode::Sleep, Some(note.to_owned()))
             }
             Some(mode) => (mode, None),
-            None if period <= SPIN_FROM && is_processor_to_spare() => {
+            None if period <= MAX_SPIN_PERIOD && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
                 let note = format!(
                     "the sender spins instead of sleeping: {rate} packets a second, and processors were idle"
@@ -147,7 +147,7 @@ fn pin(cpu: usize) -> nix::Result<()> {
 
 /// How long before the deadline [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up latency of an idle
 /// machine, short enough to cost 6 % of a processor at 1000 packets a second.
-const SPIN: Span = Span::micros(60);
+const SPIN_TIME: Span = Span::micros(60);
 /// The longest uninterrupted sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
@@ -169,7 +169,7 @@ impl Pacer {
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
             PaceMode::Sleep | PaceMode::Etf => due,
-            PaceMode::Hybrid => due - SPIN,
+            PaceMode::Hybrid => due - SPIN_TIME,
             PaceMode::Spin => SteadyTime(i64::MIN),
         };
         let mut now = steady();

@@ -8,7 +8,7 @@ use crate::cmsg::ReceivedInfo;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::StampMode;
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{Inbox, MAX_BATCH};
 use crate::twoway::socket;
 use jitlat_core::path::{Path, PathEnd};
 use jitlat_core::{Span, SteadyTime, Transport, WallTime};
@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of an ICMP error that are read; no router quotes more.
-const LARGEST: usize = 2048;
+const MAX_ERROR_BYTES: usize = 2048;
 /// Longest wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);
 /// Errors read before deadlines are checked: a flood cannot stop probes from being sent.
@@ -189,7 +189,7 @@ impl IcmpErrors {
         sockets::enlarge(&socket);
         socket::stamp(&socket, plan.source, StampMode::Kernel, notes)?;
         socket.set_nonblocking(true)?;
-        Ok(IcmpErrors { family, socket, inbox: Inbox::new(BATCH, LARGEST) })
+        Ok(IcmpErrors { family, socket, inbox: Inbox::new(MAX_BATCH, MAX_ERROR_BYTES) })
     }
 }
 
@@ -227,7 +227,7 @@ impl Probes {
                 port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
                 ProbeSockets::Udp(socket)
             }
-            Transport::Tcp => ProbeSockets::Tcp((0..jitlat_proto::path::SLOTS).map(|_| None).collect()),
+            Transport::Tcp => ProbeSockets::Tcp((0..jitlat_proto::path::MAX_PROBES).map(|_| None).collect()),
         };
         Ok(Probes { sockets, port, padding: vec![0; 1024] })
     }

@@ -11,9 +11,9 @@ use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
 /// Matches after which the largest time difference is narrowed.
-const TRAINED: u32 = 20;
+const TRAINING_MATCHES: u32 = 20;
 /// Reference sightings of one way held at most.
-const LIST: usize = 4 << 20;
+const MAX_HELD: usize = 4 << 20;
 
 /// The list matcher. Reference sightings must come before the monitor's: see [`Self::wants_reference`].
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl CaiaMatcher {
     pub fn reference(&mut self, s: Sighting) {
         self.seen[CapturePoint::Reference as usize][s.way as usize] += 1;
         let list = &mut self.lists[s.way as usize];
-        if list.len() >= LIST {
+        if list.len() >= MAX_HELD {
             list.pop_front();
         }
         list.push_back(s);
@@ -86,7 +86,7 @@ impl CaiaMatcher {
                 let seconds = (common.saturating_sub(r.at.0)) as f64 / SECOND as f64;
                 *usual = if *n == 0 { seconds.abs() } else { 0.7 * *usual + 0.3 * seconds.abs() };
                 *n += 1;
-                if *n > TRAINED {
+                if *n > TRAINING_MATCHES {
                     self.allowed = *usual as i64 + 4;
                 }
             }
@@ -127,12 +127,12 @@ impl CaiaPairer {
         self.lists[r.way as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
         loop {
-            if self.current.is_none() || ins.is_empty() && outs.len() > LIST / 64 {
+            if self.current.is_none() || ins.is_empty() && outs.len() > MAX_HELD / 64 {
                 self.current = outs.pop_front();
             }
             let Some(out) = self.current else {
                 // An IN without an OUT before it is skipped.
-                ins.truncate(LIST / 64);
+                ins.truncate(MAX_HELD / 64);
                 return None;
             };
             let back = *ins.front()?;

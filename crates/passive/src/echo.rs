@@ -33,7 +33,7 @@ impl PingSource {
 pub type PingFigures = [Option<SpreadFigures>; 2];
 
 /// Requests that wait for their reply.
-const WAITING: usize = 1 << 12;
+const MAX_PENDING: usize = 1 << 12;
 
 /// Whether a packet is an ICMP echo request or reply, of either family.
 pub fn is_echo(p: &IpPacket<'_>) -> bool {
@@ -85,7 +85,7 @@ impl Echoes {
         if self.waiting.insert(key, at).is_none() {
             self.order.push_back(key);
         }
-        while self.order.len() > WAITING {
+        while self.order.len() > MAX_PENDING {
             if let Some(old) = self.order.pop_front() {
                 self.waiting.remove(&old);
             }
@@ -127,7 +127,7 @@ mod tests {
             let b = echo(8, seq, false);
             e.push(WallTime(seq.into()), &decode(LinkType::RAW, &b, 28).unwrap());
         }
-        assert!(e.waiting.len() <= WAITING && e.order.len() <= WAITING);
+        assert!(e.waiting.len() <= MAX_PENDING && e.order.len() <= MAX_PENDING);
     }
 
     #[test]
@@ -150,6 +150,6 @@ mod tests {
             (0..requests).for_each(|seq| assert_eq!(push(&echo(8, seq, false)), None));
             push(&echo(0, 0, true)).is_some()
         };
-        assert!(answered(WAITING as u16) && !answered(WAITING as u16 + 1));
+        assert!(answered(MAX_PENDING as u16) && !answered(MAX_PENDING as u16 + 1));
     }
 }

@@ -78,7 +78,7 @@ pub struct PassiveSummary {
 }
 
 /// Most combinations of sizes.
-const SIZES: usize = 4096;
+const MAX_SIZE_PAIRS: usize = 4096;
 
 #[derive(Debug, Default)]
 struct WayState {
@@ -212,7 +212,7 @@ impl PairEstimator {
         self.span = Some(self.span.map_or((at, at), |(a, _)| (a, at)));
         self.rtt.push(pair.rtt().0);
         let size = (pair.out.length, pair.back.length);
-        if self.sizes.len() < SIZES || self.sizes.contains_key(&size) {
+        if self.sizes.len() < MAX_SIZE_PAIRS || self.sizes.contains_key(&size) {
             self.sizes.entry(size).or_insert_with(SpanSpread::of_size).push(pair.rtt().0);
         }
         self.turnaround.push(pair.turnaround().0);
@@ -433,10 +433,10 @@ mod tests {
     #[test]
     fn sizes_kept_apart_are_bounded() {
         let mut e = PairEstimator::new(Span::seconds(1), None);
-        for i in 0..SIZES as u32 + 5 {
+        for i in 0..MAX_SIZE_PAIRS as u32 + 5 {
             exchange(&mut e, i64::from(i) * 100, [5, 5], 10, [i, 40]);
         }
-        assert_eq!(e.sizes().len(), SIZES);
+        assert_eq!(e.sizes().len(), MAX_SIZE_PAIRS);
     }
 
     #[test]

@@ -13,13 +13,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Values kept of a series of any length.
-const KEPT: usize = 8192;
+const MAX_VALUES: usize = 8192;
 /// Neighbours closer than this fraction of the range are in one band.
-const SAME: f64 = 1.0 / 400.0;
+const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
 /// Most lengths of packets that a band is compared with.
-const LENGTHS: usize = 8;
+const MAX_LENGTHS: usize = 8;
 /// A model explains a spacing that differs by at most this fraction.
-const CLOSE: f64 = 0.02;
+const MAX_DEVIATION: f64 = 0.02;
 
 /// A thinned series of times, each with its difference from the previous one.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl ThinnedTimes {
         let difference = self.last.replace(v).and_then(|l| v.checked_sub(l));
         self.fine |= v % 1000 != 0;
         if self.seen.is_multiple_of(self.every) {
-            if self.kept.len() >= KEPT {
+            if self.kept.len() >= MAX_VALUES {
                 let mut keep = false;
                 self.kept.retain(|_| {
                     keep = !keep;
@@ -84,7 +84,7 @@ impl ThinnedTimes {
         let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
         let Some(range) = middle_range(&mut values) else { return Vec::new() };
         let shortest = if self.fine { 4.0 } else { 4000.0 };
-        let floor = (range * SAME).max(shortest);
+        let floor = (range * MAX_BAND_WIDTH).max(shortest);
         let mut moves: Vec<f64> = self
             .kept
             .iter()
@@ -176,7 +176,7 @@ pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[Si
         }
         let mut list: Vec<(u32, u64)> = counts.into_iter().collect();
         list.sort_by_key(|(_, n)| Reverse(*n));
-        list.into_iter().take(LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
+        list.into_iter().take(MAX_LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
     };
     let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
     levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
@@ -197,7 +197,7 @@ impl BandSpacing {
     /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
     pub fn explain(&mut self, link: &AccessLink, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
-            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < CLOSE {
+            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION {
                 self.explained.push(what);
             }
         };
@@ -310,14 +310,14 @@ mod tests {
         assert_eq!(explained(&[]), [0, 1, 0], "a cell is there without packets");
         assert_eq!(explained(&[size(1450, 52, 1)]), [1, 1, 0]);
         // Only the most frequent lengths count, over all combinations.
-        let mut many: Vec<_> = (0..LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
+        let mut many: Vec<_> = (0..MAX_LENGTHS as u32).map(|k| size(60 + k, 52, 10)).collect();
         many.extend([size(1450, 53, 6), size(1450, 54, 6)]);
         assert_eq!(explained(&many)[0], 1);
         many.pop();
         assert_eq!(explained(&many)[0], 0);
-        let mut exact = level(packet * (1.0 + CLOSE * 0.9));
+        let mut exact = level(packet * (1.0 + MAX_DEVIATION * 0.9));
         exact.explain(&link, &[1450], &[]);
-        let mut off = level(packet * (1.0 + CLOSE * 1.1));
+        let mut off = level(packet * (1.0 + MAX_DEVIATION * 1.1));
         off.explain(&link, &[1450], &[]);
         assert_eq!((exact.explained.len(), off.explained.len()), (1, 0));
     }
@@ -364,13 +364,13 @@ mod tests {
     #[test]
     fn of_many_values_every_second_is_kept() {
         let mut levels = ThinnedTimes::default();
-        for k in 0..KEPT as i64 + 10 {
+        for k in 0..MAX_VALUES as i64 + 10 {
             levels.push(k * 1000);
         }
         assert!(!levels.fine);
-        assert_eq!((levels.kept.len(), levels.every), (KEPT / 2 + 5, 2));
+        assert_eq!((levels.kept.len(), levels.every), (MAX_VALUES / 2 + 5, 2));
         assert_eq!(levels.kept[..3], [(0, None), (2000, Some(1000)), (4000, Some(1000))]);
-        assert_eq!(levels.kept[KEPT / 2], (KEPT as i64 * 1000, Some(1000)));
+        assert_eq!(levels.kept[MAX_VALUES / 2], (MAX_VALUES as i64 * 1000, Some(1000)));
         levels.push(1);
         assert!(levels.fine);
         levels.push(1000);

@@ -8,7 +8,7 @@
 
 mod matches;
 
-use super::sighting::TWICE;
+use super::sighting::MAX_COPY_GAP_NS;
 use super::{CapturePart, CapturePoint, Identity, Record, Sighting};
 use core::hash::{BuildHasherDefault, Hasher};
 use jitlat_core::spec::Direction;
@@ -19,13 +19,13 @@ use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
 /// How long a matched name stays known, so that a duplicate is recognised.
-const LINGER: i64 = SECOND / 20;
+const MATCHED_LINGER: i64 = SECOND / 20;
 /// With more sightings of one name at one point within the window, they cannot be distinguished.
-const GROUP: usize = 8;
+const MAX_EQUAL_NAMES: usize = 8;
 /// Number of matches between two updates of the clock offset.
-const RETUNE: u32 = 1024;
+const MATCHES_PER_UPDATE: u32 = 1024;
 /// Most sightings held; beyond that the oldest are given up before their time.
-const CAPACITY: usize = 4 << 20;
+const MAX_SIGHTINGS: usize = 4 << 20;
 
 /// Receives the fate of packets.
 pub trait MatchObserver {
@@ -170,7 +170,7 @@ impl Matcher {
             old: Queue::default(),
             groups: NameTable::default(),
             matches: Matches::new(offset.0),
-            capacity: CAPACITY,
+            capacity: MAX_SIGHTINGS,
         }
     }
 
@@ -303,7 +303,7 @@ impl Matcher {
         state: NameState,
         out: &mut impl MatchObserver,
     ) -> NameState {
-        let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= TWICE;
+        let near = |last: i64| s.at.0.saturating_sub(last).saturating_abs() <= MAX_COPY_GAP_NS;
         match state {
             NameState::Waiting(_, seen) => {
                 if near(seen.at) {
@@ -347,7 +347,7 @@ impl Matcher {
     /// A further sighting of a name that is already several.
     fn regroup(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
-        if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= TWICE) {
+        if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= MAX_COPY_GAP_NS) {
             self.matches.ways[s.way as usize].counts.captured_twice += self.matches.one(point, s.at.0);
             return NameState::Group;
         }
@@ -366,7 +366,7 @@ impl Matcher {
             let [source, arrival] =
                 [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
-        } else if here > GROUP {
+        } else if here > MAX_EQUAL_NAMES {
             self.dissolve(s.way, s.id, SettleReason::Distrusted, out);
             NameState::Distrusted
         } else {
@@ -376,7 +376,7 @@ impl Matcher {
 
     fn expire(&mut self, out: &mut impl MatchObserver) {
         let now = self.now;
-        while let Some(e) = self.young.pop_before(now.saturating_sub(LINGER)) {
+        while let Some(e) = self.young.pop_before(now.saturating_sub(MATCHED_LINGER)) {
             self.outgrow(e);
         }
         let limit = now.saturating_sub(self.window);
@@ -394,7 +394,7 @@ impl Matcher {
     fn outgrow(&mut self, e: NameEntry) {
         match e.state {
             NameState::Gone => {}
-            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > LINGER / 10 => {
+            NameState::Matched { .. } if self.now.saturating_sub(e.touched) > MATCHED_LINGER / 10 => {
                 self.table.remove(&e.id);
             }
             _ => self.keep(e),

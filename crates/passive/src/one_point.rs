@@ -17,9 +17,9 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 /// Most QUIC flows that are followed; further ones are only counted.
-const FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
+const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
 /// Edges in conflict with the rule of the spin bit, in percent of all, beyond which an end does not keep to it.
-const CONFLICTS: u64 = 20;
+const MAX_CONFLICT_PERCENT: u64 = 20;
 /// Bytes of a UDP header.
 const HEADER: usize = 8;
 
@@ -115,7 +115,7 @@ impl OnePoint {
             if kind.is_none() || !begins {
                 return;
             }
-            if self.quic.len() >= FLOWS {
+            if self.quic.len() >= MAX_FLOWS {
                 self.not_followed += 1;
                 return;
             }
@@ -243,7 +243,7 @@ impl QuicFlow {
 
     fn figures(&self) -> OnePointFlow {
         let turned = self.edges > 1;
-        let kept = 100 * self.conflicts <= CONFLICTS * self.edges;
+        let kept = 100 * self.conflicts <= MAX_CONFLICT_PERCENT * self.edges;
         let figures = |spread: &SpanSpread| spread.figures(0).filter(|_| turned && kept);
         OnePointFlow {
             protocol: "quic",

@@ -14,9 +14,9 @@ use jitlat_core::time::{Span, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 
 /// After a time that is longer than this many periods nothing is handed out for those in between: the clock was set.
-const LEAP: i64 = 100;
+const MAX_EMPTY_PERIODS: i64 = 100;
 /// A period waits so many windows for packets whose fate is open, because their names repeat.
-const PATIENCE: i64 = 16;
+const MAX_WINDOWS_OPEN: i64 = 16;
 
 /// Packets, and what is known of them, of both ways in periods of wall time.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl PeriodStreams {
         let cut = self.streams.sink_mut();
         let first = cut.first;
         let now = horizon.0.div_euclid(cut.every.0);
-        if now - first > LEAP && cut.ways.iter().all(|way| way.open.is_empty()) {
+        if now - first > MAX_EMPTY_PERIODS && cut.ways.iter().all(|way| way.open.is_empty()) {
             cut.first = now - 1;
             return false;
         }
@@ -108,7 +108,7 @@ impl PeriodStreams {
         // A copy may follow its packet for a moment.
         let settled = over + self.window + Span::millis(100);
         let is_open = |way: Direction| self.streams.waits(way) && !self.streams.sink().is_passed(way, first);
-        let patient = over + Span(self.window.0.saturating_mul(PATIENCE));
+        let patient = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
         if horizon < settled || horizon < patient && Direction::BOTH.into_iter().any(is_open) {
             return false;
         }

@@ -5,7 +5,7 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// The same name at the same point this soon, in ns, is one packet captured twice.
-pub(super) const TWICE: i64 = 1_000_000;
+pub(super) const MAX_COPY_GAP_NS: i64 = 1_000_000;
 
 /// One packet seen at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// How far back a duplicate of a packet can still be numbered.
-const MEMORY: u64 = 1 << 20;
+const DUPLICATE_WINDOW: u64 = 1 << 20;
 /// Most arrivals that wait for the fate of an earlier packet; beyond that this packet does not count.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// Receives the records of both ways.
 pub trait StreamSink {
@@ -136,7 +136,7 @@ impl WayNumbers {
             self.fates.pop_front();
             self.base += 1;
         }
-        while self.recent.front().is_some_and(|v| v + MEMORY < self.base) {
+        while self.recent.front().is_some_and(|v| v + DUPLICATE_WINDOW < self.base) {
             self.recent.pop_front();
         }
     }
@@ -148,12 +148,12 @@ impl WayNumbers {
 
     /// Whether an arrival has no number: its fate was settled without it, or it is a duplicate of a too old packet.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
-        let forgotten = seq.saturating_add(MEMORY) < self.base;
+        let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }
 
     fn release(&mut self, way: Direction, sink: &mut impl StreamSink) {
-        while self.waiting.len() > WAITING {
+        while self.waiting.len() > MAX_WAITING {
             // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
             self.settle(self.base, PacketFate::Void, way, sink);
             self.hand_on(way, sink);
@@ -359,11 +359,15 @@ mod tests {
     #[test]
     fn a_fate_that_stays_open_is_unknown_in_the_end() {
         let mut s = StreamBuilder::new(Kept::default());
-        let n = WAITING as u64 + 10;
+        let n = MAX_WAITING as u64 + 10;
         for seq in 1..=n {
             s.arrived(seq, out(seq as i64), false);
-            if seq == WAITING as u64 {
-                assert_eq!((s.sink.0.len(), s.ways[0].waiting.len()), (0, WAITING), "there is still room");
+            if seq == MAX_WAITING as u64 {
+                assert_eq!(
+                    (s.sink.0.len(), s.ways[0].waiting.len()),
+                    (0, MAX_WAITING),
+                    "there is still room"
+                );
             }
         }
         assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
@@ -474,14 +478,14 @@ mod tests {
         let mut n = WayNumbers::default();
         let mut kept = Kept::default();
         n.settle(0, PacketFate::Void, Direction::Up, &mut kept);
-        n.base = MEMORY - 1;
-        n.settle(MEMORY - 1, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
+        n.base = DUPLICATE_WINDOW - 1;
+        n.settle(DUPLICATE_WINDOW - 1, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
         assert_eq!(
             (n.base, n.recent.len(), n.is_void(0, true), n.is_void(1, true)),
-            (MEMORY, 1, true, false)
+            (DUPLICATE_WINDOW, 1, true, false)
         );
-        n.settle(MEMORY, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
-        assert_eq!((n.base, n.recent.len()), (MEMORY + 1, 0), "forgotten");
+        n.settle(DUPLICATE_WINDOW, PacketFate::Counts(WallTime(0)), Direction::Up, &mut kept);
+        assert_eq!((n.base, n.recent.len()), (DUPLICATE_WINDOW + 1, 0), "forgotten");
         assert!(n.is_void(0, true) && !n.is_void(1, true) && n.is_void(1, false));
     }
 

@@ -9,7 +9,7 @@ use super::identity::Identity;
 use super::identity::{IdentityFields, IdentityRule};
 use super::packet::IpPacket;
 use super::part::ClockLine;
-use super::sighting::TWICE;
+use super::sighting::MAX_COPY_GAP_NS;
 use core::net::IpAddr;
 use jitlat_core::prefix::{Prefix, bits};
 use jitlat_core::spec::Direction;
@@ -221,7 +221,7 @@ fn common<'a>(
 ) -> Vec<PreviewPair<'a>> {
     // For one packet captured twice at a point the first sighting counts; a name that really repeats is not used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
-        Some(first) => (g.at - first.at).0.saturating_abs() > TWICE,
+        Some(first) => (g.at - first.at).0.saturating_abs() > MAX_COPY_GAP_NS,
         None => {
             *slot = Some(g);
             false
@@ -480,11 +480,11 @@ mod tests {
         let again = |list: &[PacketPreview], after: i64| -> Vec<PacketPreview> {
             list.iter().flat_map(|g| [*g, PacketPreview { at: g.at + Span(after), ..*g }]).collect()
         };
-        for after in [TWICE, -TWICE] {
+        for after in [MAX_COPY_GAP_NS, -MAX_COPY_GAP_NS] {
             assert_eq!(survey(&again(&r, after), &m, None).map(|p| p.common), Ok(100));
         }
-        assert_eq!(survey(&again(&r, TWICE + 1), &m, None), Err(NoPlan::NothingCommon));
-        assert_eq!(survey(&r, &again(&m, TWICE + 1), None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&again(&r, MAX_COPY_GAP_NS + 1), &m, None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&r, &again(&m, MAX_COPY_GAP_NS + 1), None), Err(NoPlan::NothingCommon));
     }
 
     #[test]

@@ -8,15 +8,15 @@ use jitlat_core::units;
 /// Names of the two points.
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
 /// Most prefixes of a side that are listed.
-const NAMED: usize = 4;
+const MAX_LISTED_PREFIXES: usize = 4;
 /// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
 const HEADER_MASK: u32 = 63;
 
 /// The prefixes of a side; of many the first few.
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
-    let mut text: Vec<_> = prefixes.iter().take(NAMED).map(ToString::to_string).collect();
-    if prefixes.len() > NAMED {
-        text.push(format!("and {} more", prefixes.len() - NAMED));
+    let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
+    if prefixes.len() > MAX_LISTED_PREFIXES {
+        text.push(format!("and {} more", prefixes.len() - MAX_LISTED_PREFIXES));
     }
     text.join(", ")
 }

@@ -76,7 +76,7 @@ pub const FORMAT: &str = "jitlat sweep 2";
 const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
 /// Most runs; more are certainly a mistake.
-const MOST_RUNS: usize = 100_000;
+const MAX_RUNS: usize = 100_000;
 
 /// Why a file is not that of a sweep, or cannot be continued.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ pub enum SweepError {
     #[error("line {0}: this run is not one of the plan's, or is there twice")]
     Stray(usize),
     /// More runs than a sweep may have.
-    #[error("{0} runs are too many: a sweep has at most {MOST_RUNS}")]
+    #[error("{0} runs are too many: a sweep has at most {MAX_RUNS}")]
     TooMany(usize),
     /// More runs than fit a number.
     #[error("there are more combinations than can be counted")]
@@ -132,7 +132,7 @@ impl SweepPlan {
     pub fn runs(&self) -> Result<Vec<SweepRun>, SweepError> {
         let cells = self.grid.cells().ok_or(SweepError::Uncountable)?;
         match cells.checked_mul(self.repetitions as usize) {
-            Some(1..=MOST_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
+            Some(1..=MAX_RUNS) => Ok(order(cells, self.repetitions, self.seed)),
             Some(n) => Err(SweepError::TooMany(n)),
             None => Err(SweepError::Uncountable),
         }

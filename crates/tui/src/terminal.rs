@@ -32,18 +32,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time between two pictures, unless a key is pressed.
-const FRAME: Duration = Duration::from_millis(250);
+const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// Time between two computations of every figure, which are made only while they are looked at.
-const FIGURES_EVERY: Duration = Duration::from_secs(1);
+const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the last picture may take, once the test is over.
-const LAST_PICTURE: Duration = Duration::from_secs(1);
+const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether the terminal is taken over.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Gives the terminal back, if it was taken over. A failure is ignored: nobody could read about it.
 fn give_back() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+    if TERMINAL_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
@@ -81,7 +81,7 @@ impl TakenTerminal {
             }));
         });
         enable_raw_mode()?;
-        TAKEN.store(true, Ordering::SeqCst);
+        TERMINAL_TAKEN.store(true, Ordering::SeqCst);
         let taken = execute!(io::stdout(), EnterAlternateScreen, Hide).and_then(|()| {
             let backend = CrosstermBackend::new(io::stdout());
             Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fullscreen })
@@ -171,7 +171,7 @@ impl View {
         self.over.store(true, Ordering::Release);
         let Some(drawing) = self.drawing.take() else { return };
         let since = Instant::now();
-        while !drawing.is_finished() && since.elapsed() < LAST_PICTURE {
+        while !drawing.is_finished() && since.elapsed() < LAST_FRAME_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         if drawing.is_finished() {
@@ -292,7 +292,7 @@ impl Drawer {
 
     /// Takes keys until the next picture is due, or something changes.
     fn keys(&mut self) -> io::Result<Option<ViewerRequest>> {
-        wait_for_input(&self.keyboard, FRAME)?;
+        wait_for_input(&self.keyboard, FRAME_INTERVAL)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
@@ -317,7 +317,7 @@ impl Drawer {
     /// Computes every figure, if they are looked at and it is time.
     fn compute_figures(&mut self) {
         let target = self.viewing.target;
-        let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_EVERY;
+        let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_INTERVAL;
         if self.viewing.tab != ViewTab::Figures || self.computed.is_some_and(fresh) {
             return;
         }

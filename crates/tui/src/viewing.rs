@@ -79,7 +79,7 @@ pub struct Viewing {
 }
 
 /// The shortest time shown, ns.
-const SHORTEST: i64 = 100_000_000;
+const MIN_SPAN_NS: i64 = 100_000_000;
 
 impl Viewing {
     /// The first look at so many targets.
@@ -166,7 +166,7 @@ impl Viewing {
         let [from, to] = self.window(board, now);
         let span = to - from;
         let all = board.target(self.target).map_or(span, |state| state.end(now));
-        let wanted = if closer { (span / 2).max(SHORTEST) } else { span.saturating_mul(2) };
+        let wanted = if closer { (span / 2).max(MIN_SPAN_NS) } else { span.saturating_mul(2) };
         if wanted >= all {
             (self.span, self.end) = (None, None);
             return;

@@ -9,7 +9,9 @@ use super::profiles::Profile;
 use super::severity::{Experience, Waits, of_outage};
 use super::steps::StepReason;
 use jitlat_core::answer::CauseId;
-use jitlat_core::evidence::{Evidence, Judgement, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
+use jitlat_core::evidence::{
+    Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
+};
 
 /// Adds the next stretch, whose numbers stand for what `seam` says. `origin` is when the stream's first packet was sent,
 /// and `due` when the stretch's first one was, if none of it came: in ns. Returns where what lasts to its end begins,
@@ -107,7 +109,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
         return join(last, &new);
     }
     so_far.found.push(new);
-    if so_far.found.iter().filter(|f| f.cause.id == id).count() > MOST_OF_A_KIND {
+    if so_far.found.iter().filter(|f| f.cause.id == id).count() > MAX_CAUSES_PER_KIND {
         put_together(so_far, id);
     }
 }
@@ -179,7 +181,7 @@ fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
 /// Where what lasts to the end of `case` begins: queues, and longer ways that it does not come back from.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
-    let queues = case.episodes.queues.iter().filter(|q| q.to + STRAYS >= n).map(|q| q.from);
+    let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
     let routes: Vec<_> = case.steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s).collect();
     let back = |k: usize| {
         let change = routes[k].change;
@@ -194,7 +196,7 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
 }
 
 /// So many packets may follow a queue that lasts.
-const STRAYS: usize = 16;
+const MAX_PACKETS_AFTER: usize = 16;
 
 /// Causes that have a share of the packets rather than a time each.
 fn is_a_law(id: CauseId) -> bool {

@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
         }
         let mut skew = None;
         let mut blocks = delays.blocks();
-        if series.len() >= FEW {
+        if series.len() >= MIN_PACKETS {
             skew =
                 levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
             if let Some(skew) = skew {
@@ -119,7 +119,7 @@ impl<'a> Case<'a> {
         let refused = without_refused(&mut runs, session.unsent);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
-        if losses.outages().count() >= MANY_OUTAGES {
+        if losses.outages().count() >= MIN_POLICED_OUTAGES {
             // A rate limit whose bucket is filled in steps drops whole runs of packets.
             losses.are_of_a_limit(|all| lets_even_rate_through(&delays, &departures, all));
         }
@@ -224,7 +224,7 @@ impl<'a> Case<'a> {
 
     /// What a hold must reach to be worth a word, in ns: 60 ms, and three packets' worth of the schedule.
     pub fn longest_usual_hold(&self) -> i64 {
-        LONG_HOLD.max(3 * self.material.period().unwrap_or(0))
+        MIN_HOLD_NS.max(3 * self.material.period().unwrap_or(0))
     }
 
     /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
@@ -307,35 +307,35 @@ pub(super) fn smallest_one_way(
         Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
         Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
         None if was_set => None,
-        None => clock.synchronised().filter(|error| *error < SURE).map(|_| min as f64),
+        None => clock.synchronised().filter(|error| *error < MAX_CLOCK_ERROR_NS).map(|_| min as f64),
     }
 }
 
-/// Whether the clock probes bound one-way delays. A bound of [`LONG_BOUND`] or less does. A longer one means that each round
+/// Whether the clock probes bound one-way delays. A bound of [`MAX_PROBE_BOUND_NS`] or less does. A longer one means that each round
 /// trip took a second or more: that is the path only if most probes agree. If they scatter, their own connection or a host
 /// was slow, and the bound says nothing about the path.
 fn is_bounded(clock: &ClockEstimate) -> bool {
-    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= SCATTER * bound);
-    clock.bound_ns.is_some_and(|bound| bound <= LONG_BOUND || agree(bound))
+    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= MAX_PROBE_SCATTER * bound);
+    clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
 }
 
 /// So many outages may be what a rate limit drops.
-const MANY_OUTAGES: usize = 9;
+const MIN_POLICED_OUTAGES: usize = 9;
 
 /// Shorter holds are what radio links and schedulers do all day, in ns.
-const LONG_HOLD: i64 = 60_000_000;
+const MIN_HOLD_NS: i64 = 60_000_000;
 
 /// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
-const SURE: i64 = 50_000_000;
+const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Largest error of the clock offset, in ns, that is taken from probes whether they agree or not.
-const LONG_BOUND: f64 = 500e6;
+const MAX_PROBE_BOUND_NS: f64 = 500e6;
 /// Most that the median round trip of the probes may exceed the shortest, as a share of a longer bound.
-const SCATTER: f64 = 0.5;
+const MAX_PROBE_SCATTER: f64 = 0.5;
 
 /// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
 /// conversation bears.
-pub const FEW: usize = 100;
+pub const MIN_PACKETS: usize = 100;
 
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
@@ -361,7 +361,7 @@ fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> 
 }
 
 /// A route that changes loses packets for less than this, in ns; a longer time is an outage of its own.
-const CONVERGENCE: i64 = 220_000_000;
+const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
 /// Takes out of `runs` the short ones during which the route changed.
 fn lost_at_steps(
@@ -378,7 +378,7 @@ fn lost_at_steps(
         // The losses between the last packet of the old route and the first of the new one, or one packet further.
         let (from, to) =
             (delays.seq(step.place.saturating_sub(2)), delays.seq((step.place + 1).min(delays.len() - 1)));
-        let here = |r: &SeqRun| (from..to).contains(&r.start) && departures.length(r) < CONVERGENCE;
+        let here = |r: &SeqRun| (from..to).contains(&r.start) && departures.length(r) < MAX_CONVERGENCE_NS;
         out.extend(runs.iter().filter(|r| here(r)).copied());
         runs.retain(|r| !here(r));
     }

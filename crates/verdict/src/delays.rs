@@ -6,11 +6,11 @@ use jitlat_core::metrics::series::Series;
 use std::ops::Range;
 
 /// Most blocks a series is cut into.
-const BLOCKS: usize = 1 << 15;
+const MAX_BLOCKS: usize = 1 << 15;
 /// Fewest packets per block.
-const LEAST: usize = 4;
+const MIN_BLOCK_PACKETS: usize = 4;
 /// Pairs of neighbours looked at for the noise.
-const PAIRS: usize = 4096;
+const MAX_PAIRS: usize = 4096;
 /// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
 #[derive(Clone, Debug)]
 pub struct Delays<'a> {
@@ -89,7 +89,7 @@ impl<'a> Delays<'a> {
 
     fn find_pace(&self) -> SendPattern {
         let n = self.len();
-        let step = (n / PAIRS).max(1);
+        let step = (n / MAX_PAIRS).max(1);
         // Between packets that were sent in turn.
         let gap = |k: usize| {
             let (a, b) = (self.series.get(k - 1), self.series.get(k));
@@ -310,7 +310,7 @@ impl<'a> Delays<'a> {
     /// Cut into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
-        let size = n.div_ceil(BLOCKS).max(LEAST).max((2 * self.together()).min(n / 8));
+        let size = n.div_ceil(MAX_BLOCKS).max(MIN_BLOCK_PACKETS).max((2 * self.together()).min(n / 8));
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
@@ -328,7 +328,7 @@ impl<'a> Delays<'a> {
     /// How much neighbours differ, from pairs spread over the whole series.
     pub fn noise(&self) -> DelayNoise {
         let n = self.len();
-        let step = (n / PAIRS).max(1);
+        let step = (n / MAX_PAIRS).max(1);
         let apart = self.together();
         let differ = |a: i64, b: i64| a.saturating_sub(b).saturating_abs();
         let mut pairs: Vec<i64> = if step == 1 {
@@ -346,7 +346,7 @@ impl<'a> Delays<'a> {
     /// thousands of them.
     pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
         let to = to.min(self.len());
-        let step = (to.saturating_sub(from) / PAIRS).max(1);
+        let step = (to.saturating_sub(from) / MAX_PAIRS).max(1);
         let mut some = Vec::with_capacity(to.saturating_sub(from).div_ceil(step));
         if step == 1 {
             self.each_excess(from..to, |_, x| some.push(x));

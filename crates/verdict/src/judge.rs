@@ -1,6 +1,6 @@
 //! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
 
-use super::case::{Case, FEW};
+use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES};
 use super::headline::{headline, most_felt};
 use super::profiles::{Interruption, Profile, SentTraffic};
@@ -45,7 +45,7 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
 /// What the `findings` in the test of `session` mean for its users.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
     let CaseFindings { mut found, lived, known, received, duration } = findings;
-    let enough = known.sent >= FEW as u64;
+    let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // What needs no statistics may still be said.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));

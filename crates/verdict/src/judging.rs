@@ -20,11 +20,11 @@ struct PathJudge {
     profiles: Cow<'static, [Profile]>,
 }
 
-static USUAL: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
+static DEFAULT_JUDGE: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
 
 /// The judge with the [`PROFILES`]; always the same one.
 pub fn judge() -> SharedJudge {
-    USUAL.clone()
+    DEFAULT_JUDGE.clone()
 }
 
 /// A judge with other profiles.

@@ -38,13 +38,13 @@ pub struct LossLaw {
 }
 
 /// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
-const ALLOWED: f64 = 1e-3;
+const ALLOWED_LOSS: f64 = 1e-3;
 /// With fewer losses, no law is determined.
-const FEWEST: u64 = 4;
+const MIN_LOSSES: u64 = 4;
 /// One chance in a hundred that losses without a law look like it, on either side.
-const CLEAR: f64 = 2.576;
+const MIN_Z: f64 = 2.576;
 /// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
-const BURSTY: f64 = 1.25;
+const MIN_BURST_RATIO: f64 = 1.25;
 
 impl LossLaw {
     /// Of the losses `all` among the packets `known`, if there are enough to speak of.
@@ -58,7 +58,7 @@ impl LossLaw {
             return None;
         }
         let lost = all.lost();
-        if lost < FEWEST || all.interval()[0] <= ALLOWED {
+        if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
         let stretch = all.stretch();
@@ -91,7 +91,7 @@ fn manner(
     if lets_even_rate_through(delays, &LossTimes::new(delays, material.session), part) {
         return (LossManner::Policed, 0.9);
     }
-    let even = pattern.z.is_some_and(|z| z > CLEAR) && part.ratio() > 0.02;
+    let even = pattern.z.is_some_and(|z| z > MIN_Z) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
@@ -101,7 +101,7 @@ fn manner(
         return (LossManner::Policed, 0.8);
     }
     match pattern.z {
-        Some(z) if z < -CLEAR && pattern.burst_ratio >= BURSTY => {
+        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_BURST_RATIO => {
             (LossManner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
         }
         // A handful of losses in two or three bursts.
@@ -113,9 +113,9 @@ fn manner(
 
 /// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.
 const PARTS: usize = 24;
-const EACH: u64 = 3;
+const MIN_LOSSES_PER_PART: u64 = 3;
 /// Of parts that get by chance what they get, one test in ten thousand varies so little (chi-squared, 23 degrees of freedom).
-const EVENLY: f64 = 0.25;
+const MAX_EVEN_VARIATION: f64 = 0.25;
 
 /// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
 /// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
@@ -123,7 +123,7 @@ const EVENLY: f64 = 0.25;
 pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
     let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
-    if lost < EACH * PARTS as u64 || runs < PARTS {
+    if lost < MIN_LOSSES_PER_PART * PARTS as u64 || runs < PARTS {
         return false;
     }
     let (from, to) = (departures.of(first.start), departures.of(last.start + last.len));
@@ -164,7 +164,7 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
     let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
     let expected = share * share * variance(&sent) + by_chance;
     // A packet more or less is where a part ends.
-    variance(&passed) < EVENLY * expected && expected > 2.0
+    variance(&passed) < MAX_EVEN_VARIATION * expected && expected > 2.0
 }
 
 fn run_lengths_agree(part: &Scattered) -> bool {

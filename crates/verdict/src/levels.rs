@@ -3,15 +3,15 @@
 use super::delays::{Blocks, DelayNoise, Delays};
 
 /// Groups of packets a series is seen in.
-const GROUPS: usize = 200;
+const MAX_GROUPS: usize = 200;
 /// Groups of more packets each, where those are too few.
-const WIDE: usize = 60;
+const MAX_WIDE_GROUPS: usize = 60;
 /// With fewer packets per group, its smallest delay is not meaningful.
-const PACKETS: usize = 8;
+const MIN_GROUP_PACKETS: usize = 8;
 /// Smaller changes are caused by the hosts themselves.
-const LEAST_STEP: i64 = 100_000;
+const MIN_STEP_NS: i64 = 100_000;
 /// No two crystals differ by more, nor is a clock slewed faster (RFC 5905: 500 ppm): 1000 ppm.
-pub const FASTEST_DRIFT: f64 = 1e-3;
+pub const MAX_DRIFT: f64 = 1e-3;
 
 /// A change of the smallest delay that lasts.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ struct Groups {
 
 impl Groups {
     fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
-        let wanted = (packets / PACKETS).min(GROUPS);
+        let wanted = (packets / MIN_GROUP_PACKETS).min(MAX_GROUPS);
         let (min, each) = blocks.grouped(wanted.max(1));
         (min.len() >= 12).then_some(Groups { min, each })
     }
@@ -43,12 +43,12 @@ impl Groups {
     /// Fewer and larger groups, each by its lower quarter, where there are enough packets for that.
     fn wide(delays: &Delays<'_>, blocks: &Blocks) -> Option<Groups> {
         let n = delays.len();
-        let each = (blocks.len() / WIDE).max(1);
+        let each = (blocks.len() / MAX_WIDE_GROUPS).max(1);
         let place = |g: usize| blocks.place(g * each, n);
         let quarters =
             (0..blocks.len().div_ceil(each)).map(|g| delays.quantile(place(g), place(g + 1), 0.25));
         let min: Vec<i64> = quarters.map(Option::unwrap_or_default).collect();
-        (each * blocks.size >= 2 * PACKETS).then_some(Groups { min, each })
+        (each * blocks.size >= 2 * MIN_GROUP_PACKETS).then_some(Groups { min, each })
     }
 
     fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
@@ -72,7 +72,7 @@ pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<Lev
 fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let n = delays.len();
     let min = &groups.min;
-    let window = (min.len() / 20).clamp(3, LONGEST_WINDOW);
+    let window = (min.len() / 20).clamp(3, MAX_WINDOW);
     let levels: Vec<DelayLevel> = min.windows(window).map(DelayLevel::of).collect();
     let mut scores = vec![0i64; min.len()];
     for (g, score) in scores.iter_mut().enumerate().take((min.len() + 1).saturating_sub(window)).skip(window)
@@ -81,7 +81,9 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);
         let size = change.saturating_abs();
-        if size > LEAST_STEP.max(noise.p90) && size / 3 > spread && size > 4 * before.spread.min(after.spread)
+        if size > MIN_STEP_NS.max(noise.p90)
+            && size / 3 > spread
+            && size > 4 * before.spread.min(after.spread)
         {
             *score = size;
         }
@@ -114,7 +116,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
 }
 
 /// Most groups on either side of a step that are compared.
-const LONGEST_WINDOW: usize = 10;
+const MAX_WINDOW: usize = 10;
 
 /// The middle and the spread of some smallest delays, one or two strays left out.
 struct DelayLevel {
@@ -123,9 +125,9 @@ struct DelayLevel {
 }
 
 impl DelayLevel {
-    /// Of at most [`LONGEST_WINDOW`].
+    /// Of at most [`MAX_WINDOW`].
     fn of(min: &[i64]) -> DelayLevel {
-        let (n, mut sorted) = (min.len(), [0; LONGEST_WINDOW]);
+        let (n, mut sorted) = (min.len(), [0; MAX_WINDOW]);
         let sorted = &mut sorted[..n];
         sorted.copy_from_slice(min);
         sorted.sort_unstable();
@@ -144,7 +146,7 @@ fn refine(
     let (low, high) = (at(&before, 0.5)?, at(&after, 0.5)?);
     let spread = |r: &core::ops::Range<usize>| Some(at(r, 0.9)?.saturating_sub(at(r, 0.1)?));
     let change = high.saturating_sub(low);
-    if change.saturating_abs() < LEAST_STEP {
+    if change.saturating_abs() < MIN_STEP_NS {
         return None;
     }
     // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle are of the lower
@@ -190,7 +192,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
 fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
-    if slope.abs() > FASTEST_DRIFT {
+    if slope.abs() > MAX_DRIFT {
         return None;
     }
     // What the line leaves over, and what it leaves over in each third.
@@ -231,7 +233,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64>
         (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
     let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
-    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= FASTEST_DRIFT)
+    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)
 }
 
 /// The slope of the line from the lowest point of the first fifth to that of the last fifth below which the fewest

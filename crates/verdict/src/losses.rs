@@ -20,9 +20,9 @@ pub struct PathLosses {
 
 /// The shortest outage, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix I fades to
 /// silence within 60 ms), and above what one burst of loss takes.
-const OUTAGE: i64 = 180_000_000;
+const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// The shortest outage of which nothing else speaks for bursts, in ns and packets.
-const LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
+const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
 
 impl PathLosses {
     /// Of `runs` among `sent` packets, `length` being the time in ns that a run took.
@@ -36,21 +36,21 @@ impl PathLosses {
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
         let outage = |run: &SeqRun| {
             let time = length(run);
-            let packets = if time >= 1_000_000_000 { 3 } else { LONE_OUTAGE.1 };
-            if run.len < packets || time < LONE_OUTAGE.0 {
+            let packets = if time >= 1_000_000_000 { 3 } else { MIN_LONE_OUTAGE.1 };
+            if run.len < packets || time < MIN_LONE_OUTAGE.0 {
                 return false;
             }
             match count {
                 1 => true,
                 // Few and long: no burst of a lossy path, each of them an event.
-                2..=12 if time >= OUTAGE && run.len >= 8 && median >= 8 => true,
+                2..=12 if time >= MIN_OUTAGE_NS && run.len >= 8 && median >= 8 => true,
                 _ if median >= 8
-                    && time >= 2 * OUTAGE
-                    && length(&SeqRun { start: run.start, len: median }) >= OUTAGE =>
+                    && time >= 2 * MIN_OUTAGE_NS
+                    && length(&SeqRun { start: run.start, len: median }) >= MIN_OUTAGE_NS =>
                 {
                     true
                 }
-                _ => time >= OUTAGE && run.len as f64 >= unlikely + 1.0,
+                _ => time >= MIN_OUTAGE_NS && run.len as f64 >= unlikely + 1.0,
             }
         };
         let outage = runs.iter().map(outage).collect();

@@ -8,11 +8,11 @@ use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
 
 /// Smaller steps cannot be distinguished from a late wake-up.
-const LEAST_STEP: i64 = 1_000_000;
+const MIN_STEP_NS: i64 = 1_000_000;
 /// Packets looked at on either side of a step.
-const BESIDE: usize = 12;
+const MAX_NEIGHBOURS: usize = 12;
 /// Fewer do not show which step is permanent.
-const LEAST_BESIDE: usize = 6;
+const MIN_NEIGHBOURS: usize = 6;
 
 /// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
 /// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
@@ -20,16 +20,16 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoi
     let mut found = Vec::new();
     let session = material.session;
     // All near the schedule: none of them left it by a step.
-    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < LEAST_STEP) {
+    if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < MIN_STEP_NS) {
         return found;
     }
     let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == SendPattern::Even;
     let Some(period) = material.period().filter(|_| is_even) else { return found };
-    let range = LEAST_BESIDE..delays.len().saturating_sub(LEAST_BESIDE);
+    let range = MIN_NEIGHBOURS..delays.len().saturating_sub(MIN_NEIGHBOURS);
     let mut before = 0;
     delays.each_off_schedule(period, |k, here| {
         let jump = here - std::mem::replace(&mut before, here);
-        if jump.abs() >= LEAST_STEP && range.contains(&k) {
+        if jump.abs() >= MIN_STEP_NS && range.contains(&k) {
             found.extend(clock_step(delays, period, noise, k, jump));
         }
     });
@@ -44,7 +44,7 @@ fn clock_step(delays: &Delays<'_>, period: i64, noise: DelayNoise, k: usize, jum
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
         return None;
     }
-    let (before, after) = (k.saturating_sub(BESIDE)..k, k..(k + BESIDE).min(delays.len()));
+    let (before, after) = (k.saturating_sub(MAX_NEIGHBOURS)..k, k..(k + MAX_NEIGHBOURS).min(delays.len()));
     let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
         let mut values: Vec<i64> = range.clone().map(of).collect();
         values.sort_unstable();
@@ -90,10 +90,10 @@ fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> 
 }
 
 /// So many packets that a host let go at once were not in a queue.
-const HELD: usize = 3;
+const MIN_RELEASED_TOGETHER: usize = 3;
 /// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
 /// IPv4), in ns. Where the kernel does not tell what was in the queue, shorter waits count as a queue's.
-const RETRY: i64 = 900_000_000;
+const NEIGHBOUR_RETRY_NS: i64 = 900_000_000;
 
 /// `waits` in groups of packets that left at once: each handed over ten times as long after the one before as it left
 /// after it.
@@ -162,13 +162,16 @@ impl SenderDelays {
     fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
         let queued = std::mem::take(&mut self.queued);
         let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
-        for group in let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= HELD) {
+        for group in
+            let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= MIN_RELEASED_TOGETHER)
+        {
             let ((first, length), last) = (group[0], group[group.len() - 1].0);
             // In a queue others leave meanwhile.
             let nothing_left =
                 first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
             // What the kernel saw in the queue was there.
-            let elsewhere = if measured { in_queue(first) < length / 2 } else { length >= RETRY };
+            let elsewhere =
+                if measured { in_queue(first) < length / 2 } else { length >= NEIGHBOUR_RETRY_NS };
             if nothing_left && elsewhere {
                 self.holds.push(Hold { from: first, to: last + 1, length });
             }
@@ -197,7 +200,7 @@ impl SenderDelays {
             return;
         }
         let mut waiting = self.handed_over.iter().peekable();
-        let mut recent = [i64::MAX; RECENT];
+        let mut recent = [i64::MAX; RECENT_PACKETS];
         let mut stalled: Option<Stalled> = None;
         let stalls = &mut self.stalls;
         delays.each_off_schedule(period, |k, late| {
@@ -210,7 +213,7 @@ impl SenderDelays {
                 recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
             }
             let base = recent.iter().copied().min().unwrap_or(late);
-            recent[k % RECENT] = late;
+            recent[k % RECENT_PACKETS] = late;
             let Some(stall) = &mut stalled else {
                 let length = late.saturating_sub(base);
                 if length >= limit {
@@ -227,7 +230,7 @@ impl SenderDelays {
             stall.length = stall.length.max(behind);
             if late <= stall.lowest - period / 2 {
                 (stall.lowest, stall.lowest_at) = (late, k);
-            } else if k - stall.lowest_at >= SETTLED {
+            } else if k - stall.lowest_at >= SETTLED_PACKETS {
                 stalls.extend(stall.never_caught_up(delays).filter(|_| !is_tcp));
                 stalled = None;
             }
@@ -244,7 +247,8 @@ impl SenderDelays {
     /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
     /// are enough to speak of a queue: eight, 1 % of all packets.
     pub fn height(&self) -> Option<i64> {
-        let mut waits: Vec<i64> = self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= WORTH).collect();
+        let mut waits: Vec<i64> =
+            self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();
         if waits.len() < 8 || waits.len() * 100 < self.packets {
             return None;
         }
@@ -259,9 +263,9 @@ impl SenderDelays {
 }
 
 /// Packets among which a stall begins: by how much one of them is later than the earliest.
-const RECENT: usize = 7;
+const RECENT_PACKETS: usize = 7;
 /// Packets after which a program that is no longer catching up keeps a schedule of its own.
-const SETTLED: usize = 16;
+const SETTLED_PACKETS: usize = 16;
 
 /// How far a sender is from its schedule where it does not stall, in ns.
 #[derive(Clone, Copy, Debug)]
@@ -327,7 +331,7 @@ impl Stalled {
 }
 
 /// A shorter stay in an interface is no queue: 5 ms.
-pub const WORTH: i64 = 5_000_000;
+pub const MIN_STAY_NS: i64 = 5_000_000;
 
 #[cfg(test)]
 mod queue_tests;

@@ -19,12 +19,12 @@ pub enum StepReason {
 }
 
 /// No route change adds more: twice a geostationary hop.
-const LONGEST_DETOUR: i64 = 700_000_000;
+const MAX_DETOUR_NS: i64 = 700_000_000;
 /// A ramp of so many packets is a queue that fills or drains.
-const RAMP: usize = 3;
+const MIN_RAMP_PACKETS: usize = 3;
 
 /// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
-const SHORTEST: i64 = 100_000_000;
+const MIN_ROUTE_TIME_NS: i64 = 100_000_000;
 
 /// Why each of `found` changed the smallest delay.
 pub fn explain(
@@ -38,7 +38,7 @@ pub fn explain(
         .map(|step| match proof(delays, step, material, noise) {
             Proof::Clock => (*step, StepReason::ReceiverClock, true),
             Proof::Route => (*step, StepReason::Route, true),
-            Proof::None if step.ramp >= RAMP => (*step, StepReason::Queue, false),
+            Proof::None if step.ramp >= MIN_RAMP_PACKETS => (*step, StepReason::Queue, false),
             Proof::None => (*step, StepReason::Route, false),
         })
         .collect();
@@ -49,7 +49,7 @@ pub fn explain(
         let begin = k.checked_sub(1).map_or(0, |i| explained[i].0.place);
         let is_brief = |from: usize, to: usize| {
             (from > 0 || to < delays.len())
-                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < SHORTEST
+                && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
         if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
             // Many packets may be sent at once, after a stall: they all met the same moment.
@@ -73,7 +73,7 @@ pub fn explain(
         let queue = reason == StepReason::Queue
             || lively(&step, 1.7)
             || end.is_some_and(|end| {
-                step.ramp + end.ramp >= RAMP || lively(&end, 1.7) || drains(delays, &end, noise)
+                step.ramp + end.ramp >= MIN_RAMP_PACKETS || lively(&end, 1.7) || drains(delays, &end, noise)
             });
         if queue && (end.is_some() || reason == StepReason::Queue || lively(&step, 3.0)) {
             explained[k].1 = StepReason::Queue;
@@ -88,7 +88,7 @@ pub fn explain(
         let before = explained[k - 1].1;
         if !proven
             && step.change < 0
-            && (before == StepReason::Queue || step.ramp >= RAMP || lively(&step, 3.0))
+            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || lively(&step, 3.0))
         {
             explained[k].1 = StepReason::Queue;
         }
@@ -183,7 +183,11 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
             return if in_order { Proof::Clock } else { Proof::Route };
         }
     }
-    if size > LONGEST_DETOUR && !clock_stood && step.ramp < RAMP && stays(delays, step, 0, delays.len()) {
+    if size > MAX_DETOUR_NS
+        && !clock_stood
+        && step.ramp < MIN_RAMP_PACKETS
+        && stays(delays, step, 0, delays.len())
+    {
         return Proof::Clock;
     }
     // Another time to live is another route.

@@ -8,7 +8,7 @@ use jitlat_core::units::eng3;
 use std::collections::BTreeMap;
 
 /// Fewer packets under one condition bound nothing.
-const ENOUGH: u64 = 100;
+const MIN_PACKETS: u64 = 100;
 
 /// By how much one condition changes a delay, with all others the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct ConditionEffect {
 }
 
 /// Chance may make any of all comparisons look like a change in so many sweeps without one.
-const CHANCE: f64 = 0.05;
+const SIGNIFICANCE: f64 = 0.05;
 
 /// The change that each condition makes: of all combinations of the others the largest that is beyond chance, or the
 /// largest if none is. What is beyond chance comes first.
@@ -78,7 +78,7 @@ fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) ->
     }
     chances.sort_by(f64::total_cmp);
     let all = chances.len();
-    let small = |(k, p): &(usize, &f64)| **p <= CHANCE / (all - k) as f64;
+    let small = |(k, p): &(usize, &f64)| **p <= SIGNIFICANCE / (all - k) as f64;
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
 }
 
@@ -128,7 +128,7 @@ impl ConditionEffect {
 
 /// How bad it is under one condition: losses, and the 99th percentile of jitter; unknown of few packets.
 pub fn severity(point: &SweepPoint) -> Severity {
-    if point.sent < ENOUGH {
+    if point.sent < MIN_PACKETS {
         return Severity::Unknown;
     }
     // TCP hides losses: then there is no such figure.
@@ -151,7 +151,7 @@ pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer
         format!(" at {}{more} ({:.1} % lost)", grid.name(p.cell, None), 100.0 * lost)
     });
     let few = if worst.is_none() && !points.is_empty() {
-        format!(": less than {ENOUGH} packets each")
+        format!(": less than {MIN_PACKETS} packets each")
     } else {
         String::new()
     };

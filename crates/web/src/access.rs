@@ -156,12 +156,12 @@ fn names_this_host(headers: &HeaderMap) -> bool {
 }
 
 /// How long a wrong token takes.
-const WRONG: Duration = Duration::from_secs(1);
+const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 /// Most bytes of a form.
-const MOST_FORM: usize = 4096;
+const MAX_FORM_BYTES: usize = 4096;
 
 async fn log_in(app: &App, request: Request) -> Response {
-    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MOST_FORM)).await;
+    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_FORM_BYTES)).await;
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too long.".to_owned()).into_response();
     };
@@ -171,7 +171,7 @@ async fn log_in(app: &App, request: Request) -> Response {
         (_, Some(Starters::Token(token))) if token.is(shown) => &app.run_cookie,
         (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
-            tokio::time::sleep(WRONG).await;
+            tokio::time::sleep(WRONG_TOKEN_DELAY).await;
             tracing::warn!("page: somebody showed a wrong token");
             return (StatusCode::UNAUTHORIZED, form_page(app, Some("This is not the token.")))
                 .into_response();

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 /// Most alerts that are listed.
-const MOST_LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 
 /// Alerts of the monitors that fill this archive.
 #[derive(Clone, Debug, Serialize)]
@@ -26,7 +26,7 @@ pub struct Alerts {
 
 /// Reads them.
 pub fn read(archive: &Archive, now_ns: i64) -> Result<Alerts, Problem> {
-    let alerts = archive.alerts(MOST_LISTED)?;
+    let alerts = archive.alerts(MAX_LISTED)?;
     Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts })
 }
 

@@ -20,7 +20,7 @@ pub enum UserRole {
 /// The name of the cookie that the secret of forms belongs to.
 const COOKIE: &str = "jitlat-form";
 /// Most characters of it.
-const MOST: usize = 64;
+const MAX_CHARS: usize = 64;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -68,7 +68,7 @@ impl Secrets {
 
 /// The value of a cookie.
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    cookies(headers, name).find(|value| value.len() <= MOST)
+    cookies(headers, name).find(|value| value.len() <= MAX_CHARS)
 }
 
 fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {

@@ -54,7 +54,7 @@ const HEIGHT: f64 = 420.0;
 const ROWS: usize = 44;
 const SHADES: usize = 5;
 /// The loss that is drawn as high as there is room; less is at least visible.
-const MUCH_LOSS: f64 = 0.1;
+const FULL_SCALE_LOSS: f64 = 0.1;
 
 /// The range of delays that is drawn: single ones far above the rest do not flatten it.
 fn axis(chart: &Chart<'_>) -> Axis {
@@ -246,7 +246,7 @@ fn period(out: &mut String, column: &ChartPeriod, left: f64, right: f64) {
         VERDICT.1 - TOP
     );
     if let Some(loss) = column.loss.filter(|loss| *loss > 0.0) {
-        let tall = ((loss / MUCH_LOSS).sqrt().min(1.0) * (LOSS.1 - LOSS.0)).max(3.0);
+        let tall = ((loss / FULL_SCALE_LOSS).sqrt().min(1.0) * (LOSS.1 - LOSS.0)).max(3.0);
         let _ = write!(
             out,
             "<rect class=\"lost\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{tall:.1}\"/>",

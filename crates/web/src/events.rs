@@ -21,11 +21,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
 /// Least time between two looks at the archive.
-const EVERY: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two looks where the system cannot watch the archive.
-const UNWATCHED: Duration = Duration::from_secs(3);
+const UNWATCHED_INTERVAL: Duration = Duration::from_secs(3);
 /// Time without news after which a client gets a sign that it is still connected.
-const SILENT: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What an event `tests` says.
 #[derive(Clone, Debug, Serialize)]
@@ -138,15 +138,19 @@ async fn follow(app: &Arc<App>) {
                 let json = serde_json::to_string(&event).unwrap_or_default();
                 Some(format!("event: tests\ndata: {json}\n\n"))
             }
-            None if sent.elapsed() >= SILENT => Some(": still here\n\n".to_owned()),
+            None if sent.elapsed() >= KEEPALIVE_INTERVAL => Some(": still here\n\n".to_owned()),
             None => None,
         };
         if let Some(text) = text {
             sent = Instant::now();
             app.watchers.send(&Bytes::from(text));
         }
-        sleep(EVERY).await;
-        let longest = if changes.is_some() { SILENT.saturating_sub(sent.elapsed()) } else { UNWATCHED };
+        sleep(MIN_INTERVAL).await;
+        let longest = if changes.is_some() {
+            KEEPALIVE_INTERVAL.saturating_sub(sent.elapsed())
+        } else {
+            UNWATCHED_INTERVAL
+        };
         let _ = timeout(longest, changed(changes.as_ref())).await;
     }
 }

@@ -69,7 +69,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The port where nothing else is said.
-pub const PORT: u16 = 2680;
+pub const DEFAULT_PORT: u16 = 2680;
 
 /// What is shown, where, and to whom.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Settings {
     pub fn new(archive: &Path) -> Settings {
         Settings {
             archive: archive.to_owned(),
-            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
             access: ReadAccess::Local,
             limits: WebLimits::default(),
             monitor: None,

@@ -48,9 +48,9 @@ impl Default for WebLimits {
 }
 
 /// Most bytes of a request's first line and headers.
-pub const MOST_HEADER_BYTES: usize = 16 * 1024;
+pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Most headers.
-pub const MOST_HEADERS: usize = 64;
+pub const MAX_HEADERS: usize = 64;
 
 /// The connections there are.
 #[derive(Clone, Debug, Default)]

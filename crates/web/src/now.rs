@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A stream that has had no test for this many of the usual distances between its tests is silent.
-const SILENT_AFTER: i64 = 3;
+const SILENCE_INTERVALS: i64 = 3;
 /// Most streams in the list of what needs attention, and in that of all.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// Up to this many hosts the cells of the matrix have words.
-const WORDS_UP_TO: usize = 10;
+const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.
 #[derive(Clone, Debug, Serialize)]
@@ -116,7 +116,7 @@ impl StreamNow {
 }
 
 fn is_silent(every_ns: Option<i64>, age: i64) -> bool {
-    every_ns.is_some_and(|every| age > every.saturating_mul(SILENT_AFTER))
+    every_ns.is_some_and(|every| age > every.saturating_mul(SILENCE_INTERVALS))
 }
 
 /// Reads it.
@@ -244,7 +244,7 @@ fn attention(all: &Now) -> Markup {
 fn every_stream(all: &Now) -> Markup {
     let streams: Vec<&StreamNow> = all.streams.iter().collect();
     html! {
-        h2 #streams { @if streams.len() > MOST_LISTED { "Streams" } @else { "All streams" } }
+        h2 #streams { @if streams.len() > MAX_LISTED { "Streams" } @else { "All streams" } }
         (table("All streams", &streams, all.now_ns))
     }
 }
@@ -258,11 +258,11 @@ fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
                 th scope="col" { "packets" }
             }
         }
-        tbody { @for s in streams.iter().take(MOST_LISTED) { (row(s, now)) } }
+        tbody { @for s in streams.iter().take(MAX_LISTED) { (row(s, now)) } }
     };
     html! {
         (scrolling(name, &rows))
-        @if streams.len() > MOST_LISTED { p { (streams.len() - MOST_LISTED) " more are in the matrix." } }
+        @if streams.len() > MAX_LISTED { p { (streams.len() - MAX_LISTED) " more are in the matrix." } }
     }
 }
 
@@ -305,7 +305,7 @@ fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
             *cell = s;
         }
     }
-    let words = hosts.len() <= WORDS_UP_TO;
+    let words = hosts.len() <= MAX_HOSTS_WITH_WORDS;
     let rows = html! {
         thead {
             tr {

@@ -18,13 +18,13 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// What is shown where nothing else is asked for: so long before the newest test.
-const USUAL: i64 = 7 * DAY;
+const DEFAULT_SPAN_NS: i64 = 7 * DAY;
 /// Most tests that are shown one by one.
-const MOST_TESTS: u64 = 600;
+const MAX_TESTS: u64 = 600;
 /// Most tests whose verdicts are looked at.
-const MOST_VERDICTS: u64 = 30_000;
+const MAX_VERDICTS: u64 = 30_000;
 /// Most changes and gaps in their lists, the newest of them.
-const MOST_SAID: usize = 12;
+const MAX_LISTED_CHANGES: usize = 12;
 
 /// What the delays are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,8 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
         |name: &str| query.get(name).map(|text| When::parse(text, WallTime(now)).map(|w| w.0.0)).transpose();
     let end = end_of(archive, id, extent)?;
     let to = when("to")?.unwrap_or(end);
-    let usual = end.saturating_sub(USUAL).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
+    let usual =
+        end.saturating_sub(DEFAULT_SPAN_NS).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
     let from = when("from")?.unwrap_or(usual);
     if from >= to {
         return Err(Problem::Wrong("The end is not after the beginning.".to_owned()));
@@ -215,7 +216,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
     let tests = archive.tests_between(id, from, to)?;
     let by = period(to.min(end).saturating_sub(from.max(extent.0)), tests);
     let pools = archive.course(id, by, from, to)?;
-    let verdicts = if tests <= MOST_VERDICTS { Some(archive.verdicts(id, from, to)?) } else { None };
+    let verdicts = if tests <= MAX_VERDICTS { Some(archive.verdicts(id, from, to)?) } else { None };
     let periods = figures(&pools, verdicts.as_ref(), to);
     let mut all = StreamPeriod { start_ns: from, end_ns: to, test: None, pool: Pool::default() };
     pools.iter().for_each(|course| all.pool.merge(&course.pool));
@@ -243,7 +244,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
 
 /// The end of a stream's last test as it is drawn: as long after it as its tests are apart, in whole seconds.
 fn end_of(archive: &Archive, id: i64, (first, last): (i64, i64)) -> Result<i64, Problem> {
-    let from = first.max(last.saturating_sub(USUAL));
+    let from = first.max(last.saturating_sub(DEFAULT_SPAN_NS));
     let tests = archive.tests_between(id, from, last.saturating_add(1))?;
     let apart = last.saturating_sub(from) / i64::try_from(tests).unwrap_or(i64::MAX).saturating_sub(1).max(1);
     let end = last.saturating_add(apart.min(DAY)).div_euclid(times::SECOND);
@@ -257,7 +258,7 @@ fn change((at_ns, bad, test): (i64, bool, TestId)) -> VerdictChange {
 /// The length of what is pooled in a view.
 fn period(span: i64, tests: u64) -> PoolPeriod {
     match span {
-        _ if span <= HOUR || (tests <= MOST_TESTS && span <= 8 * DAY) => PoolPeriod::Test,
+        _ if span <= HOUR || (tests <= MAX_TESTS && span <= 8 * DAY) => PoolPeriod::Test,
         _ if span <= 8 * DAY => PoolPeriod::Hour,
         _ if span <= 800 * DAY => PoolPeriod::Day,
         _ => PoolPeriod::Month,
@@ -571,9 +572,9 @@ fn changes(view: &PathPage) -> Markup {
     html! {
         @if !all.is_empty() {
             h2 { "What changed" }
-            ul { @for (_, text) in all.iter().take(MOST_SAID) { li { (text) } } }
+            ul { @for (_, text) in all.iter().take(MAX_LISTED_CHANGES) { li { (text) } } }
         }
-        @if all.len() > MOST_SAID { p { (all.len() - MOST_SAID) " more before them." } }
+        @if all.len() > MAX_LISTED_CHANGES { p { (all.len() - MAX_LISTED_CHANGES) " more before them." } }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::access::ReadAccess;
 use crate::app::{App, router};
-use crate::limits::{ConnectionSlots, MOST_HEADER_BYTES, MOST_HEADERS, Patient};
+use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, Patient};
 use crate::run::Starters;
 use crate::{Settings, WebError, events};
 use axum::Router;
@@ -32,7 +32,7 @@ pub struct Web {
 }
 
 /// Time after a failure to accept a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Web {
     /// Opens the archive, and listens.
@@ -94,7 +94,7 @@ impl Web {
                     // Too many open files, for example: later there may be fewer.
                     Err(e) => {
                         debug!("page: accepting a connection: {e}");
-                        let _ = timeout(PAUSE, stop.readable()).await;
+                        let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                     }
                     Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
@@ -131,8 +131,8 @@ async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(app.limits.headers)
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(MOST_HEADER_BYTES)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(io, TowerToHyperService::new(router))
         .await;
     if let Err(e) = served {

@@ -21,6 +21,6 @@ pub(crate) const VERSION_KEY: &str = "jitlat.packets";
 /// Key of what is no row, of each test.
 pub(crate) const TESTS_KEY: &str = "jitlat.tests";
 /// Most rows of a row group. Each takes about 150 bytes of memory while it is written.
-pub(crate) const MOST_ROWS: usize = 1 << 21;
+pub(crate) const MAX_ROW_GROUP_ROWS: usize = 1 << 21;
 /// Rows read at a time.
-pub(crate) const BATCH: usize = 16_384;
+pub(crate) const ROWS_PER_READ: usize = 16_384;

@@ -1,7 +1,7 @@
 //! [`StoredFile`]: a file of packets, whose bytes are compared with their checksums before they are decoded.
 
 use super::columns::{COLUMNS, Width};
-use super::{BATCH, Piece, TESTS_KEY, VERSION, VERSION_KEY, pages};
+use super::{Piece, ROWS_PER_READ, TESTS_KEY, VERSION, VERSION_KEY, pages};
 use crate::error::ArchiveError;
 use crate::packed::decompress;
 use crate::text::Rest;
@@ -26,9 +26,9 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Most bytes of a row group or a footer: the largest that is written has some hundred megabytes.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
 /// Most bytes of the text of all tests of a file.
-const MOST_TEXT: usize = 1 << 28;
+const MAX_TEXT_BYTES: usize = 1 << 28;
 
 /// What a file says of each of its tests beside the packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl FileTests {
     }
 
     pub fn from_text(text: &str) -> Option<FileTests> {
-        let bytes = decompress(&STANDARD.decode(text).ok()?, MOST_TEXT)?;
+        let bytes = decompress(&STANDARD.decode(text).ok()?, MAX_TEXT_BYTES)?;
         jitlat_core::msgpack::from_slice(&bytes).ok()
     }
 }
@@ -117,7 +117,7 @@ fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T,
 /// Reads `piece` and compares it with its checksum.
 fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveError> {
     let damaged = ArchiveError::damaged(path);
-    if piece.bytes > MOST_BYTES {
+    if piece.bytes > MAX_ROW_GROUP_BYTES {
         return Err(damaged(format!("a part of it has {} bytes", piece.bytes)));
     }
     let mut bytes = Vec::new();
@@ -153,7 +153,7 @@ impl StoredFile {
         let start =
             footer.and_then(|_| len.checked_sub(size)).ok_or_else(|| damaged("it has no end".to_owned()))?;
         let mut read = |start: u64, bytes: u64, rows| {
-            if bytes > MOST_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
+            if bytes > MAX_ROW_GROUP_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
                 return Err(damaged(format!("a part of it has {bytes} bytes")));
             }
             let mut all = Vec::new();
@@ -375,7 +375,7 @@ impl TestRows {
             self.open_group()?;
         }
         let Some(open) = &mut self.open else { return Ok(false) };
-        let n = open.rows.min(BATCH as u64) as usize;
+        let n = open.rows.min(ROWS_PER_READ as u64) as usize;
         let (id, batch) = (self.id, &mut self.batch);
         let short = || ParquetError::EOF("fewer rows than the catalogue says".to_owned());
         let impossible = |name: &str| ParquetError::General(format!("a value of {name} that no packet has"));

@@ -2,7 +2,7 @@
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
-    AddOutcome, Archive, Arrived, Filter, IncomingLog, Keep, MOST_UNSETTLED, PoolPeriod, PreparedTest,
+    AddOutcome, Archive, Arrived, Filter, IncomingLog, Keep, MAX_UNSETTLED, PoolPeriod, PreparedTest,
     Settled, Unfit,
 };
 use jitlat_core::WallTime;
@@ -195,7 +195,7 @@ fn a_long_log_goes_through_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let archive = Archive::make(&folder.path().join("a")).unwrap();
     let log = write_log(folder.path(), 1, NEW_YEAR, 120_000);
-    assert!(fs::metadata(&log).unwrap().len() > jitlat_archive::MOST_PREPARED);
+    assert!(fs::metadata(&log).unwrap().len() > jitlat_archive::MAX_PREPARED_BYTES);
     assert!(prepared(&log, &[]).is_err());
     let (hash, bytes, packed) = packed(&archive, &log);
     let far = Archive::make(&folder.path().join("b")).unwrap();
@@ -364,7 +364,7 @@ proptest! {
                 }
                 Step::Send(n) => {
                     let after = sent.last().map_or(0, |(n, _)| *n);
-                    let room = MOST_UNSETTLED - (sent.len() - stored);
+                    let room = MAX_UNSETTLED - (sent.len() - stored);
                     let next = archive.to_push("c", after, n.min(room)).unwrap();
                     sent.extend(next.iter().map(|t| (t.number, t.hash)));
                 }

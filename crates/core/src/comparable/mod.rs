@@ -8,7 +8,7 @@ use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
 /// Number of ranks kept of a longer run.
-const KEPT: u64 = 257;
+const MAX_RANKS: u64 = 257;
 
 /// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
 /// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
@@ -41,7 +41,7 @@ impl TryFrom<UncheckedComparable> for Comparable {
     type Error = Damaged;
 
     fn try_from(UncheckedComparable { n, pdv, spread }: UncheckedComparable) -> Result<Comparable, Damaged> {
-        let whole = pdv.len() as u64 == n.min(KEPT)
+        let whole = pdv.len() as u64 == n.min(MAX_RANKS)
             && pdv.first().is_none_or(|x| *x >= 0)
             && pdv.is_sorted()
             && spread.as_ref().is_none_or(ResampledSpread::is_sound);
@@ -64,7 +64,7 @@ impl Comparable {
     fn ranks(all: &Sample) -> Comparable {
         let (n, least) = (all.len() as u64, all.min().unwrap_or_default());
         let above = |j| all.at(rank(n, j) as usize).map(|x| x.saturating_sub(least));
-        Comparable { n, pdv: (0..n.min(KEPT)).filter_map(above).collect(), spread: None }
+        Comparable { n, pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(), spread: None }
     }
 
     /// Accepted packets.
@@ -102,7 +102,7 @@ impl Comparable {
 
 /// The rank of the j-th kept value of `n`.
 fn rank(n: u64, j: u64) -> u64 {
-    let steps = n.min(KEPT).saturating_sub(1).max(1);
+    let steps = n.min(MAX_RANKS).saturating_sub(1).max(1);
     (u128::from(j) * u128::from(n.saturating_sub(1)) / u128::from(steps)) as u64
 }
 

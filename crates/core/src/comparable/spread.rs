@@ -2,17 +2,17 @@
 
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
-use crate::metrics::bootstrap::{FEWEST_VALUES, block_length, resample};
+use crate::metrics::bootstrap::{MIN_VALUES, block_length, resample};
 use crate::metrics::stat::t_quantile;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// Values of each statistic that are kept.
-const KEPT: usize = 99;
+const VALUES_PER_STATISTIC: usize = 99;
 /// A longer single run is divided into batches instead of resampled.
-const RESAMPLED: usize = 20_000;
+const MAX_RESAMPLED_PACKETS: usize = 20_000;
 /// Most values drawn.
-const BUDGET: usize = 8_000_000;
+const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
 /// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
@@ -49,14 +49,14 @@ impl ResampledSpread {
     /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
     pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
-        if n < FEWEST_VALUES {
+        if n < MIN_VALUES {
             return None;
         }
-        if let ([run], true) = (runs, n > RESAMPLED) {
+        if let ([run], true) = (runs, n > MAX_RESAMPLED_PACKETS) {
             return ResampledSpread::batches(run, all, seed);
         }
         let longest = runs.iter().max_by_key(|r| r.len()).copied().unwrap_or_default();
-        let resamples = (BUDGET / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
+        let resamples = (MAX_DRAWS / n).clamp(if runs.len() > 1 { 200 } else { 400 }, 2000) as u32;
         let block = block_length(longest, correlated(longest));
         let [_, median, p99] = resample(runs, block, resamples, seed).map(equally_likely);
         Some(ResampledSpread {
@@ -98,27 +98,29 @@ impl ResampledSpread {
 
     /// Whether [`ResampledSpread::of`] can have written it.
     pub(super) fn is_sound(&self) -> bool {
-        [&self.median, &self.p99]
-            .iter()
-            .all(|v| v.len() == KEPT && v.iter().all(|x| x.is_finite()) && v.is_sorted_by(|x, y| x <= y))
+        [&self.median, &self.p99].iter().all(|v| {
+            v.len() == VALUES_PER_STATISTIC
+                && v.iter().all(|x| x.is_finite())
+                && v.is_sorted_by(|x, y| x <= y)
+        })
     }
 }
 
 /// The probability that belongs to the j-th kept value.
 fn place(j: usize) -> f64 {
-    (j as f64 + 0.5) / KEPT as f64
+    (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }
 
 /// Equally likely values of Student's t for the batches.
-fn deviates() -> &'static [f64; KEPT] {
-    static DEVIATES: OnceLock<[f64; KEPT]> = OnceLock::new();
+fn deviates() -> &'static [f64; VALUES_PER_STATISTIC] {
+    static DEVIATES: OnceLock<[f64; VALUES_PER_STATISTIC]> = OnceLock::new();
     DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
 }
 
 fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     values.sort_by(f64::total_cmp);
     let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
-    (0..KEPT).map(at).collect()
+    (0..VALUES_PER_STATISTIC).map(at).collect()
 }
 
 /// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is equally likely.
@@ -150,7 +152,8 @@ mod tests {
     fn batches_contain_the_truth_as_often_as_they_say() {
         let spread = |seed: u64| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let values: Vec<i64> = (0..=RESAMPLED).map(|_| i64::from(rng.next_u32() >> 8)).collect();
+            let values: Vec<i64> =
+                (0..=MAX_RESAMPLED_PACKETS).map(|_| i64::from(rng.next_u32() >> 8)).collect();
             ResampledSpread::of(&[&values], &Sample::new(values.iter().copied()), 1).unwrap()
         };
         let pairs: Vec<(ResampledSpread, ResampledSpread)> =
@@ -160,8 +163,8 @@ mod tests {
             let held = pairs.iter().filter(|(x, y)| holds(interval(&of(x), &of(y)).unwrap())).count();
             assert!((90..=100).contains(&held), "{held} of 100");
         }
-        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[KEPT - 1]);
-        let whole = pairs[0].0.median[KEPT / 2];
+        let (low, high) = (pairs[0].0.median[0], pairs[0].0.median[VALUES_PER_STATISTIC - 1]);
+        let whole = pairs[0].0.median[VALUES_PER_STATISTIC / 2];
         assert!(((high - whole) - (whole - low)).abs() < 1e-3, "symmetrical: {low} {whole} {high}");
     }
 }

@@ -3,9 +3,9 @@
 use super::percentile::{Method, Percent, rank};
 
 /// Values are counted in at most 2^this equal parts of their range.
-const BITS: u32 = 11;
+const PART_BITS: u32 = 11;
 /// Fewer values are sorted.
-const FEW: usize = 1 << 10;
+const MIN_COUNTED_VALUES: usize = 1 << 10;
 
 /// Percentiles that were asked for beforehand. Values are counted by parts of their range, and only the parts in which a
 /// percentile lies are sorted.
@@ -80,19 +80,19 @@ fn select(
     if ranks.is_empty() {
         return;
     }
-    if n <= FEW {
+    if n <= MIN_COUNTED_VALUES {
         let mut sorted: Vec<i64> = values.collect();
         sorted.sort_unstable();
         return found.extend(ranks.iter().filter_map(|k| Some((*k, *sorted.get(*k - before)?))));
     }
     let above = |x: i64| x.wrapping_sub(low) as u64;
-    let shift = (u64::BITS - above(high).leading_zeros()).saturating_sub(BITS);
-    let part = |x: i64| (above(x) >> shift) as usize % (1 << BITS);
-    let mut counts = [0u32; 1 << BITS];
+    let shift = (u64::BITS - above(high).leading_zeros()).saturating_sub(PART_BITS);
+    let part = |x: i64| (above(x) >> shift) as usize % (1 << PART_BITS);
+    let mut counts = [0u32; 1 << PART_BITS];
     values.clone().for_each(|x| counts[part(x)] += 1);
     // The parts in which a rank lies, with their ranks; by part, which of these it is, from 1.
     let mut parts: Vec<(usize, usize, &[usize])> = Vec::new();
-    let mut place = [0u8; 1 << BITS];
+    let mut place = [0u8; 1 << PART_BITS];
     let (mut below, mut rest) = (before, ranks);
     for (k, count) in counts.iter().enumerate() {
         let end = below + *count as usize;

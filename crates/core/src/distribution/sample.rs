@@ -212,21 +212,21 @@ impl Sample {
 /// Least-significant-digit radix sort, in as few passes of at most 11 bits each as the largest value has; passes without
 /// information are skipped.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
-    const MOST_BITS: u32 = 11;
-    const PASSES: usize = u32::BITS.div_ceil(MOST_BITS) as usize;
+    const MAX_RADIX_BITS: u32 = 11;
+    const PASSES: usize = u32::BITS.div_ceil(MAX_RADIX_BITS) as usize;
     let wide = u32::BITS - largest.leading_zeros();
     if values.len() < 4096 || wide == 0 {
         values.sort_unstable();
         return;
     }
-    let passes = wide.div_ceil(MOST_BITS);
+    let passes = wide.div_ceil(MAX_RADIX_BITS);
     // Passes of about the same width have the fewest places between which values are spread.
     let bits = wide.div_ceil(passes);
     let digit = |x: u32, pass: usize| (x >> (bits * pass as u32)) as usize & ((1 << bits) - 1);
-    let mut counts = [[0usize; 1 << MOST_BITS]; PASSES];
+    let mut counts = [[0usize; 1 << MAX_RADIX_BITS]; PASSES];
     for &x in values.iter() {
         for (pass, count) in counts.iter_mut().enumerate().take(passes as usize) {
-            count[digit(x, pass) % (1 << MOST_BITS)] += 1;
+            count[digit(x, pass) % (1 << MAX_RADIX_BITS)] += 1;
         }
     }
     let mut from = core::mem::take(values);
@@ -240,7 +240,7 @@ fn sort_u32(values: &mut Vec<u32>, largest: u32) {
             next += core::mem::replace(slot, next);
         }
         for &x in &from {
-            let slot = &mut count[digit(x, pass) % (1 << MOST_BITS)];
+            let slot = &mut count[digit(x, pass) % (1 << MAX_RADIX_BITS)];
             to[*slot] = x;
             *slot += 1;
         }

@@ -11,7 +11,7 @@ mod stretches;
 
 pub use known::KnownPackets;
 pub use row_notes::RowNotes;
-pub use stretches::{FoundCause, MOST_OF_A_KIND, StretchFindings, StretchSeam, WholeStream};
+pub use stretches::{FoundCause, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream};
 
 use crate::answer::Answer;
 use crate::distribution::sample::Sample;
@@ -76,12 +76,12 @@ impl Evidence<'_> {
 }
 
 /// The longest time or delay that is judged, in ns: two years.
-const LONGEST: i64 = 1 << 56;
+const MAX_JUDGED_NS: i64 = 1 << 56;
 
 /// A time or a delay in ns, held within two years.
 #[inline]
 pub fn bounded(ns: i64) -> i64 {
-    ns.clamp(-LONGEST, LONGEST)
+    ns.clamp(-MAX_JUDGED_NS, MAX_JUDGED_NS)
 }
 
 /// Judges tests from what their analysis found.

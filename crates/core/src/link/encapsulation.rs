@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Most bytes that a tunnel or a link may add to each packet.
 pub const MAX_OVERHEAD: u64 = 65_535;
 /// Payload bytes of an ATM cell, and all its bytes.
-pub(super) const CELL: (u64, u64) = (48, 53);
+pub(super) const CELL_BYTES: (u64, u64) = (48, 53);
 
 /// What is added to an IP packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -154,10 +154,10 @@ impl Encapsulation {
             Encapsulation::Atm { .. } => {
                 headers.iter().for_each(|h| add(h.0, h.1));
                 let frame = length + self.overhead();
-                let cells = frame.div_ceil(CELL.0);
-                add("padding", cells * CELL.0 - frame);
+                let cells = frame.div_ceil(CELL_BYTES.0);
+                add("padding", cells * CELL_BYTES.0 - frame);
                 add("AAL5", 8);
-                add("ATM", cells * (CELL.1 - CELL.0));
+                add("ATM", cells * (CELL_BYTES.1 - CELL_BYTES.0));
                 w.cells = Some(cells);
             }
         }

@@ -13,7 +13,7 @@ pub use fit::{LinkFit, fit};
 
 use crate::time::{SECOND, Span};
 use core::str::FromStr;
-use encapsulation::CELL;
+use encapsulation::CELL_BYTES;
 use serde::Serialize;
 
 /// UDP and IPv4 headers, in bytes.
@@ -120,7 +120,7 @@ impl AccessLink {
     /// The time of one cell up and down: the smallest steps of a delay; `None` if the link is not ATM.
     pub fn cell(&self) -> Option<(Span, Span)> {
         matches!(self.encapsulation, Encapsulation::Atm { .. })
-            .then(|| (serialisation(CELL.1, self.up), serialisation(CELL.1, self.down)))
+            .then(|| (serialisation(CELL_BYTES.1, self.up), serialisation(CELL_BYTES.1, self.down)))
     }
 }
 

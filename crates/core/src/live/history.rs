@@ -1,9 +1,9 @@
 //! [`DelayHistory`]: delay and loss over a whole test, in bounded memory.
 
 /// Most buckets: an hour is kept in steps of about a third of a second.
-const MOST: usize = 1 << 14;
+const MAX_BUCKETS: usize = 1 << 14;
 /// Length of the first buckets, ns: they double whenever there would be too many.
-const FINEST: i64 = 10_000_000;
+const MIN_BUCKET_NS: i64 = 10_000_000;
 
 /// Packets sent within a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +48,7 @@ pub struct DelayHistory {
 
 impl Default for DelayHistory {
     fn default() -> DelayHistory {
-        DelayHistory { width: FINEST, buckets: Vec::new() }
+        DelayHistory { width: MIN_BUCKET_NS, buckets: Vec::new() }
     }
 }
 
@@ -65,7 +65,7 @@ impl DelayHistory {
 
     fn at(&mut self, at: i64) -> &mut HistoryBucket {
         let at = at.max(0);
-        while at / self.width >= MOST as i64 {
+        while at / self.width >= MAX_BUCKETS as i64 {
             let halves = self.buckets.chunks(2).map(|pair| {
                 let mut whole = pair[0];
                 pair[1..].iter().for_each(|other| whole.add(other));
@@ -93,7 +93,7 @@ impl DelayHistory {
         // Spread over the buckets, so that there are no gaps where the buckets are short.
         self.at(to - 1);
         let (first, last) = (from.max(0) / self.width, (to.max(from) - 1).max(0) / self.width);
-        let steps = (last - first + 1).clamp(1, MOST as i64);
+        let steps = (last - first + 1).clamp(1, MAX_BUCKETS as i64);
         for k in 0..steps {
             let share = |n: u32| {
                 let upto = |k: i64| (i64::from(n) * k / steps) as u32;
@@ -113,7 +113,7 @@ impl DelayHistory {
     pub fn missing(&mut self, [from, to]: [i64; 2], packets: i64) {
         self.at(to);
         let span = (to - from).max(0);
-        let steps = packets.clamp(0, MOST as i64);
+        let steps = packets.clamp(0, MAX_BUCKETS as i64);
         for k in 0..steps {
             let upto = |k: i64| (i128::from(packets) * i128::from(k) / i128::from(steps)) as i64;
             let at = from + (i128::from(span) * i128::from(k + 1) / i128::from(steps + 1)) as i64;
@@ -164,7 +164,7 @@ mod tests {
         for k in 0..86_400 * 2 {
             history.received(k * SECOND / 2, 1000 + k % 7);
         }
-        assert!(history.buckets.len() <= MOST && history.step() <= 11 * SECOND);
+        assert!(history.buckets.len() <= MAX_BUCKETS && history.step() <= 11 * SECOND);
         let columns = history.columns([0, 86_400 * SECOND], 10);
         assert_eq!(columns.iter().map(|b| b.received).sum::<u32>(), 86_400 * 2);
         assert!(columns.iter().all(|b| (b.low, b.high) == (1000, 1006)));

@@ -12,8 +12,8 @@ use crate::twoway::{RecordView, project};
 use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
 /// How long nothing may have arrived before that is said, ns; and so many periods, if they take longer.
-const QUIET: i64 = 2_000_000_000;
-const QUIET_PERIODS: i64 = 4;
+const SILENCE_NS: i64 = 2_000_000_000;
+const SILENCE_PERIODS: i64 = 4;
 
 /// A distribution function: values and the shares that do not exceed them, both ascending.
 pub type Function = Vec<(f64, f64)>;
@@ -210,7 +210,7 @@ impl StreamState {
         let p = &self.progress;
         let over = p.sent.max(p.received) >= p.packets;
         let period = if self.session.period_known { self.session.spec.period().0 } else { 0 };
-        let usual = period.saturating_mul(QUIET_PERIODS).max(QUIET);
+        let usual = period.saturating_mul(SILENCE_PERIODS).max(SILENCE_NS);
         (silence >= usual && !over).then_some(silence as f64 / 1e9)
     }
 

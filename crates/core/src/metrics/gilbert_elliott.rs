@@ -5,14 +5,14 @@ use super::seqset::SeqRun;
 
 const ITERATIONS: usize = 200;
 /// Number of packets fitted, from the start of the stream; the time is linear in it.
-const LONGEST: u64 = 1 << 18;
+const MAX_FITTED_PACKETS: u64 = 1 << 18;
 /// Reported only if Akaike's criterion improves by more.
-const IMPROVEMENT: f64 = 2.0;
+const MIN_IMPROVEMENT: f64 = 2.0;
 
 /// The model of the first `n` packets (at most 262 144), of which those in `runs` were lost, from the deterministic start of metrics §10;
 /// `None` where a parameter leaves its interval or the simple model explains the losses as well.
 pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> Option<GilbertElliott> {
-    let n = n.min(LONGEST);
+    let n = n.min(MAX_FITTED_PACKETS);
     let mut lost = vec![false; n as usize];
     for run in runs.take_while(|run| run.start < n) {
         lost[run.start as usize..(run.start + run.len).min(n) as usize].fill(true);
@@ -33,7 +33,7 @@ pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> O
     let fits = [p, r, k].iter().all(|x| *x > 0.0 && *x <= 1.0) && (0.0..1.0).contains(&h) && k > h;
     let aic = 8.0 - 2.0 * likelihood;
     let aic_simple = 4.0 - 2.0 * simple_likelihood(&lost);
-    (fits && aic < aic_simple - IMPROVEMENT).then_some(GilbertElliott {
+    (fits && aic < aic_simple - MIN_IMPROVEMENT).then_some(GilbertElliott {
         p,
         r,
         h,

@@ -11,13 +11,13 @@ use crate::summary::{Interval, Summary};
 use crate::time::Span;
 
 /// Most windows listed in a summary.
-pub const MOST: u64 = 100_000;
+pub const MAX_WINDOWS: u64 = 100_000;
 
 /// The windows of `length` of the packets of `session` below `end`, of which those of `came` arrived, with their counts.
 /// A packet belongs to the window in which it was
 /// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
 /// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
-/// before it. Empty where there would be more than [`MOST`].
+/// before it. Empty where there would be more than [`MAX_WINDOWS`].
 pub fn windows(
     series: &Series<'_>,
     came: &SeqSet,
@@ -75,8 +75,8 @@ pub fn windows(
 /// The first sequence number of each window, by due times.
 fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     let (period, length) = (period as u128, length as u128);
-    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MOST) + 1) as u64;
-    if windows > MOST {
+    let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MAX_WINDOWS) + 1) as u64;
+    if windows > MAX_WINDOWS {
         return Vec::new();
     }
     let first = |w: u64| (u128::from(w) * length).div_ceil(period).min(u128::from(sent)) as u64;
@@ -89,7 +89,7 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     let mut origin = None;
     for p in series.range(0..series.len()) {
         let window = p.sent.saturating_sub(*origin.get_or_insert(p.sent)) / length;
-        if window >= MOST as i64 {
+        if window >= MAX_WINDOWS as i64 {
             return Vec::new();
         }
         while (bounds.len() as i64) <= window {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn as_many_windows_as_are_listed() {
         let due = |windows: u64| due(1_000_000, 1_000_000, windows).len() as u64;
-        assert_eq!((due(MOST), due(MOST + 1), due(0)), (MOST, 0, 0));
+        assert_eq!((due(MAX_WINDOWS), due(MAX_WINDOWS + 1), due(0)), (MAX_WINDOWS, 0, 0));
     }
 
     #[test]

@@ -154,11 +154,11 @@ pub struct StreamingIpdv {
 }
 
 /// Delays kept of the packets before.
-const WINDOW: usize = 4096;
+const DELAY_WINDOW: usize = 4096;
 
 /// The delays kept, by sequence number.
 mod by_number {
-    use super::WINDOW;
+    use super::DELAY_WINDOW;
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
 
@@ -167,9 +167,9 @@ mod by_number {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Option<(u32, i64)>>, D::Error> {
-        let mut recent = vec![None; WINDOW];
+        let mut recent = vec![None; DELAY_WINDOW];
         for (seq, delay) in BTreeMap::<u32, i64>::deserialize(from)? {
-            recent[seq as usize % WINDOW] = Some((seq, delay));
+            recent[seq as usize % DELAY_WINDOW] = Some((seq, delay));
         }
         Ok(recent)
     }
@@ -178,7 +178,7 @@ mod by_number {
 impl Default for StreamingIpdv {
     fn default() -> StreamingIpdv {
         StreamingIpdv {
-            recent: vec![None; WINDOW],
+            recent: vec![None; DELAY_WINDOW],
             moments: Moments::default(),
             magnitude: 0,
             steps: LogHistogram::around(0, Precision::STREAM),
@@ -213,7 +213,7 @@ impl StreamingIpdv {
     /// The delay of packet `seq`, if it is kept.
     #[inline]
     fn delay_of(&self, seq: u32) -> Option<i64> {
-        self.recent[seq as usize % WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
+        self.recent[seq as usize % DELAY_WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
     }
 
     /// The next accepted packets, by runs of consecutive numbers.
@@ -230,7 +230,7 @@ impl StreamingIpdv {
             steps.extend(mine.iter().zip(&mine[1..]).map(|(a, b)| b.saturating_sub(*a)));
             steps.extend(after.map(|after| after.saturating_sub(*last)));
             for (seq, delay) in run.clone().zip(mine) {
-                self.recent[seq as usize % WINDOW] = Some((seq, *delay));
+                self.recent[seq as usize % DELAY_WINDOW] = Some((seq, *delay));
             }
         }
         self.moments.add_all(&steps);
@@ -242,7 +242,7 @@ impl StreamingIpdv {
     pub fn push(&mut self, packet: &AcceptedPacket) {
         let before = packet.seq.checked_sub(1).and_then(|before| self.delay_of(before));
         let after = packet.seq.checked_add(1).and_then(|after| self.delay_of(after));
-        self.recent[packet.seq as usize % WINDOW] = Some((packet.seq, packet.delay));
+        self.recent[packet.seq as usize % DELAY_WINDOW] = Some((packet.seq, packet.delay));
         let steps =
             [before.map(|b| packet.delay.saturating_sub(b)), after.map(|a| a.saturating_sub(packet.delay))];
         for step in steps.into_iter().flatten() {

@@ -53,8 +53,8 @@ pub(crate) trait Metric:
     /// The same with all packets at hand, which by default are pushed. Threads compute several metrics at once.
     fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Self::Found {
         let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
-        (0..samples.len()).step_by(TOGETHER).for_each(|from| {
-            metric.push(&AcceptedPackets::of(samples, from..samples.len().min(from + TOGETHER)));
+        (0..samples.len()).step_by(PACKETS_PER_PUSH).for_each(|from| {
+            metric.push(&AcceptedPackets::of(samples, from..samples.len().min(from + PACKETS_PER_PUSH)));
         });
         metric.found(stream)
     }
@@ -74,7 +74,7 @@ pub(crate) trait Metric:
 }
 
 /// Packets pushed at once where all are at hand: as many as stay in a processor's cache.
-const TOGETHER: usize = 4096;
+const PACKETS_PER_PUSH: usize = 4096;
 
 /// Accepted packets in order of arrival: three columns of equal length.
 pub(crate) struct AcceptedPackets<'a> {

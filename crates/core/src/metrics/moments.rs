@@ -67,7 +67,7 @@ impl ExactSum {
 /// Values whose sums are worked out at once.
 const CHUNK: usize = 512;
 /// The sum of so many differences below this fits 64 bits, that of their products 128.
-const NEAR: i64 = 1 << 53;
+const MAX_EXACT_DIFFERENCE: i64 = 1 << 53;
 
 #[inline]
 fn product(a: i64, b: i64) -> i128 {
@@ -137,8 +137,8 @@ impl Moments {
                 sum = sum.wrapping_add(d);
                 squares = squares.wrapping_add(product(d, d));
             }
-            let range = (origin.checked_add(low).filter(|_| -NEAR < low))
-                .zip(origin.checked_add(high).filter(|_| high < NEAR));
+            let range = (origin.checked_add(low).filter(|_| -MAX_EXACT_DIFFERENCE < low))
+                .zip(origin.checked_add(high).filter(|_| high < MAX_EXACT_DIFFERENCE));
             let Some((min, max)) = range else {
                 chunk.iter().for_each(|x| self.add(*x));
                 continue;
@@ -316,7 +316,7 @@ impl Extremes {
     /// What these differences from `origin` stand for; None where one is not near it.
     fn from(self, origin: (i64, i64)) -> Option<Extremes> {
         let of = |from: i64, [low, high]: [i64; 2]| {
-            let near = -NEAR < low && high < NEAR;
+            let near = -MAX_EXACT_DIFFERENCE < low && high < MAX_EXACT_DIFFERENCE;
             Some([from.checked_add(low).filter(|_| near)?, from.checked_add(high)?])
         };
         Some(Extremes { sent: of(origin.0, self.sent)?, delay: of(origin.1, self.delay)? })

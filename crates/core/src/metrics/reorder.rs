@@ -73,9 +73,9 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
-const LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 /// Below this every n of the n-reordering histogram is listed.
-const EVERY_N: u64 = 1000;
+const MAX_SINGLE_N: u64 = 1000;
 
 /// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
 /// consecutively are kept as one stretch; O(log) a packet whatever the order.
@@ -184,7 +184,7 @@ impl Overtaking {
             && places
             && counts
             && end
-            && self.positions.len() <= LISTED + 1
+            && self.positions.len() <= MAX_LISTED + 1
     }
 
     /// Keeps to the limit.
@@ -202,7 +202,7 @@ impl Overtaking {
     }
 
     fn forget_maxima(&mut self, count: usize) {
-        let known = (LISTED + 1).saturating_sub(self.positions.len());
+        let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
         let overtook = self.maxima.drain(..count).filter(|s| s.overtook);
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
@@ -254,7 +254,7 @@ impl Overtaking {
         }
         if !whole.positions.is_empty() {
             self.forget_maxima(self.maxima.len());
-            let known = (LISTED + 1).saturating_sub(self.positions.len());
+            let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
             let positions = whole.positions.iter().filter(|p| **p >= begin);
             self.positions.extend(positions.map(|p| place(*p)).take(known));
         }
@@ -342,7 +342,7 @@ impl OnePass for Overtaking {
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);
-        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(LISTED).collect();
+        let gaps = positions.clone().zip(positions.skip(1)).map(|(a, b)| b - a).take(MAX_LISTED).collect();
         Reordering {
             observable: true,
             reordered: self.reordered,
@@ -368,7 +368,7 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
         count += packets;
         result.insert(n, count);
         let below = values.peek().map_or(0, |(n, _)| **n);
-        (below + 1..n.min(EVERY_N + 1)).for_each(|k| {
+        (below + 1..n.min(MAX_SINGLE_N + 1)).for_each(|k| {
             result.insert(k, count);
         });
     }

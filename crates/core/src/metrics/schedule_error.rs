@@ -197,25 +197,25 @@ impl SendErrors {
         series: &Series<'_>,
         waits: impl Iterator<Item = (u32, i64)>,
     ) -> Option<Stretched> {
-        let least = (2 * self.half_period).max(LEAST_STRETCH);
+        let least = (2 * self.half_period).max(MIN_DEVIATION_NS);
         let n = series.len();
-        if n < TENTHS * LEAST_IN_TENTH || self.extremes[1].saturating_sub(self.extremes[0]) < least {
+        if n < PARTS * MIN_PACKETS_PER_PART || self.extremes[1].saturating_sub(self.extremes[0]) < least {
             return None;
         }
         let waits: HashMap<u32, i64> = waits.collect();
-        let mut late = [0.0; TENTHS];
+        let mut late = [0.0; PARTS];
         let mut dues = [0; 2];
         let mut due = self.due.clone();
         for (k, (p, off)) in series.iter().zip(offsets(series, self.due.clone())).enumerate() {
-            let tenth = k * TENTHS / n;
-            let in_tenth = ((tenth + 1) * n).div_ceil(TENTHS) - (tenth * n).div_ceil(TENTHS);
+            let tenth = k * PARTS / n;
+            let in_tenth = ((tenth + 1) * n).div_ceil(PARTS) - (tenth * n).div_ceil(PARTS);
             let wait = waits.get(&p.seq).copied().unwrap_or(0);
             late[tenth] += off.saturating_sub(self.anchor).saturating_sub(wait) as f64 / in_tenth as f64;
             if k == 0 || k == n - 1 {
                 dues[usize::from(k > 0)] = due.at(p.seq);
             }
         }
-        let total = late[TENTHS - 1] - late[0];
+        let total = late[PARTS - 1] - late[0];
         let grows = late.windows(2).all(|pair| pair[1] - pair[0] > total / 50.0);
         let [first, last] = [series.get(0), series.get(n - 1)];
         let (lasted, planned) =
@@ -284,11 +284,11 @@ impl ScheduleError {
 }
 
 /// The sender's lateness is compared between so many parts of a test.
-const TENTHS: usize = 10;
+const PARTS: usize = 10;
 /// Fewer packets in a part say nothing.
-const LEAST_IN_TENTH: usize = 10;
+const MIN_PACKETS_PER_PART: usize = 10;
 /// A schedule that is left by less is kept, in ns.
-const LEAST_STRETCH: i64 = 1_000_000;
+const MIN_DEVIATION_NS: i64 = 1_000_000;
 
 fn offsets<'a>(series: &'a Series<'a>, mut due: DueTimes) -> impl Iterator<Item = i64> + Clone + 'a {
     series.iter().map(move |p| p.sent.saturating_sub(due.at(p.seq)))

@@ -10,7 +10,7 @@ use crate::summary::PathSegment;
 /// Windows of 5 % of the run.
 const WINDOWS: usize = 20;
 /// With fewer packets, a window's minimum is not meaningful.
-const PACKETS_A_WINDOW: usize = 10;
+const MIN_WINDOW_PACKETS: usize = 10;
 
 /// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no
 /// jump.
@@ -20,7 +20,7 @@ const PACKETS_A_WINDOW: usize = 10;
 /// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
 pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
-    if n < WINDOWS * PACKETS_A_WINDOW {
+    if n < WINDOWS * MIN_WINDOW_PACKETS {
         return Vec::new();
     }
     let edge = |w: usize| w * n / WINDOWS;

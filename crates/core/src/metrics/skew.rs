@@ -37,7 +37,7 @@ use crate::distribution::{Distribution, DistributionRequest};
 use std::ops::Range;
 
 /// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
-pub(super) const FASTEST_SKEW: f64 = 1e-3;
+pub(super) const MAX_SKEW: f64 = 1e-3;
 
 /// The packets of a series whose send times ascend, by the time since the first was sent.
 struct SinceFirst<'a> {
@@ -163,7 +163,7 @@ impl SkewHull {
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
-        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= FASTEST_SKEW, ..self }
+        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= MAX_SKEW, ..self }
     }
 
     /// PDV with the skew taken out, where over the run it amounts to more than a tenth of the 99th
@@ -279,7 +279,7 @@ impl StreamingHull {
         Some(SkewHull {
             residual_max_ns: highest.fold(0.0, f64::max),
             residual_mean_ns: mean_d - hull.alpha * mean_t,
-            is_skew: hull.spans_a_quarter(end) && hull.alpha.abs() <= FASTEST_SKEW,
+            is_skew: hull.spans_a_quarter(end) && hull.alpha.abs() <= MAX_SKEW,
             ..hull
         })
     }

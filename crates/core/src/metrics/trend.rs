@@ -5,14 +5,14 @@ use super::moments::FittedLine;
 use super::periods::MeanPeriods;
 use super::regression::{Regression, Trend, TrendVerdict};
 use super::series::Series;
-use super::skew::{FASTEST_SKEW, SkewHull};
+use super::skew::{MAX_SKEW, SkewHull};
 use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
 const BLOCKS: usize = 20;
 /// A drift over the run that hosts make by themselves, in ns.
-const HOST_DRIFT: f64 = 10_000.0;
+const HOST_DRIFT_NS: f64 = 10_000.0;
 
 /// What is known in addition to the slope.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl Trend {
             }
             Some(_) => {}
         }
-        if drift.abs() < HOST_DRIFT {
+        if drift.abs() < HOST_DRIFT_NS {
             return (TrendVerdict::None, format!("the slope comes to {} over the run", eng4_f64(drift)));
         }
         if evidence.jumps {
@@ -92,10 +92,10 @@ impl Trend {
         if m < 0.0 && evidence.clock_set_back {
             return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
-        if m < -FASTEST_SKEW {
+        if m < -MAX_SKEW {
             return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
         }
-        if m > FASTEST_SKEW {
+        if m > MAX_SKEW {
             let matches = self.period_excess.zip(self.expected_excess);
             return match matches {
                 Some((seen, expected)) if seen < 0.3 * expected => (

@@ -5,7 +5,7 @@ use super::checkup::Checkup;
 use jitlat_core::Span;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate, eng4};
-use jitlat_net::doctor::clock::STALL;
+use jitlat_net::doctor::clock::MIN_STALL;
 use jitlat_net::doctor::interfaces::LaunchTimes;
 use jitlat_net::pace::PaceMode;
 use jitlat_net::privilege::Capability;
@@ -51,7 +51,7 @@ const LONG_STALL: Span = Span::millis(1);
 /// An idle state with a longer wake-up latency than this, in µs, is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;
 /// Bytes that hold a tenth of a second of small packets at 10 000 a second.
-const ROOM: u64 = 1 << 20;
+const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 impl FindingList {
     fn say(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
@@ -88,7 +88,7 @@ impl FindingList {
             let text = format!(
                 "A program that only reads the clock stood still {stalls} time(s) for more than {} in {}, at most {}: \
                  other programs, interrupts or the hypervisor had the processor.",
-                eng4(STALL.0),
+                eng4(MIN_STALL.0),
                 eng4((wall.watched + steady.watched).0),
                 eng4(max.0)
             );
@@ -248,7 +248,7 @@ impl FindingList {
 
     fn sockets(&mut self, c: &Checkup) {
         let s = &c.sockets;
-        if let Some(room) = s.receive.filter(|r| *r < ROOM) {
+        if let Some(room) = s.receive.filter(|r| *r < MIN_BUFFER_BYTES) {
             let text = format!("A socket holds {} KiB: a stall loses packets at high rates.", room / 1024);
             let change = "sudo sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608";
             self.say("buffers", Level::Note, text, Some(change.into()));

@@ -69,9 +69,9 @@ pub struct LoadStream {
 }
 
 /// How long a stream may take to begin.
-const BEGIN: Span = Span::seconds(20);
+const START_TIMEOUT: Span = Span::seconds(20);
 /// Time beyond the test's duration for the conversation with the server and for late packets.
-const MARGIN: Span = Span::seconds(30);
+const CONVERSATION_MARGIN: Span = Span::seconds(30);
 
 impl Load {
     /// Runs `test`, which should take `duration`, during the load. Returns the results of both.
@@ -116,7 +116,7 @@ impl Load {
                 return Err(Error::Load(if stop.is_requested() {
                     "stopped before the load had begun".to_owned()
                 } else {
-                    format!("the load did not begin within {}", units::duration(BEGIN))
+                    format!("the load did not begin within {}", units::duration(START_TIMEOUT))
                 }));
             };
             if early && !stop.is_requested() {
@@ -129,7 +129,7 @@ impl Load {
 
     /// Each stream of the load as a one-way test that lasts longer than a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
-        let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(MARGIN.0));
+        let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(CONVERSATION_MARGIN.0));
         let unlimited = self.specs.iter().map(LoadSpec::unlimited).sum();
         let mut streams = Vec::new();
         for load in &self.specs {
@@ -178,7 +178,7 @@ fn settle<T>(flowing: &AtomicUsize, running: &[ScopedJoinHandle<'_, T>], settle:
         if since.is_some_and(|since| now - since >= settle) {
             return true;
         }
-        let late = since.is_none() && now - asked > BEGIN;
+        let late = since.is_none() && now - asked > START_TIMEOUT;
         if late || stop.is_requested() || running.iter().any(ScopedJoinHandle::is_finished) {
             return false;
         }

@@ -22,9 +22,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Longest time between the passages of a packet at both points.
-pub(super) const WINDOW: Span = Span::seconds(10);
+pub(super) const MAX_TRANSIT: Span = Span::seconds(10);
 /// The same, when matching as the CAIA tool does.
-const CAIA_WINDOW: Span = Span::seconds(60);
+const CAIA_MAX_TRANSIT: Span = Span::seconds(60);
 
 /// Where the packets of a point are read from: pcap or pcapng, plain or compressed.
 #[non_exhaustive]
@@ -123,7 +123,7 @@ impl Passive {
         drop(heads);
         observer.capture_event(&CaptureEvent::Planned(&plan));
         let identity = IdentityRule { fields: self.fields(&plan), available };
-        let window = self.window.unwrap_or(if is_caia { CAIA_WINDOW } else { WINDOW });
+        let window = self.window.unwrap_or(if is_caia { CAIA_MAX_TRANSIT } else { MAX_TRANSIT });
         let part = self.part.zip(first.as_ref()).map(|(part, first)| part.of(first, window));
         let numbers = SharedFlowNumbers::default();
         let mut sides = plan.sides.iter().cloned();

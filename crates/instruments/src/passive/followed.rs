@@ -14,18 +14,18 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// Frames in a delivery.
-const BATCH: usize = 1024;
+const FRAMES_PER_DELIVERY: usize = 1024;
 /// How long to wait where nothing new has been written.
-const PATIENCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Frames delivered between two attempts to make a plan.
-const BETWEEN_PLANS: usize = 8 * BATCH;
+const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
 /// Frames that are kept in any case until the plan is made, and how long a plan may take to be made of them.
-const KEPT: usize = 24 * BATCH;
-const PLANNING: Span = Span::millis(3500);
+const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
+const PLAN_TIMEOUT: Span = Span::millis(3500);
 /// By how much one capture may be read ahead of the other: what comes later waits on disk.
-const AHEAD: Span = Span::seconds(10);
+const MAX_LEAD: Span = Span::seconds(10);
 /// Frames of a capture are in order but for this much.
-const SLACK: Span = Span::millis(50);
+const MAX_DISORDER: Span = Span::millis(50);
 
 /// Two captures that are still being written.
 pub(super) struct FollowedPoints {
@@ -60,14 +60,14 @@ impl FollowedPoints {
     /// What there is of a point; `None`: nothing new.
     fn read(&mut self, point: CapturePoint) -> Option<PointDelivery> {
         let mut frames = FrameBatch::default();
-        if self.captures[point as usize].poll(BATCH, |f| frames.push(f)) == 0 {
+        if self.captures[point as usize].poll(FRAMES_PER_DELIVERY, |f| frames.push(f)) == 0 {
             return None;
         }
         let span = &mut self.spans[point as usize];
         for f in frames.frames() {
             *span = Some(span.map_or((f.at, f.at), |(first, last)| (first.min(f.at), last.max(f.at))));
         }
-        let covered = span.map(|(first, last)| (first, last - SLACK));
+        let covered = span.map(|(first, last)| (first, last - MAX_DISORDER));
         if self.offset.is_none() {
             self.plan_first(frames.len());
         }
@@ -79,17 +79,17 @@ impl FollowedPoints {
     fn plan_first(&mut self, frames: usize) {
         let before = self.early;
         self.early += frames;
-        if before < KEPT && self.early >= KEPT {
+        if before < MIN_PLAN_FRAMES && self.early >= MIN_PLAN_FRAMES {
             self.enough = Some(clock::steady());
         }
-        if before / BETWEEN_PLANS != self.early / BETWEEN_PLANS {
-            sleep(PATIENCE);
+        if before / FRAMES_PER_ATTEMPT != self.early / FRAMES_PER_ATTEMPT {
+            sleep(POLL_INTERVAL);
         }
     }
 
     /// Whether nothing is read because a plan is still to be made.
     fn is_planning(&self) -> bool {
-        let lately = |since: SteadyTime| clock::steady() - since < PLANNING;
+        let lately = |since: SteadyTime| clock::steady() - since < PLAN_TIMEOUT;
         self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
     }
 }
@@ -105,7 +105,7 @@ impl PointSource for FollowedPoints {
 
     fn next(&mut self) -> Option<PointDelivery> {
         if self.is_planning() {
-            sleep(PATIENCE);
+            sleep(POLL_INTERVAL);
             return None;
         }
         let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
@@ -115,7 +115,7 @@ impl PointSource for FollowedPoints {
             true => (CapturePoint::Monitor, CapturePoint::Reference),
             false => (CapturePoint::Reference, CapturePoint::Monitor),
         };
-        let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > AHEAD);
+        let far = reference.zip(monitor).is_some_and(|(r, m)| (r - m).max(m - r) > MAX_LEAD);
         let mut delivery = self.read(behind);
         if delivery.is_none() && !(far && self.offset.is_some()) {
             delivery = self.read(other);
@@ -124,7 +124,7 @@ impl PointSource for FollowedPoints {
             return delivery;
         }
         if !self.stopping {
-            sleep(PATIENCE);
+            sleep(POLL_INTERVAL);
             return None;
         }
         // Nothing is late any more.

@@ -2,7 +2,7 @@
 //! are waited for, up to a bounded number of sightings.
 
 use super::error::PassiveError;
-use super::files::WINDOW as FILES_WINDOW;
+use super::files::MAX_TRANSIT;
 use super::followed::FollowedPoints;
 use super::outcome::{MatchedCaptures, PassiveOutcome, forward};
 use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
@@ -23,15 +23,15 @@ use jitlat_proto::jitlat::PresharedKey;
 
 /// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
 /// files, because a packet lost towards the reference point delays the pairs by this much.
-pub(super) const WINDOW: Span = Span::seconds(5);
+pub(super) const LIVE_MAX_TRANSIT: Span = Span::seconds(5);
 /// How long the end waits for packets that the points have not delivered yet.
-pub(super) const ENDING: Span = Span::seconds(3);
+pub(super) const END_TIMEOUT: Span = Span::seconds(3);
 /// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
-pub(super) const AVAILABLE: u16 = 200;
+pub(super) const CAPTURED_BYTES: u16 = 200;
 /// The same of captures in files, unless their packets show that it is less.
-const AVAILABLE_IN_FILES: u16 = 256;
+const CAPTURED_FILE_BYTES: u16 = 256;
 /// How long the end of captures in files may take to read.
-const READING: Span = Span::seconds(30);
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
 /// How to capture at live points, and for how long.
 #[derive(Clone, Debug, Default)]
@@ -73,14 +73,15 @@ impl Passive {
         if let [LivePoint::Files(reference), LivePoint::Files(monitor)] = &points {
             let files = FollowedPoints::open([reference, monitor])?;
             let manner =
-                PointTraits { same_clock: false, files: true, window: FILES_WINDOW, ending: READING };
+                PointTraits { same_clock: false, files: true, window: MAX_TRANSIT, ending: FILE_END_TIMEOUT };
             return self.follow_points(files, manner, &names, settings, stop, observer);
         }
         let same_clock = points.iter().all(LivePoint::is_here);
         let hosts: Vec<Prefix> =
             self.sides.iter().flat_map(|s| s.reference.iter().chain(&s.monitor).copied()).collect();
-        let points = LivePoints::open(points, settings.interface, &hosts, AVAILABLE, settings.key.as_ref())?;
-        let manner = PointTraits { same_clock, files: false, window: WINDOW, ending: ENDING };
+        let points =
+            LivePoints::open(points, settings.interface, &hosts, CAPTURED_BYTES, settings.key.as_ref())?;
+        let manner = PointTraits { same_clock, files: false, window: LIVE_MAX_TRANSIT, ending: END_TIMEOUT };
         self.follow_points(points, manner, &names, settings, stop, observer)
     }
 
@@ -102,8 +103,8 @@ impl Passive {
                 || settings.pairs.is_some_and(|n| pairs >= n)
         };
         let mut learner = match manner.files {
-            true => Learner::new(self.sides.clone(), AVAILABLE_IN_FILES.into(), None).finding_available(),
-            false => Learner::new(self.sides.clone(), AVAILABLE.into(), points.salt()),
+            true => Learner::new(self.sides.clone(), CAPTURED_FILE_BYTES.into(), None).finding_available(),
+            false => Learner::new(self.sides.clone(), CAPTURED_BYTES.into(), points.salt()),
         };
         let plan = loop {
             if let Some(delivery) = points.next() {

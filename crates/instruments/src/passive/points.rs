@@ -21,16 +21,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a point waits for a packet before it reports that there was none.
-const PATIENCE: Duration = Duration::from_millis(20);
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Frames taken from the kernel, and a batch of it more, before they are delivered.
-const FRAMES: usize = 2048;
+const FRAMES_PER_DELIVERY: usize = 2048;
 /// Deliveries that can be queued. A point that finds the queue full waits, and the kernel counts what it drops
 /// meanwhile.
-const WAITING: usize = 64;
+const MAX_QUEUED_DELIVERIES: usize = 64;
 /// Packets of an interface are in order but for this much: several processors receive them.
-const SLACK: Span = Span::millis(2);
+const MAX_DISORDER: Span = Span::millis(2);
 /// How long to wait for a delivery before checking for a stop.
-const LOOK_UP: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where a live point captures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl LivePoints {
         available: u16,
         key: Option<&PresharedKey>,
     ) -> Result<LivePoints, PassiveError> {
-        let (to, deliveries) = sync_channel(WAITING);
+        let (to, deliveries) = sync_channel(MAX_QUEUED_DELIVERIES);
         let own = names.iter().find_map(LivePoint::port).unwrap_or(digest::PORT);
         let mut points = LivePoints {
             names,
@@ -197,7 +197,7 @@ impl PointSource for LivePoints {
     }
 
     fn next(&mut self) -> Option<PointDelivery> {
-        match self.deliveries.recv_timeout(LOOK_UP) {
+        match self.deliveries.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(delivery) => Some(delivery),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
@@ -271,7 +271,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);
         // A queue that is never empty is that of a busy interface, nearly in order.
-        let covered = covered.or_else(|| Some(frames.latest()? - SLACK)).map(|to| (began, to));
+        let covered = covered.or_else(|| Some(frames.latest()? - MAX_DISORDER)).map(|to| (began, to));
         let what = if frames.is_empty() { CapturedBatch::Nothing } else { CapturedBatch::Frames(frames) };
         let (drops, now) = (capture.drops(), clock::wall());
         let lacks = drops > dropped.0;
@@ -307,9 +307,9 @@ fn take_batches(
     let mut frames = FrameBatch::default();
     // Frames that are passed over count, too: a busy interface would keep this from ending.
     let mut all = 0;
-    while all < FRAMES {
+    while all < FRAMES_PER_DELIVERY {
         let now = clock::wall();
-        let patience = if frames.is_empty() && !last { PATIENCE } else { Duration::ZERO };
+        let patience = if frames.is_empty() && !last { READ_TIMEOUT } else { Duration::ZERO };
         let taken = capture.poll(patience, |f| {
             if !decode(f.link, f.data, f.wire_length).is_ok_and(|p| is_own(&p, own)) {
                 frames.push(&f);
@@ -338,7 +338,7 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
             stopping = true;
             collector.stop();
         }
-        let event = match collector.poll(PATIENCE) {
+        let event = match collector.poll(READ_TIMEOUT) {
             Ok(event) => event,
             Err(e) => {
                 end.notes.push(e.to_string());

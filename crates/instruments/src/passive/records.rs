@@ -7,9 +7,9 @@ use jitlat_passive::streams::session;
 use jitlat_passive::{Sides, StreamSink};
 
 /// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
-const HELD: usize = 1 << 20;
+const MAX_HELD_RECORDS: usize = 1 << 20;
 /// Most records in one event.
-const CHUNK: usize = 1 << 14;
+const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
 /// Holds the records of both ways until the sessions are complete, or until there are too many.
 pub(super) struct WayRecords {
@@ -40,7 +40,7 @@ impl WayRecords {
     /// Sends the records that cannot be held any longer to `observer`.
     pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
         for way in Direction::BOTH.map(|w| w as usize) {
-            if self.held[way].len() >= HELD {
+            if self.held[way].len() >= MAX_HELD_RECORDS {
                 self.open[way] = true;
                 if !std::mem::replace(&mut self.started, true) {
                     observer.event(&Event::Started(&self.sessions));
@@ -63,7 +63,7 @@ impl WayRecords {
     }
 
     fn send(&mut self, way: usize, observer: &mut dyn Observer) {
-        for records in self.held[way].chunks(CHUNK) {
+        for records in self.held[way].chunks(MAX_RECORDS_PER_EVENT) {
             observer.event(&Event::Records { stream: way, records, tcp: &[] });
         }
         self.held[way].clear();
@@ -117,14 +117,18 @@ mod tests {
         held.forward(&mut observer);
         let sessions = Direction::BOTH.map(|w| session(w, &Default::default(), 7, 100, Span(1)));
         held.finish(&sessions, &mut observer);
-        assert_eq!(known, [most < HELD], "how many there are is known from the beginning of few only");
+        assert_eq!(
+            known,
+            [most < MAX_HELD_RECORDS],
+            "how many there are is known from the beginning of few only"
+        );
         seen
     }
 
     #[test]
     fn of_few_everything_is_known_first_and_of_many_nothing_is_held() {
         assert_eq!(events([5, 3]), ["S", "C", "0:5", "1:3", "F"]);
-        let many = HELD + 300_000;
+        let many = MAX_HELD_RECORDS + 300_000;
         let seen = events([many, 3]);
         assert_eq!((seen.first(), seen.last()), (Some(&"S".to_owned()), Some(&"F".to_owned())));
         assert_eq!(seen[1..], [format!("0:{many}"), "C".into(), "1:3".into(), "F".into()]);

@@ -2,7 +2,7 @@
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
-use super::periods::{CaptureEnd, EndedCapturePeriod, PeriodEvent, STEP};
+use super::periods::{CaptureEnd, EndedCapturePeriod, MAX_CLOCK_STEP, PeriodEvent};
 use crate::stop::Stop;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// The protocol of its sessions.
 pub const SEGMENTS: &str = "segments";
 /// How long a capture waits for a packet.
-const PATIENCE: Duration = Duration::from_millis(20);
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long a period waits for the acknowledgements of its last segments; what comes later counts in a later period.
-const LATE: Span = Span::seconds(10);
+const ACK_GRACE: Span = Span::seconds(10);
 
 /// The data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor side
 /// and back, and losses beyond it.
@@ -71,7 +71,7 @@ impl SegmentCapture {
         let mut dropped = 0;
         let reasons = loop {
             let mut trouble = None;
-            let taken = capture.poll(PATIENCE, |f| {
+            let taken = capture.poll(READ_TIMEOUT, |f| {
                 if let Ok(p) = decode(f.link, f.data, f.wire_length)
                     && !is_own(&p, digest::PORT)
                 {
@@ -89,9 +89,9 @@ impl SegmentCapture {
                 dropped = drops;
             }
             run.take(rounds.fates());
-            run.end_before(now - LATE);
+            run.end_before(now - ACK_GRACE);
             let step = (now - wall) - (clock::steady() - steady);
-            if step.0.abs() > STEP.0 {
+            if step.0.abs() > MAX_CLOCK_STEP.0 {
                 trouble.get_or_insert(vec![format!("the clock was set by {:.3} s", step.as_seconds())]);
             }
             if let Some(reasons) = trouble {

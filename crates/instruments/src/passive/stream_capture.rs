@@ -27,9 +27,9 @@ use std::time::Duration;
 
 /// How long the kernel collects packets before it wakes the capturing thread, so that it does not wake for each of
 /// them.
-const NAP: Duration = Duration::from_millis(20);
+const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
 /// IP packets longer than this were not sent in this form: the adapter segments them (TSO).
-const LONGEST_FRAME: u32 = 9000;
+const MAX_WIRE_LENGTH: u32 = 9000;
 
 /// Why a stream cannot be captured.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +189,7 @@ impl EndedCapture {
         }
         let [sent, received] = seen.counts;
         let longest = sent.longest.max(received.longest);
-        if longest > LONGEST_FRAME {
+        if longest > MAX_WIRE_LENGTH {
             notes.push(format!(
                 "segments of up to {longest} bytes are cut by the adapter, and counted here before that; to see them as \
                  the path does: ethtool -K {} tso off gso off gro off",
@@ -276,7 +276,7 @@ fn run(
         });
         match taken {
             Ok(0) if last => break,
-            Ok(0) => std::thread::sleep(NAP),
+            Ok(0) => std::thread::sleep(KERNEL_BATCH_TIME),
             Ok(_) => {}
             Err(e) => {
                 seen.notes.push(e.to_string());

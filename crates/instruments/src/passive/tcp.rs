@@ -25,11 +25,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// Frames read of a capture that is followed before it is seen whether that is over.
-const BATCH: usize = 4096;
+const FRAMES_PER_CHECK: usize = 4096;
 /// How long to wait where nothing new has been written.
-const PATIENCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long what is there in the end may take to read.
-const READING: Span = Span::seconds(30);
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
@@ -221,10 +221,10 @@ impl TcpCaptures {
                 over = Some(now);
                 followed.end();
             }
-            let frames = followed.poll(BATCH, &mut take);
+            let frames = followed.poll(FRAMES_PER_CHECK, &mut take);
             match over {
-                Some(since) if frames == 0 || now - since >= READING => return,
-                None if frames == 0 => sleep(PATIENCE),
+                Some(since) if frames == 0 || now - since >= FILE_END_TIMEOUT => return,
+                None if frames == 0 => sleep(POLL_INTERVAL),
                 _ => {}
             }
         }

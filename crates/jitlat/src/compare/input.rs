@@ -15,7 +15,7 @@ use std::path::Path;
 use tracing::warn;
 
 /// Largest JSON file, in bytes: a summary has some hundred kilobytes, many runs with intervals some megabytes.
-const LARGEST_JSON: u64 = 1 << 30;
+const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// The runs in `files`, each with a unique label.
 pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
@@ -115,7 +115,7 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Labelled
 }
 
 fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
-    let summaries = json::read(input.take(LARGEST_JSON)).map_err(|e| match e {
+    let summaries = json::read(input.take(MAX_JSON_BYTES)).map_err(|e| match e {
         SummaryReadError::Empty => anyhow!("{name} holds no summary"),
         SummaryReadError::Json(e) => anyhow!(e).context(format!("reading {name} as JSON")),
         SummaryReadError::Summary(e) => anyhow!(

@@ -4,11 +4,11 @@ use jitlat_verdict::rate;
 use std::time::{Duration, Instant};
 
 /// A sender that is behind by less may catch up.
-const LEAST: f64 = 0.5;
+const MIN_LAG: f64 = 0.5;
 /// And by less than this share of the time: so much a timer may be off.
-const LEAST_SHARE: f64 = 0.02;
+const MIN_LAG_SHARE: f64 = 0.02;
 /// So many times in a row it must have fallen further behind.
-const TIMES: u32 = 4;
+const MIN_CONSECUTIVE: u32 = 4;
 
 /// How far a sender is behind its schedule.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Behind {
         let seconds = elapsed - (packets + 1.0) * period;
         self.growing = if seconds > self.seconds { self.growing + 1 } else { 0 };
         self.seconds = seconds;
-        let far = seconds > LEAST.max(LEAST_SHARE * elapsed) && self.growing >= TIMES;
+        let far = seconds > MIN_LAG.max(MIN_LAG_SHARE * elapsed) && self.growing >= MIN_CONSECUTIVE;
         if !far || std::mem::replace(&mut self.is_said, true) {
             return None;
         }

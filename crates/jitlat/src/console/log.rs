@@ -199,7 +199,7 @@ impl Visit for Object {
 }
 
 /// Lines of one kind (from one place in the program) in a [`WINDOW`]; further ones are counted.
-const IN_A_WINDOW: u32 = 10;
+const MAX_LINES_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Limits the rate of each kind of line.
@@ -224,7 +224,7 @@ impl Repetitions {
             !over
         });
         let kind = self.kinds.entry(kind).or_insert(RepeatWindow { since: now, admitted: 0, left_out: 0 });
-        let admitted = kind.admitted < IN_A_WINDOW;
+        let admitted = kind.admitted < MAX_LINES_PER_WINDOW;
         if admitted {
             kind.admitted += 1;
         } else {
@@ -238,9 +238,9 @@ impl Repetitions {
 struct StandardError;
 
 /// Lines that wait while standard error is a terminal that shows something else; `None`: they are written at once.
-static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 /// Bytes that wait at most; further lines are dropped.
-const MOST_HELD: usize = 1 << 16;
+const MAX_HELD_BYTES: usize = 1 << 16;
 
 /// While it lives, lines for a terminal wait; then they are written.
 pub struct HeldLines(());
@@ -248,14 +248,14 @@ pub struct HeldLines(());
 /// Has lines for a terminal wait.
 pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
-        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
     }
     HeldLines(())
 }
 
 impl Drop for HeldLines {
     fn drop(&mut self) {
-        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner).take();
         for line in held.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
             let _ = StandardError.write(line);
         }
@@ -263,10 +263,10 @@ impl Drop for HeldLines {
 }
 
 /// Lines dropped since the last one that was written.
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that a pipe which is ready accepts without blocking (`PIPE_BUF`).
-const LONGEST: usize = 4096;
+const MAX_ATOMIC_WRITE: usize = 4096;
 
 impl MakeWriter<'_> for StandardError {
     type Writer = StandardError;
@@ -281,22 +281,22 @@ impl Write for StandardError {
         if line.is_empty() {
             return Ok(0);
         }
-        if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
-            match held.len() + line.len() <= MOST_HELD {
+        if let Some(held) = &mut *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) {
+            match held.len() + line.len() <= MAX_HELD_BYTES {
                 true => held.extend_from_slice(line),
-                false => drop(DROPPED.fetch_add(1, Ordering::Relaxed)),
+                false => drop(DROPPED_LINES.fetch_add(1, Ordering::Relaxed)),
             }
             return Ok(line.len());
         }
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
         let note = match dropped {
             0 => String::new(),
             n => format!("jitlat: {n} lines before this one could not be written\n"),
         };
-        let cut = line.len().min(LONGEST - note.len());
+        let cut = line.len().min(MAX_ATOMIC_WRITE - note.len());
         let whole = [note.as_bytes(), &line[..cut]].concat();
         if !is_ready() || io::stderr().write_all(&whole).is_err() {
-            DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
+            DROPPED_LINES.fetch_add(dropped + 1, Ordering::Relaxed);
         }
         Ok(line.len())
     }
@@ -341,7 +341,7 @@ mod tests {
         let start = Instant::now();
         let mut repetitions = Repetitions::default();
         let admitted = (0..50).filter(|_| repetitions.admit(here(), start).0).count();
-        assert_eq!(admitted, IN_A_WINDOW as usize);
+        assert_eq!(admitted, MAX_LINES_PER_WINDOW as usize);
         assert_eq!(repetitions.admit(there(), start), (true, 0), "another kind is not limited");
         let later = start + WINDOW;
         assert_eq!(repetitions.admit(there(), later), (true, 40));

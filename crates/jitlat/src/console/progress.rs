@@ -188,8 +188,8 @@ impl Observer for ProgressObserver {
 }
 
 /// How long nothing may have arrived before that is said; and so many periods, if they take longer.
-const QUIET: Duration = Duration::from_secs(2);
-const QUIET_PERIODS: f64 = 4.0;
+const SILENCE_TIME: Duration = Duration::from_secs(2);
+const SILENCE_PERIODS: f64 = 4.0;
 
 /// Each stream, and the time left.
 fn describe(streams: &[ProgressStream], progress: &[StreamProgress], now: Instant) -> String {
@@ -296,8 +296,9 @@ impl ProgressStream {
         };
         let sent_all =
             !self.is_received && p.sent >= p.packets || self.is_received && p.received >= p.packets;
-        let usual = Duration::try_from_secs_f64(self.period.unwrap_or(0.0) * QUIET_PERIODS).unwrap_or(QUIET);
-        (silence >= QUIET.max(usual) && !sent_all).then_some(silence)
+        let usual =
+            Duration::try_from_secs_f64(self.period.unwrap_or(0.0) * SILENCE_PERIODS).unwrap_or(SILENCE_TIME);
+        (silence >= SILENCE_TIME.max(usual) && !sent_all).then_some(silence)
     }
 }
 

@@ -167,7 +167,7 @@ pub struct StreamArgs {
 }
 
 /// Packets per burst unless another number is given.
-const USUAL_BURST: u32 = 10;
+const DEFAULT_BURST: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {
@@ -196,7 +196,7 @@ impl StreamArgs {
         let schedule = match self.schedule {
             ScheduleLaw::Periodic => Schedule::Periodic,
             ScheduleLaw::Poisson => Schedule::Poisson { seed: self.seed.unwrap_or(fresh_seed) },
-            ScheduleLaw::Burst => Schedule::Burst { size: self.burst.unwrap_or(USUAL_BURST) },
+            ScheduleLaw::Burst => Schedule::Burst { size: self.burst.unwrap_or(DEFAULT_BURST) },
         };
         let direction = if self.reverse { Direction::Down } else { Direction::Up };
         let transport = if self.tcp { Transport::Tcp } else { Transport::Udp };

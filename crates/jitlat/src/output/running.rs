@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// How long the packets of a window are waited for after its end.
-const GRACE: Duration = Duration::from_millis(500);
+const WINDOW_GRACE: Duration = Duration::from_millis(500);
 
 /// An observer that writes the windows of each stream as they end.
 pub struct RunningWindows {
@@ -174,7 +174,7 @@ impl RunningStream {
             let end = Duration::from_nanos(k.saturating_add(1).saturating_mul(length) as u64);
             let (from, to) = (self.first_of(k, length, period), self.first_of(k + 1, length, period));
             // The last one may still be cut short: it is written at the end.
-            if self.begun.elapsed() < end + GRACE || to as u64 >= self.session.packets() {
+            if self.begun.elapsed() < end + WINDOW_GRACE || to as u64 >= self.session.packets() {
                 return None;
             }
             self.next += 1;

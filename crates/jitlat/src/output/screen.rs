@@ -53,13 +53,17 @@ pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOu
 /// `screen` with the next command worth running: this one, with every figure, or what opens the page.
 pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     let command = again();
-    followed_by(screen, wanted, if command.len() <= LONGEST { &command } else { "the same command with -v" })
+    followed_by(
+        screen,
+        wanted,
+        if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" },
+    )
 }
 
 /// The same where nothing can be drawn.
 pub fn finished_without_figures(screen: Screen) -> String {
     let command = again();
-    let command = if command.len() <= LONGEST { &command } else { "the same command with -v" };
+    let command = if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" };
     screen.followed_by(command, "every figure").show(&options())
 }
 
@@ -107,7 +111,7 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
 }
 
 /// The longest command that is repeated, in characters: two rows of a screen.
-const LONGEST: usize = 130;
+const MAX_COMMAND_CHARS: usize = 130;
 
 /// What the full report is good for.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";

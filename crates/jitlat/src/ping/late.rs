@@ -20,8 +20,8 @@ use std::time::Duration;
 use tracing::warn;
 
 /// Carbon's port for the plain-text protocol.
-const CARBON: u16 = 2003;
-const CONNECT: Duration = Duration::from_secs(5);
+const CARBON_PORT: u16 = 2003;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What LaTe's formats need to know of one test, and the programs that receive its samples.
 pub struct LateOutputs {
@@ -120,9 +120,10 @@ fn address(text: &str, port: u16) -> Result<SocketAddr> {
 }
 
 fn tcp(to: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, CONNECT).with_context(|| format!("connecting to {to}"))?;
+    let stream =
+        TcpStream::connect_timeout(&to, CONNECT_TIMEOUT).with_context(|| format!("connecting to {to}"))?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(CONNECT))?;
+    stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -174,7 +175,7 @@ struct Carbon {
 
 impl Carbon {
     fn connect(to: &str, args: &LateArgs) -> Result<Carbon> {
-        let to = address(to, CARBON)?;
+        let to = address(to, CARBON_PORT)?;
         Ok(Carbon {
             path: args.graphite_path.clone(),
             every: args.graphite_every,

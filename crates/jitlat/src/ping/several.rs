@@ -18,9 +18,9 @@ use std::time::Duration;
 use tracing::{error, info};
 
 /// Time between two looks at a request to end.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Most hosts: each takes a thread and a socket.
-const MOST: usize = 256;
+const MAX_HOSTS: usize = 256;
 /// The figures of the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
@@ -28,8 +28,8 @@ const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "
 pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
-    if hosts.len() > MOST {
-        bail!("{} hosts at once: {MOST} at most", hosts.len());
+    if hosts.len() > MAX_HOSTS {
+        bail!("{} hosts at once: {MAX_HOSTS} at most", hosts.len());
     }
     let tests = hosts.iter().map(|host| {
         let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
@@ -106,7 +106,7 @@ fn measure(
             if stop.flag().swap(false, std::sync::atomic::Ordering::SeqCst) {
                 stops.iter().for_each(Stop::request);
             }
-            thread::sleep(LOOK_AROUND);
+            thread::sleep(STOP_CHECK_INTERVAL);
         }
         let joined = running.into_iter().map(|thread| match thread {
             Ok(thread) => {

@@ -7,9 +7,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 /// Records handed over at once.
-const BATCH: usize = 1024;
+const RECORDS_PER_BATCH: usize = 1024;
 /// Batches that can be queued.
-const WAITING: usize = 8;
+const MAX_QUEUED_BATCHES: usize = 8;
 
 /// What the thread is given.
 enum AnalysisInput {
@@ -32,7 +32,7 @@ pub struct Concluding(JoinHandle<Option<(Summary, Samples)>>);
 impl WayAnalysis {
     /// Starts `analyzer` on a thread of its own.
     pub fn start(mut analyzer: Analyzer) -> anyhow::Result<WayAnalysis> {
-        let (given, taken) = sync_channel(WAITING);
+        let (given, taken) = sync_channel(MAX_QUEUED_BATCHES);
         let analyse = move || {
             for given in taken {
                 match given {
@@ -44,19 +44,19 @@ impl WayAnalysis {
         };
         let thread = std::thread::Builder::new().name("analysis".to_owned());
         let thread = thread.spawn(analyse).context("starting a thread for the analysis")?;
-        Ok(WayAnalysis { given, next: Vec::with_capacity(BATCH), thread })
+        Ok(WayAnalysis { given, next: Vec::with_capacity(RECORDS_PER_BATCH), thread })
     }
 
     /// The next records, in arrival order. Waits while the analysis is far behind.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         self.next.extend_from_slice(records);
-        if self.next.len() >= BATCH {
+        if self.next.len() >= RECORDS_PER_BATCH {
             self.hand_over();
         }
     }
 
     fn hand_over(&mut self) {
-        let records = std::mem::replace(&mut self.next, Vec::with_capacity(BATCH));
+        let records = std::mem::replace(&mut self.next, Vec::with_capacity(RECORDS_PER_BATCH));
         // A thread that is lost is reported at the end.
         let _ = self.given.send(AnalysisInput::Records(records));
     }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_pieces_is_analysed_as_all_at_once() {
-        let sent = 3 * BATCH + 7;
+        let sent = 3 * RECORDS_PER_BATCH + 7;
         let session = Session { sent: Some(sent as u32), ..Session::new(TestSpec::default()) };
         let record = |seq: i64| {
             PacketRecord::one_way(seq, WallTime(seq * 1_000_000), WallTime(seq * 1_000_000 + 500 + seq % 7))

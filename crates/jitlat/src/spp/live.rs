@@ -11,7 +11,7 @@ use jitlat_proto::digest;
 use std::path::PathBuf;
 
 /// Most memory for waiting packets that can be requested, in bytes.
-const MAX_BUFFER: u64 = 1 << 30;
+const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
 /// Ids of the options that make the points live.
 pub const POINTS: [&str; 5] =
@@ -117,7 +117,7 @@ impl LivePointArgs {
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {
-                buffer: usize::try_from(self.capture_buffer.min(MAX_BUFFER)).unwrap_or(usize::MAX),
+                buffer: usize::try_from(self.capture_buffer.min(MAX_BUFFER_BYTES)).unwrap_or(usize::MAX),
                 promiscuous: self.promiscuous,
                 ..InterfaceSettings::default()
             },

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest plan that is read, in bytes.
-const MOST_PLAN: u64 = 64 << 20;
+const MAX_PLAN_BYTES: u64 = 64 << 20;
 
 /// Parts of captures.
 #[derive(Clone, Debug, Args)]
@@ -107,7 +107,7 @@ impl PassivePartArgs {
     pub fn plan(&self) -> Result<Option<FirstPass>> {
         let Some(path) = &self.plan else { return Ok(None) };
         let about = || format!("reading the plan {}", path.display());
-        if fs::metadata(path).with_context(about)?.len() > MOST_PLAN {
+        if fs::metadata(path).with_context(about)?.len() > MAX_PLAN_BYTES {
             bail!("{} is no plan: it has more than 64 MiB", path.display());
         }
         let plan: FirstPass =

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 pub struct LevelList(pub Vec<FactorLevel>);
 
 /// Most values; more are certainly a mistake.
-const MOST: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Parses payload sizes.
 pub fn payloads(text: &str) -> Result<LevelList, String> {
@@ -138,8 +138,8 @@ fn numbers(
                 range(part, one(low)?, one(high)?, step, &one, &mut all)?;
             }
         }
-        if all.len() > MOST {
-            return Err(format!("'{text}' is more than {MOST} values"));
+        if all.len() > MAX_VALUES {
+            return Err(format!("'{text}' is more than {MAX_VALUES} values"));
         }
     }
     distinct(all.into_iter().map(|n| FactorLevel { text: write(n), number: Some(n as f64) }).collect())
@@ -162,7 +162,7 @@ fn range(
         Some(None) => return Err(format!("'{step}' is not a factor: write x2")),
         Some(Some(_)) if low == 0 => return Err(format!("'{part}': no factor leads away from 0")),
         Some(Some(factor)) => {
-            while at <= high && all.len() <= MOST {
+            while at <= high && all.len() <= MAX_VALUES {
                 all.push(at);
                 at = ((at as f64 * factor).round() as i64).max(at + 1);
             }
@@ -172,7 +172,7 @@ fn range(
             if step == 0 {
                 return Err(format!("'{part}': the step must not be zero"));
             }
-            while at <= high && all.len() <= MOST {
+            while at <= high && all.len() <= MAX_VALUES {
                 all.push(at);
                 at = at.saturating_add(step);
             }

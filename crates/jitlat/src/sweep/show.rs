@@ -252,7 +252,7 @@ impl Classes {
 }
 
 /// Most columns of a combination's name beside its figures; a longer one has a line of its own.
-const NAME: usize = 26;
+const MAX_NAME_COLUMNS: usize = 26;
 
 /// A page with one line per combination, of at most 80 columns.
 pub fn table(
@@ -263,7 +263,7 @@ pub fn table(
 ) -> Page {
     let mut page = Page::new(options);
     let name = |p: &SweepPoint| grid.name(p.cell, None);
-    let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= NAME);
+    let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= MAX_NAME_COLUMNS);
     let width = names.max().unwrap_or(0).max(12);
     page.heading(&format!(
         "{:<width$} {:>4} {:>7} {:>15} {:>8} {:>7} {:>7}",
@@ -281,7 +281,7 @@ pub fn table(
         let between = between.map_or_else(|| "-".to_owned(), |[a, b]| format!("{} {}", eng3(a), eng3(b)));
         let loss = p.get("loss").map_or_else(|| "-".to_owned(), |e| format!("{:.2}%", e.mean * 100.0));
         let mut name = name(p);
-        if name.chars().count() > NAME {
+        if name.chars().count() > MAX_NAME_COLUMNS {
             page.line(&std::mem::take(&mut name));
         }
         page.line(&format!(

@@ -24,7 +24,7 @@ pub struct SweepState {
 }
 
 /// Largest file, in bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 impl SweepState {
     /// Creates a file. An existing one is never overwritten.
@@ -50,7 +50,7 @@ impl SweepState {
             .write(true)
             .open(path)
             .with_context(|| format!("opening the sweep {name}"))?;
-        if file.metadata()?.len() > LONGEST {
+        if file.metadata()?.len() > MAX_FILE_BYTES {
             bail!("{name} is too long for a sweep");
         }
         let mut text = String::new();

@@ -6,7 +6,7 @@ use jitlat_core::{Span, WallTime};
 use std::fmt;
 
 /// The period before a test that it is compared with unless the file says otherwise.
-pub const AGAINST: Span = Span::seconds(7 * 86_400);
+pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
 /// What somebody wants to be told.
 #[derive(Clone, Debug, PartialEq)]

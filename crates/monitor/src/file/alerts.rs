@@ -5,14 +5,14 @@ use super::keys::{ALERT, NOTIFY, choose};
 use super::reader::{Located, TableReader};
 use crate::alert::condition::AlertCondition;
 use crate::alert::rule::{
-    AGAINST, AlertRule, AlertRules, AlertSeverity, NotifyChannel, NotifyMethod, RuleKind,
+    AlertRule, AlertRules, AlertSeverity, DEFAULT_BASELINE, NotifyChannel, NotifyMethod, RuleKind,
 };
 use crate::model::{Host, MonitoredCapture, MonitoredTest};
 use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
 /// Most tests that a rule looks back at.
-const MOST_TESTS: u32 = 1000;
+const MAX_TESTS: u32 = 1000;
 
 pub fn alerts(
     file: &Sections<'_>,
@@ -166,10 +166,11 @@ impl AlertReader<'_, '_> {
         }
         let (bad, of) = table.quantity("of", part).map_or((1, 1), Located::into_inner);
         let clear = table.number("clear").unwrap_or(bad);
-        if clear > MOST_TESTS {
-            table.fault("clear", format!("a rule looks at {MOST_TESTS} tests at most"));
+        if clear > MAX_TESTS {
+            table.fault("clear", format!("a rule looks at {MAX_TESTS} tests at most"));
         }
-        let against = table.quantity("against", quantity::duration).map_or(AGAINST, Located::into_inner);
+        let against =
+            table.quantity("against", quantity::duration).map_or(DEFAULT_BASELINE, Located::into_inner);
         let kind = RuleKind::Results { conditions, until, bad, of, clear, against };
         Some(kind)
     }
@@ -201,11 +202,11 @@ impl AlertReader<'_, '_> {
 
 /// `3 of 5`.
 fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
-    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MOST_TESTS).contains(n));
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MAX_TESTS).contains(n));
     let read = text.split_once("of").and_then(|(bad, of)| number(bad).zip(number(of)));
     read.filter(|(bad, of)| bad <= of).ok_or_else(|| {
         quantity::QuantityError::new(format!(
-            "'{}' is no part of some tests: write of = \"3 of 5\", {MOST_TESTS} at most",
+            "'{}' is no part of some tests: write of = \"3 of 5\", {MAX_TESTS} at most",
             text.escape_debug()
         ))
     })

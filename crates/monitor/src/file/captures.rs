@@ -9,7 +9,7 @@ use crate::model::{Host, MonitoredCapture, MonitoredTest, ServeRules};
 use jitlat_core::time::SECOND;
 
 /// The shortest period of a capture: packets may be under way for some seconds.
-const SHORTEST: i64 = 5 * SECOND;
+const MIN_PERIOD_NS: i64 = 5 * SECOND;
 
 pub fn captures(
     file: &Sections<'_>,
@@ -83,7 +83,7 @@ impl CaptureTableReader<'_, '_> {
             towards,
             far_interface,
             options: plain(&given),
-            every: period(table, SHORTEST)?,
+            every: period(table, MIN_PERIOD_NS)?,
         };
         let asked = DeclaredCapture {
             instrument,

@@ -7,19 +7,19 @@ use crate::model::{ArchiveRules, CollectorRules, Host};
 use jitlat_core::quantity;
 
 /// The port unless the file says otherwise.
-const PORT: u32 = 2670;
+const DEFAULT_PORT: u32 = 2670;
 /// Bytes that may wait unless the file says otherwise.
-const SPOOL: u64 = 1_000_000_000;
+const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
     for table in file.tables(&COLLECTOR) {
         let host = table.needed("host", "host = \"berlin\"").and_then(|name| place(file, hosts, &name));
-        let port = table.number("port").unwrap_or(PORT);
+        let port = table.number("port").unwrap_or(DEFAULT_PORT);
         if u16::try_from(port).is_err() {
             table.fault("port", format!("there is no port {port}"));
         }
-        let spool = table.quantity("spool", quantity::bytes).map_or(SPOOL, Located::into_inner);
+        let spool = table.quantity("spool", quantity::bytes).map_or(DEFAULT_SPOOL_BYTES, Located::into_inner);
         if archive.folder.is_none() {
             let message = "what waits to be pushed is in the archive, and so is what was collected: write [archive] with a folder";
             file.faults.add(&table.at, message);

@@ -9,12 +9,12 @@ use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 
 /// Time between slots unless the file says otherwise.
-const GUARD: Span = Span::seconds(1);
+const DEFAULT_GUARD: Span = Span::seconds(1);
 /// Time for what is around the packets unless the file says otherwise.
-const SETUP: Span = Span::seconds(4);
+const DEFAULT_SETUP: Span = Span::seconds(4);
 
 /// Most tests that a host takes part in at a time.
-const MOST_AT_ONCE: u32 = 64;
+const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
@@ -23,8 +23,8 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let address = table.needed("address", "address = \"192.0.2.7\"");
         let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(Located::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
-        if concurrent > MOST_AT_ONCE {
-            table.fault("concurrent", format!("each test takes threads: {MOST_AT_ONCE} at most"));
+        if concurrent > MAX_CONCURRENT {
+            table.fault("concurrent", format!("each test takes threads: {MAX_CONCURRENT} at most"));
         }
         let key = key_source(&table);
         // What has no name stays in the list, so that nothing else that names it is called wrong.
@@ -52,7 +52,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
 
 /// Guard and setup time.
 pub fn timetable(file: &Sections<'_>) -> (Span, Span) {
-    let Some(table) = file.table(&TIMETABLE) else { return (GUARD, SETUP) };
+    let Some(table) = file.table(&TIMETABLE) else { return (DEFAULT_GUARD, DEFAULT_SETUP) };
     let time = |key, usual: Span| {
         let Some(span) = table.quantity(key, pause).map(Located::into_inner) else { return usual };
         if span.0 > DAY / 24 {
@@ -61,7 +61,7 @@ pub fn timetable(file: &Sections<'_>) -> (Span, Span) {
         }
         span
     };
-    (time("guard", GUARD), time("setup", SETUP))
+    (time("guard", DEFAULT_GUARD), time("setup", DEFAULT_SETUP))
 }
 
 pub fn archive(file: &Sections<'_>) -> ArchiveRules {

@@ -96,7 +96,7 @@ pub struct Wrong {
 }
 
 /// Most pairs of all tests together: their timetable takes 12 bytes each.
-pub const MOST_PAIRS: usize = 20_000_000;
+pub const MAX_PAIRS: usize = 20_000_000;
 
 /// Reads a file.
 ///

@@ -3,7 +3,7 @@
 use super::hosts::{pause, place, plain};
 use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
 use super::reader::{Located, TableReader};
-use super::{DeclaredTest, Instruments, MOST_PAIRS, Sections};
+use super::{DeclaredTest, Instruments, MAX_PAIRS, Sections};
 use crate::group::{self, HostPair, StartingEnd};
 use crate::model::{Host, Measurement, MonitoredTest, SendingHosts, TestPairs, Traffic};
 use crate::window::{DAY, TimeWindow};
@@ -43,8 +43,8 @@ pub fn tests(
             table.fault("name", format!("there is a test '{}' already", test.name.escape_debug()));
         }
         tests.push(test);
-        if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MOST_PAIRS {
-            table.fault("name", format!("these are more than {MOST_PAIRS} pairs of hosts in all"));
+        if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MAX_PAIRS {
+            table.fault("name", format!("these are more than {MAX_PAIRS} pairs of hosts in all"));
             break;
         }
     }

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use jitlat_archive::{
-    AddOutcome, Archive, ArchiveError, Arrived, IncomingLog, MOST_INCOMING, PreparedTest, Unfit,
+    AddOutcome, Archive, ArchiveError, Arrived, IncomingLog, MAX_LOG_BYTES, PreparedTest, Unfit,
 };
 use jitlat_core::{Session, Span};
 use jitlat_net::pace;
@@ -24,17 +24,17 @@ use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
 /// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
-const WANTED: u64 = 2 << 20;
+const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
 /// Most tests that are entered at a time.
-const BATCH: usize = 128;
+const MAX_TESTS_PER_BATCH: usize = 128;
 /// Tests that are analysed at a time: the others wait, and take no memory for it.
-const AT_A_TIME: usize = 2;
+const MAX_CONCURRENT_ANALYSES: usize = 2;
 /// How long a host waits for a place among the tests to be entered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often what a host says of itself goes into the archive.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a host is to wait when the disk is full, and when the archive fails.
-const PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
+const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 
 /// What became of a test in the archive, or why nothing is taken for now.
 type IntakeResult = Result<PushOutcome, (PushRefusal, String, Span)>;
@@ -87,13 +87,13 @@ impl ArchiveShelf {
     /// their addresses or names to look up.
     pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
-        let (jobs, waiting) = mpsc::sync_channel(BATCH);
+        let (jobs, waiting) = mpsc::sync_channel(MAX_TESTS_PER_BATCH);
         let shared = Arc::new(CollectorState {
             root: root.to_owned(),
             hosts: HostNames { named: hosts.collect(), by_address: OnceLock::new() },
             entering: Mutex::default(),
             jobs: Mutex::new(Some(jobs)),
-            places: Mutex::new(AT_A_TIME),
+            places: Mutex::new(MAX_CONCURRENT_ANALYSES),
             free: Condvar::new(),
             long: Mutex::new(()),
             failing: AtomicBool::new(false),
@@ -172,7 +172,7 @@ fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRe
         match jobs.try_send(job) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Disconnected(_)) => return Err((PushRefusal::Stopping, "")),
-            Err(TrySendError::Full(_)) if begun.elapsed() >= PATIENCE => {
+            Err(TrySendError::Full(_)) if begun.elapsed() >= QUEUE_TIMEOUT => {
                 return Err((PushRefusal::Busy, "its archive is busy"));
             }
             Err(TrySendError::Full(back)) => job = back,
@@ -185,7 +185,7 @@ fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRe
 fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
-        batch.extend(jobs.try_iter().take(BATCH - 1));
+        batch.extend(jobs.try_iter().take(MAX_TESTS_PER_BATCH - 1));
         let mut answers = Vec::with_capacity(batch.len());
         let mut tests = Vec::with_capacity(batch.len());
         let mut all_entering = Vec::with_capacity(batch.len());
@@ -239,10 +239,12 @@ impl CollectorState {
         }
         match error {
             ArchiveError::Io { source, .. } if is_full(source) => {
-                (PushRefusal::Full, String::new(), PAUSES.0)
+                (PushRefusal::Full, String::new(), RETRY_PAUSES.0)
             }
-            ArchiveError::Busy { .. } => (PushRefusal::Busy, "its archive is busy".to_owned(), PAUSES.1),
-            e => (PushRefusal::Failed, e.to_string(), PAUSES.1),
+            ArchiveError::Busy { .. } => {
+                (PushRefusal::Busy, "its archive is busy".to_owned(), RETRY_PAUSES.1)
+            }
+            e => (PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1),
         }
     }
 
@@ -299,7 +301,7 @@ impl Shelf for ArchiveShelf {
     fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)> {
         let archive = Archive::open_to_write(&self.shared.root).map_err(|e| self.shared.fails(&e))?;
         let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(jobs) = jobs else { return Err((PushRefusal::Stopping, String::new(), PAUSES.1)) };
+        let Some(jobs) = jobs else { return Err((PushRefusal::Stopping, String::new(), RETRY_PAUSES.1)) };
         let (to, results) = mpsc::channel();
         Ok(Box::new(HostIntake {
             host: host.to_owned(),
@@ -364,13 +366,13 @@ impl HostIntake {
         let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
         let mut want = Vec::new();
         while let Some(next) = self.offered.front().copied()
-            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= WANTED)
+            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= MAX_UNSETTLED_BYTES)
             && !self.shared.entering().contains(&next.hash)
         {
             self.offered.pop_front();
             match self.archive.has(next.hash) {
                 Ok(true) => self.settle(next.number, PushOutcome::Known),
-                Ok(false) if next.length > MOST_INCOMING => {
+                Ok(false) if next.length > MAX_LOG_BYTES => {
                     self.settle(next.number, PushOutcome::Refused("it is longer than 1 GiB".to_owned()));
                 }
                 Ok(false) => {
@@ -438,7 +440,7 @@ impl HostIntake {
         }
         let job = IntakeJob { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
         if let Err((why, said)) = queue(&self.jobs, job) {
-            self.answers.push(PushReply::Later(why, said.to_owned(), PAUSES.1));
+            self.answers.push(PushReply::Later(why, said.to_owned(), RETRY_PAUSES.1));
         }
     }
 
@@ -460,7 +462,7 @@ impl HostIntake {
             let _ = to.send((number, taken));
         };
         if let Err(e) = std::thread::Builder::new().name("long log".to_owned()).spawn(enter) {
-            self.answers.push(PushReply::Later(PushRefusal::Failed, e.to_string(), PAUSES.1));
+            self.answers.push(PushReply::Later(PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1));
         }
     }
 }
@@ -526,7 +528,7 @@ impl PushIntake for HostIntake {
                 Err((why, said, pause)) => self.answers.push(PushReply::Later(why, said, pause)),
             }
         }
-        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_EVERY) {
+        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {
             self.note();
         }
         self.want();

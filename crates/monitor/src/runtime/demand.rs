@@ -4,7 +4,7 @@
 use super::Equipment;
 use super::on_demand::{Demand, TestPlacement, profiles};
 use crate::Model;
-use crate::extra::{HORIZON, NoGap};
+use crate::extra::{MAX_WAIT, NoGap};
 use crate::file::text_of;
 use jitlat_archive::Archive;
 use jitlat_net::wake::Waker;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long the thread of the page waits for the monitor, which it wakes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is asked for, on its way to the monitor.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Runner for Demands {
         let demanded = Demanded { demand, host: host.clone(), feed, answer };
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(demanded);
         self.waker.wake();
-        answered.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| {
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
             Err(RunRefusal::Busy("the monitor did not answer within 5 s".to_owned()))
         })
@@ -115,7 +115,7 @@ impl Demanded {
 
 /// Why there is no time for a test.
 pub fn refused(gap: NoGap) -> String {
-    let within = text_of(HORIZON.0);
+    let within = text_of(MAX_WAIT.0);
     match gap {
         NoGap::TooShort(Some(most)) => {
             let most = most.0 / 1_000_000_000;

@@ -11,7 +11,8 @@ use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    MonitorNow, MonitorState, PORT, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters, Token, Web,
+    DEFAULT_PORT, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters,
+    Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -75,7 +76,7 @@ impl RunningPage {
 
 /// An address and a port, with the usual ones for what the file leaves out.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(PORT))
+    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
 /// The token in a file.
@@ -127,7 +128,7 @@ pub struct OwnState {
 }
 
 /// Time between two messages to the page.
-const SAY_EVERY: Span = Span::seconds(1);
+const NOTICE_INTERVAL: Span = Span::seconds(1);
 
 impl OwnState {
     /// Of `host`, which starts now.
@@ -147,7 +148,7 @@ impl OwnState {
             self.busy = self.busy + (now - self.seen);
         }
         self.seen = now;
-        if self.said.is_some_and(|(at, known)| now - at < SAY_EVERY && known == running) {
+        if self.said.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
             return;
         }
         self.said = Some((now, running));

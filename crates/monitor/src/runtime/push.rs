@@ -3,7 +3,7 @@
 use super::watch::ArchiveWatch;
 use crate::Model;
 use anyhow::Result;
-use jitlat_archive::{Archive, MOST_UNSETTLED, Outgoing, Settled};
+use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, Settled};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::wake::StopSignal;
@@ -19,17 +19,17 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
 /// Time after a failure of the archive.
-const PAUSE: Span = Span::seconds(1);
+const RETRY_PAUSE: Span = Span::seconds(1);
 /// Time between two looks at how much waits.
-const BOUND_EVERY: Span = Span::seconds(60);
+const BOUND_INTERVAL: Span = Span::seconds(60);
 /// How long a connection is kept without anything to push.
-const IDLE: Span = Span::seconds(2);
+const IDLE_TIMEOUT: Span = Span::seconds(2);
 /// Time between two reports of this host's state while it pushes.
-const STATE_EVERY: Span = Span::seconds(10);
+const STATE_INTERVAL: Span = Span::seconds(10);
 /// How long a collector may say nothing of what it was offered, while nothing is sent.
-const STALLED: Span = Span::seconds(120);
+const STALL_TIMEOUT: Span = Span::seconds(120);
 /// How long what is under way may take when the monitor ends.
-const TO_END: Span = Span::seconds(3);
+const END_TIMEOUT: Span = Span::seconds(3);
 
 /// Pushes until this is dropped.
 pub struct RunningPushes {
@@ -154,7 +154,7 @@ impl Pusher {
                 warn!("pushing to {}: {e}; tried again", self.target.name);
             }
             self.failing = went.is_err();
-            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + PAUSE)));
+            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + RETRY_PAUSE)));
         }
     }
 
@@ -170,7 +170,7 @@ impl Pusher {
         }
         if !self.retry.may_try(now) {
             // How much may wait is looked at meanwhile.
-            return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_EVERY)).min());
+            return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
         let begun = PushSession::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
         let ended = begun.and_then(|mut session| {
@@ -233,7 +233,7 @@ impl Spool {
         archive: &Archive,
         now: SteadyTime,
     ) -> Result<(), jitlat_archive::ArchiveError> {
-        if self.looked.is_some_and(|at| now - at < BOUND_EVERY) {
+        if self.looked.is_some_and(|at| now - at < BOUND_INTERVAL) {
             return Ok(());
         }
         self.looked = Some(now);
@@ -332,7 +332,7 @@ impl<'a> PushSession<'a> {
             if self.open && !self.finishing {
                 self.offer(now)?;
             }
-            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > TO_END {
+            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > END_TIMEOUT {
                 return Ok(());
             }
         }
@@ -356,7 +356,7 @@ impl<'a> PushSession<'a> {
     }
 
     fn offer(&mut self, now: SteadyTime) -> Result<(), PushEnd> {
-        if self.said.is_none_or(|at| now - at >= STATE_EVERY) {
+        if self.said.is_none_or(|at| now - at >= STATE_INTERVAL) {
             self.said = Some(now);
             self.say()?;
         }
@@ -364,7 +364,7 @@ impl<'a> PushSession<'a> {
         let (room, unsettled) = (machine.room(), machine.unsettled());
         if unsettled > 0 {
             self.used = now;
-            if now - self.moved >= STALLED {
+            if now - self.moved >= STALL_TIMEOUT {
                 return Err(PushEnd::Far(PushFailure::Stalled, Span::ZERO));
             }
         }
@@ -376,7 +376,7 @@ impl<'a> PushSession<'a> {
             return Ok(());
         }
         // A few at a time would each be asked for on their own.
-        if room < MOST_UNSETTLED / 4 {
+        if room < MAX_UNSETTLED / 4 {
             return Ok(());
         }
         self.spool.bound(self.target, self.archive, now)?;
@@ -385,7 +385,7 @@ impl<'a> PushSession<'a> {
         let (room, unsettled) = (machine.room(), machine.unsettled());
         let tests = self.archive.to_push(&self.target.name, self.last, room)?;
         if tests.is_empty() {
-            if unsettled == 0 && now - self.used >= IDLE {
+            if unsettled == 0 && now - self.used >= IDLE_TIMEOUT {
                 self.finishing = true;
                 self.say()?;
                 self.connection.give(SenderInput::Finish);

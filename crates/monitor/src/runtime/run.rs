@@ -34,15 +34,15 @@ use std::time::SystemTime;
 use tracing::{debug, error, info, warn};
 
 /// Time between two looks at the file, and at the wall clock, which may have been set.
-const LOOK_AROUND: Span = Span::seconds(2);
+const FILE_CHECK_INTERVAL: Span = Span::seconds(2);
 /// Time between two looks at whether a test that was asked for is still wanted.
-const LOOK_AT_DEMANDS: Span = Span::millis(100);
+const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 /// Time between two looks at what is too old, and at a size that is not to be exceeded.
-const PRUNE_EVERY: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
+const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
 /// Time between two messages that what is removed was not pushed.
-const SAY_DROPS_EVERY: Span = Span::seconds(86_400);
+const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
 /// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
-const TO_END: Span = Span::seconds(10);
+const END_TIMEOUT: Span = Span::seconds(10);
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
 
@@ -191,7 +191,7 @@ pub fn run(
             break;
         }
         let asked = requests.take_reload();
-        if asked || now - looked >= LOOK_AROUND {
+        if asked || now - looked >= FILE_CHECK_INTERVAL {
             looked = now;
             let current = version(&args.file);
             if asked || current != seen {
@@ -200,13 +200,13 @@ pub fn run(
             }
         }
         let sized = monitor.agenda.model().archive.size.is_some();
-        let every = if sized { PRUNE_EVERY.1 } else { PRUNE_EVERY.0 };
+        let every = if sized { PRUNE_INTERVALS.1 } else { PRUNE_INTERVALS.0 };
         if pruned.is_none_or(|at| now - at >= every) {
             pruned = Some(now);
             monitor.prune();
         }
         monitor.step();
-        let due = monitor.due().min(looked + LOOK_AROUND);
+        let due = monitor.due().min(looked + FILE_CHECK_INTERVAL);
         wake::wait(&[requests.as_fd(), monitor.waker.as_fd()], ends.into_iter().chain(Some(due)).min());
         requests.clear();
         monitor.waker.clear();
@@ -298,7 +298,7 @@ impl Monitor<'_> {
         self.collect();
         // Who is still busy with the far host's results long after the end of its slot drops them.
         for thread in &mut self.threads {
-            if thread.asked.is_some_and(|at| now - at >= TO_END) {
+            if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
                 thread.asked = Some(now);
             }
@@ -384,8 +384,8 @@ impl Monitor<'_> {
     fn due(&self) -> SteadyTime {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
-        let demands = (!self.demanded.is_empty()).then_some(now + LOOK_AT_DEMANDS);
-        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + TO_END));
+        let demands = (!self.demanded.is_empty()).then_some(now + DEMAND_CHECK_INTERVAL);
+        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + END_TIMEOUT));
         asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
     }
 
@@ -633,18 +633,21 @@ impl Monitor<'_> {
         let mut asked = begun;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if now - asked >= TO_END {
+            if now - asked >= END_TIMEOUT {
                 asked = now;
                 self.ask_to_end(now, |_| true);
             }
-            if now - begun >= TO_END.times(3) {
+            if now - begun >= END_TIMEOUT.times(3) {
                 warn!("{} tests did not end, and are left", self.threads.len());
                 break;
             }
             self.collect();
             self.say();
             if !self.threads.is_empty() {
-                wake::wait(&[self.waker.as_fd()], Some((asked + TO_END).min(begun + TO_END.times(3))));
+                wake::wait(
+                    &[self.waker.as_fd()],
+                    Some((asked + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
+                );
                 self.waker.clear();
             }
         }
@@ -693,7 +696,7 @@ fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) ->
         }
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::steady();
-        if done.waited > 0 && said.is_none_or(|at| now - at >= SAY_DROPS_EVERY) {
+        if done.waited > 0 && said.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
             *said = Some(now);
             warn!(
                 "{} tests are removed that waited to be pushed to a collector: they are counted as dropped, as are those that follow",

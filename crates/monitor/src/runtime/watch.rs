@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Least time between two ends of waits, however often the archive is written.
-const INTERVAL: Span = Span::seconds(1);
+const MIN_INTERVAL: Span = Span::seconds(1);
 /// Longest wait where the system cannot watch the archive.
-const UNWATCHED: Span = Span::seconds(5);
+const UNWATCHED_INTERVAL: Span = Span::seconds(5);
 
 /// Waits for writes to an archive, by any process, and for a stop.
 pub struct ArchiveWatch {
@@ -33,7 +33,7 @@ impl ArchiveWatch {
     /// Waits until the archive was written since the last wait, for `waker`, for the stop, or until `deadline`; `None`: without one.
     /// Ends at most once a second unless it is to stop.
     pub fn wait(&mut self, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
-        let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED);
+        let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED_INTERVAL);
         let deadline = deadline.into_iter().chain(looks).min();
         let mut readable = vec![self.stop.as_fd()];
         readable.extend(waker.map(AsFd::as_fd));
@@ -47,8 +47,8 @@ impl ArchiveWatch {
                 break;
             }
         }
-        while !self.stop.is_requested() && clock::steady() < self.looked + INTERVAL {
-            wake::wait(&[self.stop.as_fd()], Some(self.looked + INTERVAL));
+        while !self.stop.is_requested() && clock::steady() < self.looked + MIN_INTERVAL {
+            wake::wait(&[self.stop.as_fd()], Some(self.looked + MIN_INTERVAL));
         }
         self.looked = clock::steady();
     }

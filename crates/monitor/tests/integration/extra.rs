@@ -3,7 +3,7 @@
 use crate::common::{hosts, model};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_monitor::agenda::{AgendaOrder, Missed, SlotEnding};
-use jitlat_monitor::extra::{ExtraStep, HORIZON, NoGap};
+use jitlat_monitor::extra::{ExtraStep, MAX_WAIT, NoGap};
 use jitlat_monitor::{Agenda, Model, Timetable};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn it_waits_for_a_gap_of_both_hosts_and_ends_before_the_next_slot() {
     };
     assert!(most < Span::seconds(110), "{most:?}");
     let (_, start) = agenda.add_extra(Some("h1"), most, begins).unwrap();
-    assert!(start - begins <= HORIZON);
+    assert!(start - begins <= MAX_WAIT);
     assert_eq!(agenda.add_extra(Some("nobody"), Span::seconds(1), begins), Err(NoGap::NoHost));
 }
 
@@ -147,7 +147,7 @@ proptest! {
             let takes = Span::seconds(duration) + file.setup;
             match agenda.add_extra(far.as_deref(), Span::seconds(duration), now) {
                 Ok((_, start)) => {
-                    prop_assert!(start >= now && start - now <= HORIZON);
+                    prop_assert!(start >= now && start - now <= MAX_WAIT);
                     let over = start + takes + file.guard;
                     prop_assert!(!is_busy(&file, &timetable, &ends, start, over));
                     prop_assert!(taken.iter().all(|(a, b)| *b <= start || *a >= over));
@@ -155,7 +155,7 @@ proptest! {
                 }
                 // There is none: each second of the horizon is too near to something.
                 Err(NoGap::TooShort(_)) => {
-                    let room = (0..HORIZON.0 / SECOND).map(|s| now + Span(s * SECOND)).find(|start| {
+                    let room = (0..MAX_WAIT.0 / SECOND).map(|s| now + Span(s * SECOND)).find(|start| {
                         let over = *start + takes + file.guard;
                         let free = taken.iter().all(|(a, b)| *b <= *start || *a >= over);
                         let mut before = timetable.tests.iter().flat_map(|t| {

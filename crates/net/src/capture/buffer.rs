@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 
 /// Small enough to stay in the cache while it is parsed.
-const CHUNK: usize = 1 << 18;
+const CHUNK_BYTES: usize = 1 << 18;
 
 pub(super) struct ReadBuffer {
     inner: Box<dyn Read + Send>,
@@ -16,7 +16,7 @@ pub(super) struct ReadBuffer {
 
 impl ReadBuffer {
     pub(super) fn new(inner: Box<dyn Read + Send>) -> ReadBuffer {
-        ReadBuffer { inner, data: vec![0; CHUNK], from: 0, to: 0, consumed: 0 }
+        ReadBuffer { inner, data: vec![0; CHUNK_BYTES], from: 0, to: 0, consumed: 0 }
     }
 
     /// Position in the (unpacked) file.

@@ -10,7 +10,7 @@ mod filter;
 
 use super::Frame;
 use crate::cmsg::{ControlMessages, instants};
-use crate::sys::{self, BATCH, Datagram, Inbox, Ring, RingPacket};
+use crate::sys::{self, Datagram, Inbox, MAX_BATCH, Ring, RingPacket};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::{Span, WallTime};
 use jitlat_passive::LinkType;
@@ -74,17 +74,17 @@ impl Default for InterfaceSettings {
 }
 
 /// Bytes kept of each packet at most.
-const MAX_SNAP: u32 = 1 << 17;
+const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
 /// A packet is in the socket's queue at most this long after its stamp.
-const QUEUE_DELAY: Span = Span::millis(2);
+const MAX_QUEUE_DELAY: Span = Span::millis(2);
 /// A packet's block is handed over at most this long after its stamp: some times what the kernel is asked for, because its timer
 /// may be late.
-const RING_DELAY: Span = Span::millis(20);
+const MAX_RING_DELAY: Span = Span::millis(20);
 /// How long the packets of an interface that is not busy are waited for, so that one wake-up takes more of them out of
 /// the queue.
-const GATHERING: Duration = Duration::from_millis(2);
+const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// A running capture at an interface.
 pub struct InterfaceCapture {
@@ -134,7 +134,7 @@ impl InterfaceCapture {
         if kind == Type::RAW {
             socket = open(kind)?;
         }
-        let snap = settings.snap.clamp(64, MAX_SNAP);
+        let snap = settings.snap.clamp(64, MAX_SNAP_BYTES);
         // More than the system's limit needs a privilege; a smaller buffer works, too.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
@@ -151,7 +151,7 @@ impl InterfaceCapture {
             Some(Err(_)) => {
                 return InterfaceCapture::open(interface, InterfaceSettings { ring: false, ..settings });
             }
-            None => KernelQueue::Queue(Box::new(Inbox::new(BATCH, snap as usize)), false),
+            None => KernelQueue::Queue(Box::new(Inbox::new(MAX_BATCH, snap as usize)), false),
         };
         sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
         let tagged = Vec::with_capacity(snap as usize + 4);
@@ -193,8 +193,8 @@ impl InterfaceCapture {
             if !self.is_ready(patience)? {
                 return Ok(0);
             }
-            if matches!(self.packets, KernelQueue::Queue(_, true)) && patience > GATHERING {
-                std::thread::sleep(GATHERING);
+            if matches!(self.packets, KernelQueue::Queue(_, true)) && patience > GATHER_TIME {
+                std::thread::sleep(GATHER_TIME);
             }
         }
         let KernelQueue::Queue(inbox, emptied) = &mut self.packets else { return Ok(0) };
@@ -207,7 +207,7 @@ impl InterfaceCapture {
                 },
             }
         };
-        *emptied = taken < BATCH;
+        *emptied = taken < MAX_BATCH;
         inbox
             .datagrams()
             .filter_map(|d| KernelPacket::of_datagram(&d))
@@ -252,8 +252,8 @@ impl InterfaceCapture {
     /// A packet is passed on by a call of [`InterfaceCapture::poll`] that begins this long after its stamp.
     pub fn delay(&self) -> Span {
         match self.packets {
-            KernelQueue::Ring(_) => RING_DELAY,
-            KernelQueue::Queue(..) => QUEUE_DELAY,
+            KernelQueue::Ring(_) => MAX_RING_DELAY,
+            KernelQueue::Queue(..) => MAX_QUEUE_DELAY,
         }
     }
 

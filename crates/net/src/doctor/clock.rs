@@ -20,7 +20,7 @@ pub struct ClockReading {
     pub p999: Span,
     /// Largest difference.
     pub max: Span,
-    /// Differences above [`STALL`]: the program or the whole machine was stopped.
+    /// Differences above [`MIN_STALL`]: the program or the whole machine was stopped.
     pub stalls: u64,
     /// Total length of the stalls.
     pub stalled: Span,
@@ -31,7 +31,7 @@ pub struct ClockReading {
 }
 
 /// A longer difference is a stall.
-pub const STALL: Span = Span::micros(100);
+pub const MIN_STALL: Span = Span::micros(100);
 
 /// Differences up to this many ns are counted one by one; longer ones are rare and kept as values.
 const MAX_COUNTED_NS: usize = 4096;
@@ -114,7 +114,7 @@ impl ReadingTally {
             Span(found.unwrap_or_default() as i64)
         };
         let smallest = self.counts.iter().skip(1).position(|n| *n > 0).map(|i| Span(i as i64 + 1));
-        let stalls = || self.long.iter().filter(|d| **d > STALL.0);
+        let stalls = || self.long.iter().filter(|d| **d > MIN_STALL.0);
         ClockReading {
             reads: self.reads,
             resolution: smallest.or(self.long.first().map(|d| Span(*d))),

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Why the baseline could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +53,9 @@ pub fn one_way(
     stamps: StampSource,
     stop: &AtomicBool,
 ) -> Result<(Vec<Session>, Vec<PacketRecord>), LoopbackError> {
-    let test_port = UdpSocket::bind((HERE, 0))?.local_addr()?.port();
+    let test_port = UdpSocket::bind((LOOPBACK, 0))?.local_addr()?.port();
     let service = ServerSettings {
-        bind: vec![SocketAddr::from((HERE, 0))],
+        bind: vec![SocketAddr::from((LOOPBACK, 0))],
         test_port,
         limits: ServerLimits::default(),
         keys: Default::default(),
@@ -67,10 +67,10 @@ pub fn one_way(
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
     let request = TestRequest {
-        host: HERE.to_string(),
+        host: LOOPBACK.to_string(),
         control_port: server.addresses().first().map_or(0, SocketAddr::port),
         family: None,
-        bind: Some(IpAddr::V4(HERE)),
+        bind: Some(IpAddr::V4(LOOPBACK)),
         specs: vec![spec],
         dialect: Dialect::V3,
         key: None,
@@ -101,7 +101,7 @@ pub fn two_way(
     stop: &AtomicBool,
 ) -> Result<Vec<PacketRecord>, LoopbackError> {
     let mut reflectors = Reflectors::new(Policy::default())?;
-    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[HERE.into()]);
+    reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &[LOOPBACK.into()]);
     let Some((_, to)) = reflectors.listening().first().copied() else {
         let why: Vec<String> = reflectors.failures().iter().map(ToString::to_string).collect();
         return Err(LoopbackError::Reflector(why.join("; ")));

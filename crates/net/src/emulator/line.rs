@@ -8,9 +8,9 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
 
 /// Most bytes of packets that an emulator holds; packets beyond that are dropped and counted.
-const MOST_HELD: usize = 64 << 20;
+const MAX_HELD_BYTES: usize = 64 << 20;
 /// Bytes of memory for a packet in addition to its own.
-const OVERHEAD: usize = 64;
+const PACKET_OVERHEAD: usize = 64;
 
 /// The monotonic clock.
 pub(super) fn now() -> SteadyTime {
@@ -115,8 +115,8 @@ impl<T> DelayLine<T> {
 
     /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if too much is held already.
     pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
-        let bytes = bytes + OVERHEAD;
-        if self.held + bytes > MOST_HELD {
+        let bytes = bytes + PACKET_OVERHEAD;
+        if self.held + bytes > MAX_HELD_BYTES {
             self.overflow += 1;
             return;
         }
@@ -167,7 +167,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut line = DelayLine::new();
         for i in 0..3 {
-            line.push(SteadyTime(i), MOST_HELD / 2 - OVERHEAD, i);
+            line.push(SteadyTime(i), MAX_HELD_BYTES / 2 - PACKET_OVERHEAD, i);
         }
         assert_eq!((line.overflow, line.heap.len()), (1, 2));
         line.pop(SteadyTime(5));

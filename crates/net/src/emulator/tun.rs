@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Packets read from one device before deadlines are checked again.
-const BATCH: usize = 64;
+const MAX_PACKETS_PER_READ: usize = 64;
 
 /// One end of the path.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl Drop for Tun {
 
 /// How long to wait until a device of the same name is gone: a child process that another thread is starting keeps it
 /// open until its exec.
-const GOING: Duration = Duration::from_secs(5);
+const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens a device in its namespace, which is entered by a temporary thread, so that no other thread is moved.
 fn open(end: &TunEnd) -> Result<File, TunError> {
@@ -130,7 +130,7 @@ fn open(end: &TunEnd) -> Result<File, TunError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
         let file = options.open("/dev/net/tun").map_err(device)?;
-        let until = Instant::now() + GOING;
+        let until = Instant::now() + DEVICE_REMOVAL_TIMEOUT;
         loop {
             match sys::attach_tun(file.as_fd(), &end.device) {
                 Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < until => {
@@ -200,7 +200,7 @@ impl TunWorker {
 
     /// Reads what one end has sent; `false` if its device is gone.
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_READ {
             let packet = match (&self.ends[from]).read(buffer) {
                 Ok(n) => &mut buffer[..n],
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return true,

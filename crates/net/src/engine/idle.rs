@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
 /// Longest wait before the thread checks its state, in milliseconds.
-pub(crate) const LOOK_AROUND: u16 = 50;
+pub(crate) const MAX_WAIT_MS: u16 = 50;
 
 /// What ended a wait.
 pub(crate) enum Woken {
@@ -30,7 +30,7 @@ impl Context {
         let waker = &self.stop_flags.waker;
         let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
         fds.extend(ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        let _ = poll(&mut fds, PollTimeout::from(patience.min(LOOK_AROUND)));
+        let _ = poll(&mut fds, PollTimeout::from(patience.min(MAX_WAIT_MS)));
         waker.clear();
         let errors = fds.get(1).and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLERR));
         if let Some(fd) = ready.filter(|_| errors) {

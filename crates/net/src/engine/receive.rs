@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::clock::{steady, wall};
 use crate::cmsg::ReceivedInfo;
 use crate::pace::sleep_until;
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{Inbox, MAX_BATCH};
 use jitlat_core::{PacketRecord, Span, Stamp, StampSource, WallTime};
 use jitlat_proto::jitlat::Recording;
 use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, ReceiveReport, SendReport};
@@ -18,7 +18,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
 /// Records for which memory is allocated before the stream. A longer stream allocates more.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
 struct ReceivingStream<'a> {
     context: &'a mut Context,
@@ -39,7 +39,7 @@ impl<'a> ReceivingStream<'a> {
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
-        recording.reserve((packets + packets / 16).min(RESERVED));
+        recording.reserve((packets + packets / 16).min(RESERVED_RECORDS));
         let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady())
             .limited_to(opening.peak);
         ReceivingStream {
@@ -97,7 +97,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = ReceivingStream::start(context);
     // One byte more than agreed reveals a longer packet.
     let mut inbox =
-        Inbox::new(BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
+        Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
     let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
     let mut batches = BatchPacing::new(&stream.context.opening.spec, buffer);
     let finish = loop {
@@ -126,7 +126,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
                 StreamArrival::Sentinel | StreamArrival::Noise => {}
             }
         }
-        let reading = BatchReading { packets, full: packets == BATCH, stamped, drops: stream.drops };
+        let reading = BatchReading { packets, full: packets == MAX_BATCH, stamped, drops: stream.drops };
         let pause = batches.pause(now, reading);
         if pause > Span::ZERO {
             sleep_until(now + pause);

@@ -9,7 +9,7 @@ use crate::launch::Launch;
 use crate::pace::{PaceMode, Pacer};
 use crate::random::{self, Padding};
 use crate::stamp::StampMode;
-use crate::sys::BATCH;
+use crate::sys::MAX_BATCH;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
@@ -22,13 +22,13 @@ use std::os::fd::AsFd;
 /// Time from the start command to the first packet: the thread is awake and ready by then.
 const START_DELAY: Span = Span::millis(2);
 /// Longest random start offset.
-const LONGEST_PHASE: Span = Span::millis(100);
+const MAX_PHASE: Span = Span::millis(100);
 
 /// A random part of a period, so that tests do not synchronise with anything periodic on the path (RFC 3432 §4). Zero
 /// if the system has no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
-    let range = spec.period().0.clamp(1, LONGEST_PHASE.0);
+    let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
@@ -129,7 +129,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         None => HandOver::one_by_one(socket),
     };
     let advance = hand_over.advance();
-    let mut dues = [ScheduledPacket { at: SteadyTime(0), seq: 0 }; BATCH];
+    let mut dues = [ScheduledPacket { at: SteadyTime(0), seq: 0 }; MAX_BATCH];
     while let Some(due) = stream.sender.due() {
         stream.report_end();
         let Some(now) = pacer.wait_until(due.at - advance, || stream.is_asked()) else {
@@ -140,7 +140,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         let reading = wall();
         // Everything else that is due by now goes in the same call; a sentinel goes alone.
         let mut count = 0;
-        while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < BATCH) {
+        while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
                 break;
             }
@@ -158,7 +158,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
             // Two entries a packet: as many as one call can have sent.
             for _ in 0..2 {
-                if times.collect(socket) < BATCH {
+                if times.collect(socket) < MAX_BATCH {
                     break;
                 }
             }
@@ -194,8 +194,8 @@ fn send_all(
     let mut failed = 0;
     let mut rest = dues;
     while !rest.is_empty() {
-        let mut headers = [[0; HEADER_LEN]; BATCH];
-        let mut packets = [[IoSlice::new(&[]); 2]; BATCH];
+        let mut headers = [[0; HEADER_LEN]; MAX_BATCH];
+        let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
             // With a launch time a packet says when it is to leave.

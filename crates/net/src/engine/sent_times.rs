@@ -1,7 +1,7 @@
 //! [`SentTimes`]: the send times of a stream's packets, from the best stamps available.
 
 use crate::cmsg::Passage;
-use crate::departures::{TransmitMatcher, UNDER_WAY};
+use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::lead::Lead;
 use crate::stamp::{StampMode, StampedPackets, flags};
 use jitlat_core::{Span, Stamp, StampSource, WallTime};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 /// Stamps for which memory is allocated before the stream; a longer stream allocates more.
-const RESERVED: u32 = 1 << 20;
+const RESERVED_STAMPS: u32 = 1 << 20;
 
 /// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
 pub(crate) struct SentTimes {
@@ -66,7 +66,7 @@ impl SentTimes {
             kernel: SentStamps::new(StampSource::Kernel),
             hardware: SentStamps::new(StampSource::Hardware),
         };
-        let reserved = packets.min(RESERVED) as usize;
+        let reserved = packets.min(RESERVED_STAMPS) as usize;
         if want != StampMode::User {
             times.kernel.reserve(reserved);
             times.kernel.reserve_entries(reserved);
@@ -75,7 +75,7 @@ impl SentTimes {
             times.hardware.reserve(reserved);
         }
         let last = if want == StampMode::Hardware { StampSource::Hardware } else { StampSource::Kernel };
-        let departures = TransmitMatcher::new(UNDER_WAY, last);
+        let departures = TransmitMatcher::new(MAX_AWAITED, last);
         SentTimes { want, departures, working: false, sent: 0, times, lead: None }
     }
 

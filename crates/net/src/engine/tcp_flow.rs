@@ -2,7 +2,7 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{LOOK_AROUND, Woken};
+use super::idle::{MAX_WAIT_MS, Woken};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
@@ -42,7 +42,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     // Connect (not for a classic listener), then Start; a connection may arrive at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
-        match context.wait(None, LOOK_AROUND) {
+        match context.wait(None, MAX_WAIT_MS) {
             Woken::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
                 let from = stream.peer_addr().map_err(FlowError::Gone)?;

@@ -2,7 +2,7 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{LOOK_AROUND, Woken};
+use super::idle::{MAX_WAIT_MS, Woken};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
@@ -44,7 +44,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let local = local.map_err(FlowError::Address)?;
     context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
-        match context.wait(None, LOOK_AROUND) {
+        match context.wait(None, MAX_WAIT_MS) {
             Woken::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
             Woken::Instructed(_) | Woken::Look => {}
             Woken::Over => return Ok(()),
@@ -191,7 +191,7 @@ fn greet(
             said = refusal(&e).unwrap_or(said);
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
-        match context.wait(Some(socket.as_fd()), left.min(LOOK_AROUND.into()) as u16) {
+        match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
             Woken::Over => return Ok(()),
             Woken::Instructed(_) => continue,
             Woken::Look => {}
@@ -250,7 +250,7 @@ fn wait_for_start(
     let mut stream_waits = false;
     loop {
         let ready = (!stream_waits).then(|| socket.as_fd());
-        match context.wait(ready, if stream_waits { 1 } else { LOOK_AROUND }) {
+        match context.wait(ready, if stream_waits { 1 } else { MAX_WAIT_MS }) {
             Woken::Instructed(Instruction::Start) => break,
             Woken::Instructed(_) => {}
             Woken::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
@@ -296,7 +296,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.patience.silence;
     let mut buffer = [0; HEADER_LEN];
     while steady() < until {
-        match context.wait(Some(socket.as_fd()), LOOK_AROUND) {
+        match context.wait(Some(socket.as_fd()), MAX_WAIT_MS) {
             Woken::Over => break,
             Woken::Instructed(_) => {}
             Woken::Look => match socket.peek_from(&mut buffer) {

@@ -39,7 +39,7 @@ const START_DELAY: Span = Span::millis(300);
 /// Most records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
 /// The error of a clock that is not synchronised, as the kernel reports it.
-const UNSYNCHRONISED: Span = Span::seconds(16);
+const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// A test to run.
 #[derive(Clone, Debug)]
@@ -547,7 +547,7 @@ impl OwampStream {
         let synchronised = estimates.iter().all(|e| e.synchronised());
         let largest = estimates.iter().map(|e| e.error()).max()?;
         // Without synchronisation the estimate is a number without meaning.
-        let error = if synchronised { largest } else { UNSYNCHRONISED };
+        let error = if synchronised { largest } else { UNSYNCHRONISED_ERROR };
         Some(SyncState {
             synchronised,
             offset: Span::ZERO,
@@ -602,13 +602,13 @@ struct Listening {
 }
 
 /// Records for which memory is allocated before the stream. A longer stream allocates more.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
 impl Listening {
     fn start(receiving: Receiving, spec: &TestSpec, waker: Waker) -> io::Result<Listening> {
         let (intake, live) = ring::ring(spec);
         let flags = Arc::new(ReceiverFlags::default());
-        let records = Vec::with_capacity((spec.packets() as usize + 1024).min(RESERVED));
+        let records = Vec::with_capacity((spec.packets() as usize + 1024).min(RESERVED_RECORDS));
         let shared = flags.clone();
         let run = move || listen(receiving, records, intake, &shared, &waker);
         let thread = std::thread::Builder::new().name("owamp-receiver".to_owned()).spawn(run)?;

@@ -3,7 +3,7 @@
 use crate::clock::ClockError;
 use crate::clock::wall;
 use crate::cmsg::ReceivedInfo;
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{Inbox, MAX_BATCH};
 use jitlat_core::{Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_proto::owamp::{DataRecord, SessionReceiver};
 use jitlat_proto::twoway::RequestArrival;
@@ -45,7 +45,7 @@ pub(crate) struct RecordedPacket {
 impl Receiving {
     /// Bytes of memory for received packets of `size` bytes.
     pub fn memory(size: usize) -> usize {
-        size.max(INBOX_BYTES.min(size * BATCH))
+        size.max(INBOX_BYTES.min(size * MAX_BATCH))
     }
 
     /// At `socket`, which stamps what arrives.
@@ -53,7 +53,7 @@ impl Receiving {
         let size = receiver.size();
         Receiving {
             socket,
-            inbox: Inbox::new((INBOX_BYTES / size).clamp(1, BATCH), size),
+            inbox: Inbox::new((INBOX_BYTES / size).clamp(1, MAX_BATCH), size),
             receiver,
             error: ClockError::read(),
             drops: None,

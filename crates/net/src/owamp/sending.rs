@@ -12,7 +12,7 @@ use jitlat_core::Span;
 use jitlat_proto::amp::Sid;
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::machine::Tick;
-use jitlat_proto::owamp::packet::LONGEST;
+use jitlat_proto::owamp::packet::MAX_LEN;
 use jitlat_proto::owamp::{SentSummary, SessionSender};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, IoSlice};
@@ -166,7 +166,7 @@ impl Departing {
         let pacer = Pacer::new(mode);
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_LEN];
         let to = self.socket.peer_addr().map_or(IpAddr::from([127, 0, 0, 1]), |to| to.ip());
         while let Some(due) = self.sender.poll_timeout() {
             if pacer.wait_until(due, stopped).is_none() {

@@ -1,7 +1,7 @@
 //! The IRTT server.
 
 use super::lamp::secret;
-use super::udp::{AnsweringSocket, LARGEST};
+use super::udp::{AnsweringSocket, MAX_DATAGRAM};
 use super::{Opened, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
@@ -75,7 +75,7 @@ impl Reflector for IrttReflector {
     }
 
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (rules, table) = self.rules(shared);
         let server = Server::new(rules, secret()?, clock::steady());
         let (address, shared) = (socket.local_addr()?, shared.clone());
@@ -91,7 +91,7 @@ fn serve(
     shared: &ReflectorContext,
 ) {
     let mut tests = BegunTests::new(policy::IRTT);
-    let mut answer = Vec::with_capacity(LARGEST);
+    let mut answer = Vec::with_capacity(MAX_DATAGRAM);
     let mut due = None;
     while !shared.is_stopping() {
         socket.receive(due, |out, request, arrival, local| {

@@ -1,6 +1,6 @@
 //! The LaMP server over UDP sockets.
 
-use super::udp::{AnswerFate, AnsweringSocket, LARGEST};
+use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
 use super::{Opened, Reflector, ReflectorContext, at_port};
 use crate::audit::BegunTests;
 use crate::clock;
@@ -42,7 +42,7 @@ impl Reflector for LampReflector {
     }
 
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (address, shared) = (socket.local_addr()?, shared.clone());
         let (secret, trusted) = (secret()?, self.trusted.clone());
         Ok(Opened { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
@@ -87,7 +87,7 @@ fn serve(
         ServerRules { receive_stamps: StampSource::Kernel, send_stamps, trusted, ..ServerRules::default() };
     let (rules, _table) = table::<Option<LocalAddress>>(rules, shared);
     let mut server = lamp::Server::<Option<LocalAddress>>::new(rules, secret);
-    let mut answer = Vec::with_capacity(LARGEST);
+    let mut answer = Vec::with_capacity(MAX_DATAGRAM);
     let mut tests = BegunTests::new(policy::LAMP);
     let mut due = None;
     while !shared.is_stopping() {

@@ -2,7 +2,7 @@
 //! its own.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
-use super::udp::LARGEST;
+use super::udp::MAX_DATAGRAM;
 use super::{Opened, Reflector, ReflectorContext};
 use crate::audit::BegunTests;
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::frame::{self, Ends, Mac};
 use crate::lamp_frame;
 use crate::sockets::enlarge;
 use crate::stamp::StampMode;
-use crate::sys::{BATCH, Inbox};
+use crate::sys::{Inbox, MAX_BATCH};
 use crate::twoway::raw;
 use crate::twoway::socket;
 use jitlat_core::prefix::Prefix;
@@ -262,7 +262,7 @@ impl<B: LowerLayer> Frames<B> {
         let rules = ServerRules { receive_stamps: StampSource::Kernel, trusted, ..ServerRules::default() };
         let (rules, _table) = lamp_table::<B::Way>(rules, &self.shared);
         let mut server = lamp::Server::<B::Way>::new(rules, secret);
-        let mut inbox = Inbox::new(BATCH, LARGEST);
+        let mut inbox = Inbox::new(MAX_BATCH, MAX_DATAGRAM);
         let mut answer = Vec::with_capacity(2048);
         let mut tests = BegunTests::new(policy::LAMP);
         let mut due = None;

@@ -1,6 +1,6 @@
 //! The STAMP and TWAMP Light reflector.
 
-use super::udp::{AnswerFate, AnsweringSocket, LARGEST};
+use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
 use super::{ClockError, Opened, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
@@ -75,7 +75,7 @@ impl Reflector for StampReflector {
     }
 
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
-        let socket = AnsweringSocket::bind(at, shared, LARGEST)?;
+        let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let size = stamp::StampSessionReflector::BYTES_PER_SESSION;
         let table = shared.gate.reserve_table(policy::STAMP, self.sessions, size, clock::steady());
         let rules = ReflectorRules {
@@ -100,7 +100,7 @@ fn reflect(
     shared: &ReflectorContext,
 ) {
     let mut reflector = stamp::StampSessionReflector::new(rules);
-    let mut answer = vec![0; LARGEST];
+    let mut answer = vec![0; MAX_DATAGRAM];
     let mut error = ClockError::read();
     let mut tests = BegunTests::new(policy::STAMP);
     let mut due = None;

@@ -6,7 +6,7 @@ use crate::cmsg::{LocalAddress, ReceivedInfo};
 use crate::departures::TransmitMatcher;
 use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
-use crate::sys::{BATCH, Inbox, Outbox, SendOptions};
+use crate::sys::{Inbox, MAX_BATCH, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, StampSource, WallTime};
 use jitlat_proto::lamp;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest datagram.
-pub const LARGEST: usize = 65_507;
+pub const MAX_DATAGRAM: usize = 65_507;
 /// How long to wait for a stamp: a driver stamps a packet when it passes it to the adapter, nearly always before the
 /// call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
@@ -110,13 +110,13 @@ impl<K: Copy> AnsweringSocket<K> {
         let stamps = setsockopt(&socket, sockopt::Timestamping, &stamping()).is_ok();
         Ok(AnsweringSocket {
             socket: socket.into(),
-            inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, BATCH), slot),
+            inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, MAX_BATCH), slot),
             shared: shared.clone(),
             shortest_answer: 0,
             wait: Wait::Never,
             answers: Answers {
-                outbox: Outbox::new(BATCH * 1500),
-                tracked: Vec::with_capacity(BATCH),
+                outbox: Outbox::new(MAX_BATCH * 1500),
+                tracked: Vec::with_capacity(MAX_BATCH),
                 departures: TransmitMatcher::new(MAX_STAMPS_AWAITED, StampSource::Kernel),
                 counters: Arc::clone(&shared.counters),
                 priority,
@@ -432,7 +432,7 @@ mod tests {
     fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<AnswerCounters>) {
         let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).unwrap().shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
-        let socket = AnsweringSocket::<u32>::bind(at, &shared, LARGEST).unwrap();
+        let socket = AnsweringSocket::<u32>::bind(at, &shared, MAX_DATAGRAM).unwrap();
         let client = UdpSocket::bind(at).unwrap();
         client.connect(socket.local_addr().unwrap()).unwrap();
         client.set_read_timeout(Some(LIMIT)).unwrap();

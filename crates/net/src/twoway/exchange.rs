@@ -5,12 +5,12 @@ use super::raw::PacketFraming;
 use super::socket::{Carrier, PreparedSocket};
 use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
-use crate::departures::{TransmitMatcher, UNDER_WAY};
+use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::PaceMode;
 use crate::sockets::is_prohibition;
 use crate::stamp::{StampMode, StampedPackets, flags};
-use crate::sys::{self, BATCH, Inbox};
+use crate::sys::{self, Inbox, MAX_BATCH};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, Stamp, StampSource, SteadyTime};
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The longest sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 /// How long before the deadline [`PaceMode::Hybrid`] stops sleeping.
-const SPIN: Span = Span::micros(60);
+const SPIN_TIME: Span = Span::micros(60);
 /// How late a socket's timeout may fire: the kernel counts it in ticks, at least a hundred a second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
 /// Requests sent in a row before answers are read again.
@@ -37,7 +37,7 @@ const MAX_BURST: usize = 32;
 /// How long to wait for the last transmit stamps.
 const LAST_STAMPS_LIMIT: Span = Span::millis(20);
 /// Extra bytes for answers that are longer than the requests.
-const SLACK: usize = 2048;
+const EXTRA_ANSWER_BYTES: usize = 2048;
 
 /// A running test: its socket, its machine, and what has gone wrong so far.
 pub(super) struct Exchange<'a, P> {
@@ -154,8 +154,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             StampMode::Kernel => StampSource::Kernel,
             StampMode::Hardware => StampSource::Hardware,
         };
-        let slot = usize::from(plan.spec.payload()) + SLACK;
-        let departures = TransmitMatcher::new(UNDER_WAY, source);
+        let slot = usize::from(plan.spec.payload()) + EXTRA_ANSWER_BYTES;
+        let departures = TransmitMatcher::new(MAX_AWAITED, source);
         let mut pinger = Pinger::new(make(kernel_id), plan, source);
         pinger.take_any_port(link.marking.any_port);
         Exchange {
@@ -163,7 +163,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local },
             pinger,
             stamping: Stamping { stamps, source, departures, asked: 0, queued: false },
-            inbox: Inbox::new(BATCH, slot.min(1 << 16)),
+            inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
             out: Vec::with_capacity(slot),
             mode,
             feed: ProgressFeed::new(link),
@@ -210,7 +210,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let Exchange { stamping, wire, pinger, .. } = self;
         // Also if none is awaited: entries in the queue would end every wait at once.
         if stamping.departures.awaited() > 0 || std::mem::take(&mut stamping.queued) {
-            while stamping.collect(&wire.socket, pinger) == BATCH {}
+            while stamping.collect(&wire.socket, pinger) == MAX_BATCH {}
         }
         if stamping.departures.is_suspect() {
             stamping.restart(&wire.socket, pinger);
@@ -225,7 +225,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             match self.inbox.receive(self.wire.socket.as_fd(), flags) {
                 Ok(count) => {
                     self.take_answers(tick());
-                    if count < BATCH {
+                    if count < MAX_BATCH {
                         return;
                     }
                 }
@@ -265,7 +265,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
                 let info = ReceivedInfo::parse(datagram.control);
                 pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, true), now);
             }
-            if count < BATCH {
+            if count < MAX_BATCH {
                 return;
             }
         }
@@ -447,7 +447,7 @@ fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
 fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     let wake = match mode {
         PaceMode::Sleep | PaceMode::Etf => due,
-        PaceMode::Hybrid => due - SPIN,
+        PaceMode::Hybrid => due - SPIN_TIME,
         PaceMode::Spin => now,
     };
     (wake - now).max(Span(0)).min(MAX_SLEEP)

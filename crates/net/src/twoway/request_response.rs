@@ -11,7 +11,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Span, Stamp, StampSource};
-use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, Requester, SHORTEST_RESPONSE};
+use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, MIN_RESPONSE, Requester};
 use jitlat_proto::twoway::pinger::PingReception;
 use jitlat_proto::twoway::{PingPlan, Pinger, Transmit};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -58,7 +58,7 @@ pub fn run(
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
     // The first response shows whether a plain echo server sends it: the shorter size is enough to see that.
-    let beginning = sizes.response().min(sizes.request().max(SHORTEST_RESPONSE));
+    let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
     let (mut filled, mut known) = (0, false);
     let (mut interrupted, mut lost) = (false, false);

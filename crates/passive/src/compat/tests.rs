@@ -144,7 +144,7 @@ fn what_is_not_in_the_list_is_not_found() {
 fn packets_of_one_way_alone_are_held_in_bounded_memory() {
     let held = |way| {
         let mut p = CaiaPairer::default();
-        (0..LIST as i64 / 64 + 10).for_each(|at| assert!(p.push(record(way, at)).is_none()));
+        (0..MAX_HELD as i64 / 64 + 10).for_each(|at| assert!(p.push(record(way, at)).is_none()));
         p.lists[way as usize].len()
     };
     assert_eq!(Direction::BOTH.map(held), [65_536; 2]);

@@ -1,7 +1,7 @@
 //! [`Matches`]: what was seen and matched each way, and the monitor's sightings in order until the fate of each is
 //! known.
 
-use super::{MatchObserver, RETUNE};
+use super::{MATCHES_PER_UPDATE, MatchObserver};
 use crate::flows::key::known_flow;
 use crate::{CapturePart, CapturePoint, Record, Sighting};
 use jitlat_core::spec::Direction;
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Most times of drops that are held; each is a reading of a counter, and they are needed for a window.
-const HOLES: usize = 1 << 12;
+const MAX_DROP_TIMES: usize = 1 << 12;
 /// When a packet that did not come would have come is known to this, in ns.
-const BESIDE: i64 = SECOND;
+const ARRIVAL_TOLERANCE: i64 = SECOND;
 
 /// Counts of the packets of one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ impl Matches {
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ => holes.push_back((from, to)),
         }
-        if holes.len() > HOLES {
+        if holes.len() > MAX_DROP_TIMES {
             holes.pop_front();
         }
     }
@@ -233,7 +233,7 @@ impl Matches {
         out.arrived(seq, record, false);
         self.resolve(monitor.slot, OutputSlot::Matched(record), out);
         self.since_tuned += 1;
-        if self.since_tuned >= RETUNE {
+        if self.since_tuned >= MATCHES_PER_UPDATE {
             self.retune();
         }
     }
@@ -390,8 +390,8 @@ impl Matches {
         };
         let due = sent_common.saturating_add(of_way.recent_delay);
         let dropped = self.holes[far as usize].iter().any(|(from, to)| {
-            let around =
-                self.common(far, from.saturating_sub(BESIDE))..=self.common(far, to.saturating_add(BESIDE));
+            let around = self.common(far, from.saturating_sub(ARRIVAL_TOLERANCE))
+                ..=self.common(far, to.saturating_add(ARRIVAL_TOLERANCE));
             around.contains(&due)
         });
         !dropped

@@ -8,7 +8,7 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
 /// Sightings joined in a round.
-const ROUND: usize = 1024;
+const SIGHTINGS_PER_ROUND: usize = 1024;
 
 /// The sightings of one point, in the order of its clock.
 pub trait SightingSource {
@@ -42,7 +42,7 @@ pub fn join<O: MatchObserver>(
         }
         let mut ended = false;
         // As long as neither needs a new batch.
-        for _ in 0..ROUND {
+        for _ in 0..SIGHTINGS_PER_ROUND {
             let first = match (r, m) {
                 (Some(r), Some(m)) => r.at <= m.at - matcher.offset(),
                 (Some(_), None) => true,
@@ -101,7 +101,7 @@ pub fn join_like_caia<S: StreamSink>(
             }
         }
         searched += 1;
-        if searched % ROUND == 0 && after_round(observers).is_break() {
+        if searched % SIGHTINGS_PER_ROUND == 0 && after_round(observers).is_break() {
             break;
         }
     }

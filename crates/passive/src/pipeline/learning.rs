@@ -9,19 +9,19 @@ use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
 /// Previews kept of each point.
-const PREVIEWS: usize = 1 << 14;
+const MAX_PREVIEWS: usize = 1 << 14;
 /// Most frames kept of both points until there is a plan; then the oldest are dropped. Of a busy path a first attempt may come too
-/// early, because its points deliver blocks of packets at different times, and the next one comes after [`AGAIN`] and has
+/// early, because its points deliver blocks of packets at different times, and the next one comes after [`RETRY_INTERVAL`] and has
 /// taken its own time: this many are more than 200 ms of 300 000 packets a second at both points, in some 40 MB.
-const FRAMES: usize = 1 << 17;
+const MAX_FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
-const PLENTY: usize = 50;
+const SUFFICIENT_PACKETS: usize = 50;
 /// With fewer, how long to wait for more.
-const SOON: Span = Span::millis(500);
+const MORE_PACKETS_WAIT: Span = Span::millis(500);
 /// If the direction is unknown, how long to wait for packets that show it.
-const LATE: Span = Span::seconds(3);
+const DIRECTION_WAIT: Span = Span::seconds(3);
 /// Time between two attempts.
-const AGAIN: Span = Span::millis(50);
+const RETRY_INTERVAL: Span = Span::millis(50);
 
 /// Why there is no plan yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Learner {
             CapturedBatch::Previews(far) => {
                 let previews = &mut self.previews[point];
                 previews.extend(far);
-                previews.drain(..previews.len().saturating_sub(PREVIEWS));
+                previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
                 self.seen[point] += far.len() as u64;
                 self.news = true;
             }
@@ -113,7 +113,7 @@ impl Learner {
                     });
                     let previews = &mut self.previews[point];
                     previews.extend(preview);
-                    if previews.len() > PREVIEWS {
+                    if previews.len() > MAX_PREVIEWS {
                         previews.pop_front();
                     }
                 }
@@ -125,7 +125,7 @@ impl Learner {
             CapturedBatch::Dropped(..) => self.held.push_back(delivery),
             CapturedBatch::Sightings(_) | CapturedBatch::Nothing => {}
         }
-        while self.frames > FRAMES
+        while self.frames > MAX_FRAMES
             && let Some(PointDelivery { point, what, .. }) = self.held.pop_front()
         {
             let CapturedBatch::Frames(old) = what else { continue };
@@ -153,13 +153,13 @@ impl Learner {
             }
         }
         for previews in &mut self.previews {
-            previews.drain(..previews.len().saturating_sub(PREVIEWS));
+            previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
         }
     }
 
     /// The plan, once there are enough packets at `now`.
     pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
-        let due = self.tried.is_none_or(|t| now - t >= AGAIN);
+        let due = self.tried.is_none_or(|t| now - t >= RETRY_INTERVAL);
         if !due || !self.news && self.first.is_none() {
             return None;
         }
@@ -168,8 +168,9 @@ impl Learner {
         match survey(r, m, self.asked.as_ref()) {
             Ok(plan) => {
                 let since = now - *self.first.get_or_insert(now);
-                let good = !plan.direction_assumed && (plan.common >= PLENTY || since >= SOON);
-                (good || since >= LATE).then_some(plan)
+                let good = !plan.direction_assumed
+                    && (plan.common >= SUFFICIENT_PACKETS || since >= MORE_PACKETS_WAIT);
+                (good || since >= DIRECTION_WAIT).then_some(plan)
             }
             Err(why) => {
                 self.why = why;

@@ -6,9 +6,9 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
 /// Most sightings of one point that wait for the other; beyond that they are matched without.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// Sightings joined between two looks at what they made.
-const ROUND: usize = 4096;
+const SIGHTINGS_PER_ROUND: usize = 4096;
 
 /// Holds what one point delivered until the other has delivered up to the same time.
 pub struct Merger {
@@ -79,7 +79,7 @@ impl Merger {
         let never = WallTime(i64::MIN);
         let (start, horizon) = self.common().unwrap_or((never, never));
         while let Some((point, common)) = self.first() {
-            if common > horizon && self.waiting.iter().all(|w| w.len() <= WAITING) {
+            if common > horizon && self.waiting.iter().all(|w| w.len() <= MAX_WAITING) {
                 break;
             }
             // What only one of them can have seen would be waited for in vain.
@@ -120,7 +120,7 @@ impl Merger {
         while let Some((point, _)) = self.first() {
             self.join_first(point, observer);
             joined += 1;
-            if joined % ROUND == 0 {
+            if joined % SIGHTINGS_PER_ROUND == 0 {
                 after_round(observer);
             }
         }
@@ -193,7 +193,7 @@ mod tests {
         let mut estimator = estimator();
         let matcher = Matcher::new(Span::ZERO, Span::seconds(5)).with_capacity(1000);
         let mut m = Merger::new(matcher, [EVER; 2]);
-        for i in 0..WAITING as i64 + 1000 {
+        for i in 0..MAX_WAITING as i64 + 1000 {
             m.push(CapturePoint::Reference, sighting(i, i as u64, Direction::Up));
             if i % 1000 == 0 {
                 m.covers(CapturePoint::Reference, WallTime(0), WallTime(i * 1_000_000));
@@ -201,7 +201,7 @@ mod tests {
             }
         }
         m.release(&mut estimator);
-        assert!(m.waiting[0].len() <= WAITING);
+        assert!(m.waiting[0].len() <= MAX_WAITING);
     }
 
     /// Counts what becomes of packets.

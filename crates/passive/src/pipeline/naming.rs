@@ -7,7 +7,7 @@ use crate::{CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Sides, Sigh
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most round trips of ping kept.
-const PINGS: usize = 1 << 20;
+const MAX_PINGS: usize = 1 << 20;
 
 /// How to name packets of one point.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl PacketNamer {
         };
         if self.rule.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
-                && facts.pings.len() < PINGS
+                && facts.pings.len() < MAX_PINGS
             {
                 facts.pings.push(ping);
             }

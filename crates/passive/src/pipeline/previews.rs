@@ -7,11 +7,11 @@ use crate::{
 use jitlat_core::time::WallTime;
 
 /// Most frames kept of the beginning.
-const FRAMES: usize = 1 << 14;
+const MAX_FRAMES: usize = 1 << 14;
 /// Bytes kept of each: more than any name needs.
-const BYTES: usize = 256;
+const BYTES_PER_FRAME: usize = 256;
 /// Previews kept of a whole capture.
-const SAMPLE: usize = 1 << 15;
+const MAX_SAMPLE: usize = 1 << 15;
 
 /// The beginning of a frame, kept.
 #[derive(Clone, Debug)]
@@ -37,12 +37,12 @@ pub struct CaptureHead {
 impl CaptureHead {
     /// Whether it holds as many frames as it can.
     pub fn is_full(&self) -> bool {
-        self.frames.len() >= FRAMES
+        self.frames.len() >= MAX_FRAMES
     }
 
     /// Keeps the beginning of the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
-        let data = f.data[..f.data.len().min(BYTES)].to_vec();
+        let data = f.data[..f.data.len().min(BYTES_PER_FRAME)].to_vec();
         self.frames.push(KeptFrame { at: f.at, link: f.link, wire_length: f.wire_length, data });
     }
 
@@ -62,7 +62,7 @@ impl CaptureHead {
             let p = k.packet().ok()?;
             (p.ip.len() < p.length as usize).then_some(p.ip.len())
         };
-        self.frames.iter().filter_map(cut).min().unwrap_or(BYTES)
+        self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
     /// Whether there is any packet but ICMP echoes between the sides.
@@ -100,12 +100,12 @@ impl PreviewSample {
         let Ok(p) = f.packet() else { return };
         let Some(id) = self.rule.identify(&p, None).filter(|id| id & self.mask == 0) else { return };
         self.kept.extend(PacketPreview::of(&p, f.at, self.rule.available).map(|preview| (id, preview)));
-        if self.kept.len() > SAMPLE {
+        if self.kept.len() > MAX_SAMPLE {
             self.mask = self.mask << 1 | 1;
             self.kept.retain(|(id, _)| id & self.mask == 0);
         }
         // A capture with the same packet over and over cannot be thinned by content.
-        self.kept.truncate(2 * SAMPLE);
+        self.kept.truncate(2 * MAX_SAMPLE);
     }
 
     /// The selected previews, in order.

@@ -1,6 +1,6 @@
 //! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
 
-use super::verdict::{ENOUGH, is_queued, round_trip};
+use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
 use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
 use crate::SpreadFigures;
 use core::net::SocketAddr;
@@ -12,12 +12,12 @@ use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
 /// A share of the time for which a closed window matters.
-const HELD: f64 = 0.01;
+const MIN_CLOSED_SHARE: f64 = 0.01;
 /// Shares of segments from which overtaking and doubles are named, five segments at least.
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SEGMENT_SHARE: f64 = 0.003;
+const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Causes of an answer.
-const MOST: usize = 16;
+const MAX_CAUSES: usize = 16;
 
 /// The data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct TcpWay<'a> {
 impl TcpWay<'_> {
     /// How bad it is; unknown of too few segments.
     pub fn severity(&self) -> Severity {
-        if self.data.data_segments < ENOUGH {
+        if self.data.data_segments < MIN_SEGMENTS {
             return Severity::Unknown;
         }
         self.causes.iter().map(|c| c.severity).fold(Severity::Good, Severity::max)
@@ -76,7 +76,7 @@ fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_betwe
         zero_windows: peer.zero_windows,
         causes: Vec::new(),
     };
-    if data.data_segments >= ENOUGH {
+    if data.data_segments >= MIN_SEGMENTS {
         let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
         let found = [
             queue(&way),
@@ -160,7 +160,7 @@ fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
 
 fn window(way: &TcpWay<'_>, c: &ObservedConnection) -> Option<Cause> {
     let share = way.held_ns as f64 / c.duration().0 as f64;
-    if share < HELD || way.zero_windows == 0 {
+    if share < MIN_CLOSED_SHARE || way.zero_windows == 0 {
         return None;
     }
     let because = format!(
@@ -177,14 +177,22 @@ fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
     let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
     let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
 fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
     let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
     let because = format!("{n} packets ({}) came twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
 fn missed(way: &TcpWay<'_>) -> Option<Cause> {
@@ -202,7 +210,7 @@ pub fn answer(r: &TcpResult) -> Answer {
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // Stable: the worst way comes first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
-    causes.truncate(MOST);
+    causes.truncate(MAX_CAUSES);
     Answer {
         complete: !incomplete,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
@@ -221,7 +229,7 @@ fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
     let Some(worst) = judged.first() else {
         return match all {
             0 => "No verdict: no connection carried data.".to_owned(),
-            _ => format!("No verdict: no connection carried {ENOUGH} segments of data."),
+            _ => format!("No verdict: no connection carried {MIN_SEGMENTS} segments of data."),
         };
     };
     let severity = worst.severity();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
 /// not seen.
-const SILENCE: Span = Span::seconds(1);
+const REOPEN_SILENCE: Span = Span::seconds(1);
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,7 +127,7 @@ impl ConnectionState {
     /// Whether a segment opens another connection between the same ends.
     pub(super) fn is_succeeded_by(&self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) -> bool {
         let isn = self.directions[usize::from(from != self.client)].isn();
-        let silent = at - self.last >= SILENCE && isn != Some(s.seq);
+        let silent = at - self.last >= REOPEN_SILENCE && isn != Some(s.seq);
         s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 

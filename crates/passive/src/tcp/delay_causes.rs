@@ -9,7 +9,7 @@ use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
 /// Times of two hosts' clocks agree to this, and to a tenth of the compared time.
-const SLACK: i64 = 1_000_000;
+const CLOCK_TOLERANCE_NS: i64 = 1_000_000;
 
 /// The transmission of a stretch of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl DeliveryHistory {
                 left = take(DelayCause::Sender, waited - full);
             }
             // What arrived before it was retransmitted was not delayed by that.
-            let credible = |time: i64| (time - time / 10).saturating_sub(SLACK) <= left;
+            let credible = |time: i64| (time - time / 10).saturating_sub(CLOCK_TOLERANCE_NS) <= left;
             let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
             let (own, behind) = match () {
                 () if credible(own.saturating_add(behind)) => (own, behind),

@@ -13,13 +13,13 @@ use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// What fills a gap this soon was overtaken, if no round trip is known.
-const OVERTAKEN: Span = Span::millis(3);
+const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
 /// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
-const BEYOND: u64 = 1 << 30;
+const MAX_ACK_LEAD: u64 = 1 << 30;
 /// Most retransmissions of which a report of a duplicate is awaited.
-const UNPROVEN: usize = 64;
+const MAX_UNPROVEN: usize = 64;
 
 /// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
 #[derive(Debug, Default)]
@@ -197,7 +197,7 @@ impl DirectionState {
     ) {
         let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
         let waited = at - opened;
-        let soon = self.round_trips.least().map_or(OVERTAKEN, |r| r.min(MIN_TIMEOUT));
+        let soon = self.round_trips.least().map_or(MAX_REORDERING_DELAY, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
         // A segment with bytes that were already seen was not overtaken.
         let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
@@ -240,7 +240,7 @@ impl DirectionState {
         }
         let waited = self.flight.waited(at, range);
         self.figures.lost_after += 1;
-        if self.unproven.len() == UNPROVEN {
+        if self.unproven.len() == MAX_UNPROVEN {
             self.unproven.pop_front();
         }
         self.unproven.push_back(range);
@@ -283,7 +283,7 @@ impl DirectionState {
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
         let ack = unwrap(next, ack);
-        if ack > next + BEYOND {
+        if ack > next + MAX_ACK_LEAD {
             return false;
         }
         let next = if self.take_probed_byte(ack) { next + 1 } else { next };

@@ -6,9 +6,9 @@ use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Most segments held.
-const IN_FLIGHT: usize = 1 << 16;
+const MAX_IN_FLIGHT: usize = 1 << 16;
 /// The same without visible acknowledgements, so that it is unknown when they have arrived.
-const UNACKNOWLEDGED: usize = 1 << 12;
+const MAX_UNACKNOWLEDGED: usize = 1 << 12;
 
 /// A stretch of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Adds a stretch that is not in flight yet. If acknowledgements are not visible, few are held.
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
-        let room = if acknowledged { IN_FLIGHT } else { UNACKNOWLEDGED };
+        let room = if acknowledged { MAX_IN_FLIGHT } else { MAX_UNACKNOWLEDGED };
         if self.list.len() >= room {
             self.list.pop_front();
         }

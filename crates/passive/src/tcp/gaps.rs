@@ -3,7 +3,7 @@
 use jitlat_core::time::WallTime;
 
 /// Most gaps held of a direction; beyond that the earliest in the stream are given up.
-const REMEMBERED: usize = 256;
+const MAX_GAPS: usize = 256;
 
 /// A stretch of the stream that was skipped: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl OpenGaps {
     }
 
     fn limit(&mut self) {
-        let beyond = self.open.len().saturating_sub(REMEMBERED);
+        let beyond = self.open.len().saturating_sub(MAX_GAPS);
         self.unfilled += self.open.drain(..beyond).count() as u64;
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn more_gaps_than_fit_are_counted() {
         let list: Vec<_> = (0..300).map(|i| (i * 10, i * 10 + 5)).collect();
         let g = gaps(&list);
-        assert_eq!((g.list().len(), g.unfilled()), (REMEMBERED, 300));
+        assert_eq!((g.list().len(), g.unfilled()), (MAX_GAPS, 300));
         assert_eq!(g.list().first().map(|g| g.start), Some(440));
     }
 }

@@ -5,7 +5,7 @@ use super::flight::InFlight;
 use jitlat_core::time::WallTime;
 
 /// Most segments recorded of a direction, and most times at which a window delayed it.
-const REMEMBERED: usize = 1 << 20;
+const MAX_SEGMENTS: usize = 1 << 20;
 
 /// What a direction has delivered so far.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl DeliveredSegments {
     pub(super) fn keep(&mut self, x: &InFlight) {
         if let Some(begin) = self.begin
             && x.end > begin
-            && self.segments.len() < REMEMBERED
+            && self.segments.len() < MAX_SEGMENTS
         {
             self.segments.push(SegmentTimes {
                 end: x.end - begin,
@@ -75,7 +75,7 @@ impl DeliveredSegments {
 }
 
 fn remember(list: &mut Vec<(WallTime, WallTime)>, times: (WallTime, WallTime)) {
-    if list.len() < REMEMBERED {
+    if list.len() < MAX_SEGMENTS {
         list.push(times);
     }
 }
@@ -107,11 +107,11 @@ mod tests {
     fn a_long_history_is_bounded() {
         let mut h = DeliveredSegments::default();
         h.begin(0);
-        for k in 0..REMEMBERED as u64 + 2 {
+        for k in 0..MAX_SEGMENTS as u64 + 2 {
             h.keep(&stretch(k, k + 1));
             h.keep_full(WallTime(0), WallTime(1));
         }
-        assert_eq!((h.segments.len(), h.full.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((h.segments.len(), h.full.len()), (MAX_SEGMENTS, MAX_SEGMENTS));
     }
 
     #[test]

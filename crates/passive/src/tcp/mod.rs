@@ -44,7 +44,7 @@ use jitlat_core::time::WallTime;
 use std::collections::HashMap;
 
 /// Most connections followed; further ones are only counted. Unit tests are run with few.
-const CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
+const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 
 /// Observes one connection segment by segment, for figures.
 pub trait ConnectionObserver {
@@ -103,7 +103,7 @@ impl TcpAnalyzer {
         let known = self.known.get(&key).copied();
         let n = match known.filter(|n| !self.connections[*n].is_succeeded_by(at, from, s)) {
             Some(n) => n,
-            None if self.connections.len() >= CONNECTIONS => {
+            None if self.connections.len() >= MAX_CONNECTIONS => {
                 self.not_followed += 1;
                 return;
             }

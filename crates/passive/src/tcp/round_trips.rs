@@ -5,7 +5,7 @@ use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Most timestamps that wait for their echo.
-const ECHOES: usize = 1 << 12;
+const MAX_PENDING_ECHOES: usize = 1 << 12;
 /// The smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
@@ -42,7 +42,7 @@ impl RoundTrips {
         if self.echoes.back().is_none_or(|(v, _)| *v != value) {
             self.echoes.push_back((value, at));
         }
-        if self.echoes.len() > ECHOES {
+        if self.echoes.len() > MAX_PENDING_ECHOES {
             self.echoes.pop_front();
         }
     }

@@ -10,13 +10,13 @@ use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
 /// Most connections followed at a time; segments of further ones are only counted. Unit tests have few.
-const CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
+const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 /// Most segments of a connection that wait for their acknowledgement.
-const IN_FLIGHT: usize = 1 << 12;
+const MAX_IN_FLIGHT: usize = 1 << 12;
 /// A connection of which nothing was seen for so long is over.
-const IDLE: Span = Span::seconds(120);
+const IDLE_TIMEOUT: Span = Span::seconds(120);
 /// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
-const BEYOND: u64 = 1 << 30;
+const MAX_ACK_LEAD: u64 = 1 << 30;
 
 /// What became of a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl SegmentRounds {
         if s.has(RST) {
             return;
         }
-        if !self.connections.contains_key(&key) && self.connections.len() >= CONNECTIONS {
+        if !self.connections.contains_key(&key) && self.connections.len() >= MAX_CONNECTIONS {
             self.not_followed += 1;
             return;
         }
@@ -142,7 +142,7 @@ impl SegmentRounds {
                 again: false,
                 done: false,
             });
-            if own.flight.len() > IN_FLIGHT {
+            if own.flight.len() > MAX_IN_FLIGHT {
                 own.flight.pop_front();
             }
         } else {
@@ -158,7 +158,7 @@ impl SegmentRounds {
         let (Some(own), Some(ack)) = (self.connections.get_mut(&key), s.ack) else { return };
         own.last = at;
         let ack = unwrap(own.next, ack);
-        if ack > own.next + BEYOND {
+        if ack > own.next + MAX_ACK_LEAD {
             return;
         }
         let fates = &mut self.fates;
@@ -198,11 +198,11 @@ impl SegmentRounds {
 
     /// Forgets connections of which nothing was seen for long.
     fn sweep(&mut self, at: WallTime) {
-        if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE.0 / 8) {
+        if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE_TIMEOUT.0 / 8) {
             return;
         }
         self.swept = Some(at);
-        self.connections.retain(|_, own| (at - own.last).0.abs() < IDLE.0);
+        self.connections.retain(|_, own| (at - own.last).0.abs() < IDLE_TIMEOUT.0);
     }
 }
 
@@ -345,20 +345,20 @@ mod tests {
     #[test]
     fn connections_end_and_are_bounded() {
         let mut seen = Seen::new();
-        for port in 0..CONNECTIONS as u16 + 3 {
+        for port in 0..MAX_CONNECTIONS as u16 + 3 {
             seen.at(0, Seg { port, ..out(0) });
         }
-        assert_eq!((seen.0.connections.len(), seen.0.not_followed()), (CONNECTIONS, 3));
+        assert_eq!((seen.0.connections.len(), seen.0.not_followed()), (MAX_CONNECTIONS, 3));
         seen.at(1, Seg { flags: RST, port: 1, ..ack(0) });
-        assert_eq!(seen.0.connections.len(), CONNECTIONS - 1);
+        assert_eq!(seen.0.connections.len(), MAX_CONNECTIONS - 1);
         seen.at(2, Seg { flags: FIN, port: 0, ..ack(1000) });
-        assert_eq!(seen.0.connections.len(), CONNECTIONS - 2);
+        assert_eq!(seen.0.connections.len(), MAX_CONNECTIONS - 2);
         seen.at(200_000, Seg { port: 9999, ..out(0) });
         assert_eq!(seen.0.connections.len(), 1, "the others are idle");
         // One that never is acknowledged holds a bounded number.
-        for k in 0..IN_FLIGHT as u32 + 9 {
+        for k in 0..MAX_IN_FLIGHT as u32 + 9 {
             seen.at(200_000, Seg { port: 9999, ..out(1000 + k * 1000) });
         }
-        assert_eq!(seen.0.connections.values().next().unwrap().flight.len(), IN_FLIGHT);
+        assert_eq!(seen.0.connections.values().next().unwrap().flight.len(), MAX_IN_FLIGHT);
     }
 }

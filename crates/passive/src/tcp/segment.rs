@@ -15,7 +15,7 @@ mod option {
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
     /// The largest window scale (RFC 7323 §2.3).
-    pub(super) const MOST_SCALE: u8 = 14;
+    pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 }
 
 /// One captured TCP segment.
@@ -80,7 +80,7 @@ impl TcpSegment {
                     let data = &whole[2..];
                     match (kind, data.len()) {
                         (option::WINDOW_SCALE, 1) if flags & SYN != 0 => {
-                            s.window_scale = Some(data[0].min(option::MOST_SCALE));
+                            s.window_scale = Some(data[0].min(option::MAX_WINDOW_SCALE));
                         }
                         (option::SACK, 8..) => s.sack = be32(data, 0).zip(be32(data, 4)),
                         (option::TIMESTAMPS, 8) => s.timestamps = be32(data, 0).zip(be32(data, 4)),

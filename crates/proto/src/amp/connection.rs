@@ -1,6 +1,6 @@
 //! [`AmpConnection`]: one end of a control connection, and its set-up on either side (RFC 4656 §3.1).
 
-use crate::amp::crypto::{FEWEST_ROUNDS, IncomingBytes, MOST_ROUNDS, OutgoingBytes, SessionKeys, derive};
+use crate::amp::crypto::{IncomingBytes, MAX_ROUNDS, MIN_ROUNDS, OutgoingBytes, SessionKeys, derive};
 use crate::amp::setup::{Greeting, ServerStart, SetUp};
 use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, users};
 use core::fmt;
@@ -180,7 +180,7 @@ impl AmpConnection {
         let Some((name, passphrase)) = wanted.user.filter(|_| self.mode.is_keyed()) else {
             return Ok(Some(SetUp::open()));
         };
-        if !(FEWEST_ROUNDS..=MOST_ROUNDS).contains(&greeting.count) {
+        if !(MIN_ROUNDS..=MAX_ROUNDS).contains(&greeting.count) {
             return Err(AmpFailure::Rounds(greeting.count));
         }
         let (mut aes, mut hmac, mut client_iv) = ([0; 16], [0; 32], [0; 16]);

@@ -14,10 +14,10 @@ pub const BLOCK: usize = 16;
 type AesBlock = aes::Block;
 
 /// Fewest rounds of the key derivation that a server may ask for.
-pub(crate) const FEWEST_ROUNDS: u32 = 1024;
+pub(crate) const MIN_ROUNDS: u32 = 1024;
 /// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
 /// minutes.
-pub(crate) const MOST_ROUNDS: u32 = 32_768;
+pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
     cbc::Encryptor::new(&(*key).into(), &(*iv).into())

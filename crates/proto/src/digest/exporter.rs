@@ -12,13 +12,13 @@ use jitlat_passive::PacketPreview;
 use std::collections::VecDeque;
 
 /// Most digests that wait to be sent; further ones are dropped, and counted.
-const WAITING: usize = 1 << 16;
+const MAX_QUEUED_DIGESTS: usize = 1 << 16;
 /// Most previews that wait to be sent; they are only needed to make a plan.
-const PREVIEWS: usize = 1 << 12;
+const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
 /// Number of entries for which a message is sent at once.
-const WORTH: usize = 512;
+const ENTRIES_PER_MESSAGE: usize = 512;
 /// Otherwise, how long entries wait for more.
-const COMPANY: Span = Span::millis(40);
+const MAX_ENTRY_DELAY: Span = Span::millis(40);
 
 /// An input of an exporter.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Exporter {
     /// Adds a packet before there is a rule.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, ExporterPhase::Previews) {
-            if self.previews.len() < PREVIEWS {
+            if self.previews.len() < MAX_QUEUED_PREVIEWS {
                 self.previews.push_back((self.made, g));
             }
             self.made += 1;
@@ -138,7 +138,7 @@ impl Exporter {
             (self.second, self.spent) = (second, 0);
         }
         self.spent = self.spent.saturating_add(1);
-        if self.spent <= self.rate && self.digests.len() < WAITING {
+        if self.spent <= self.rate && self.digests.len() < MAX_QUEUED_DIGESTS {
             self.digests.push_back((self.made, d));
         }
         self.made += 1;
@@ -231,7 +231,7 @@ impl Exporter {
     /// Whether it is time for the next message of entries.
     fn is_due(&self, now: Tick) -> bool {
         let (quiet, waiting) = (now.steady - self.sent_at, self.waiting());
-        quiet >= BEAT || waiting >= WORTH || waiting > 0 && quiet >= COMPANY
+        quiet >= BEAT || waiting >= ENTRIES_PER_MESSAGE || waiting > 0 && quiet >= MAX_ENTRY_DELAY
     }
 
     /// The next message of entries.
@@ -334,7 +334,7 @@ impl Machine for Exporter {
             ExporterPhase::Over => None,
             ExporterPhase::Ending(_) => Some(self.received_at),
             ExporterPhase::Previews | ExporterPhase::Digests => {
-                let beat = if self.waiting() > 0 { COMPANY } else { BEAT };
+                let beat = if self.waiting() > 0 { MAX_ENTRY_DELAY } else { BEAT };
                 Some((self.received_at + SILENCE).min(self.sent_at + beat))
             }
             _ => Some(self.received_at + SILENCE),

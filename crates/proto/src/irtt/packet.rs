@@ -10,7 +10,7 @@ use md5::Md5;
 /// First bytes of every packet.
 pub(crate) const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
 /// Bytes of the shortest packet, without HMAC.
-pub(crate) const SHORTEST: usize = field::HMAC.start();
+pub(crate) const MIN_LEN: usize = field::HMAC.start();
 /// Bytes of an HMAC.
 pub(crate) const HMAC_LEN: usize = 16;
 /// Bytes of a session's token.

@@ -358,7 +358,7 @@ impl Server {
         if self.opens.take(client, 0, now.steady).is_err() {
             return Err(Silence::Limited);
         }
-        let head = usize::from(key.is_some()) * packet::HMAC_LEN + packet::SHORTEST;
+        let head = usize::from(key.is_some()) * packet::HMAC_LEN + packet::MIN_LEN;
         let (received, answer) = (head + packet.body.len(), head + TOKEN_LEN + params.len());
         let trusted = self.rules.trusted.iter().any(|network| network.contains(arrival.from.ip()));
         if !trusted && !self.addresses.may_answer(client, received, answer, now.steady) {

@@ -26,13 +26,13 @@ const OVERDUE_GRACE: Span = Span::seconds(1);
 /// A session whose last packet came is forgotten after this long: late copies and repetitions may follow.
 const ENDED_LINGER: Span = Span::seconds(3);
 /// A session of a client without proof is forgotten after so long without a packet, as long as its interval is unknown.
-const UNKNOWN_INTERVAL: Span = Span::seconds(30);
+const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
 /// Sessions whose interval is known are forgotten after three of their longest, but not before this long.
-const INTERVALS: i64 = 3;
+const IDLE_INTERVALS: i64 = 3;
 const MIN_IDLE: Span = Span::seconds(10);
 /// Bytes that a client without proof must have sent in excess before its unidirectional test begins: with the shortest
 /// test, one STOP, they are enough for a report. LaTe, which repeats its INIT every 100 ms, has sent them after 400 ms.
-const BEFORE_UNIDIRECTIONAL: i64 = 96;
+const MIN_EXCESS_BYTES: i64 = 96;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
@@ -199,9 +199,9 @@ impl<R> LampSession<R> {
         self.seen
             + match self.packets {
                 _ if over => ENDED_LINGER,
-                0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL.min(idle),
+                0 | 1 if self.credit != Credit::Proven => UNKNOWN_INTERVAL_TIMEOUT.min(idle),
                 0 | 1 => idle,
-                _ => Span(self.longest.0.saturating_mul(INTERVALS)).max(MIN_IDLE).min(idle),
+                _ => Span(self.longest.0.saturating_mul(IDLE_INTERVALS)).max(MIN_IDLE).min(idle),
             }
     }
 
@@ -426,7 +426,7 @@ impl<R: Copy> Server<R> {
         session.route = route;
         session.credit.add(length);
         // A client that sends only and proves nothing sends more before its test begins, so that it can be reported.
-        let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + BEFORE_UNIDIRECTIONAL);
+        let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + MIN_EXCESS_BYTES);
         if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
             return Ok(LampReaction::Taken);
         }

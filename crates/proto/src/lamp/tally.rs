@@ -5,7 +5,7 @@ use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 
 /// Sequence numbers remembered to recognise duplicates.
-const WINDOW: usize = 4096;
+const DUPLICATE_WINDOW: usize = 4096;
 
 /// Latencies, order and duplicates of the packets of one session.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct LampTally {
     errors: u64,
     duplicates: u64,
     highest: Option<i64>,
-    recent: [u64; WINDOW / 64],
+    recent: [u64; DUPLICATE_WINDOW / 64],
 }
 
 impl LampTally {
@@ -36,7 +36,7 @@ impl LampTally {
             errors: 0,
             duplicates: 0,
             highest: None,
-            recent: [0; WINDOW / 64],
+            recent: [0; DUPLICATE_WINDOW / 64],
         }
     }
 
@@ -77,12 +77,12 @@ impl LampTally {
     /// Whether `number` was noted before, within the window; notes it.
     fn repeated(&mut self, number: i64) -> bool {
         let highest = self.highest.unwrap_or(number - 1);
-        if number <= highest - WINDOW as i64 {
+        if number <= highest - DUPLICATE_WINDOW as i64 {
             return false;
         }
-        let bit = |n: i64| (n.rem_euclid(WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
+        let bit = |n: i64| (n.rem_euclid(DUPLICATE_WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
         // Numbers skipped now were not seen in this turn of the window.
-        let mut n = (highest + 1).max(number - WINDOW as i64 + 1);
+        let mut n = (highest + 1).max(number - DUPLICATE_WINDOW as i64 + 1);
         while n <= number {
             let (word, mask) = bit(n);
             let whole = mask == 1 && n + 63 <= number;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_the_window_cannot_be_known_again() {
-        let window = WINDOW as u16;
+        let window = DUPLICATE_WINDOW as u16;
         let copies = |seqs: &[u16]| {
             let packets: Vec<_> = seqs.iter().map(|seq| (*seq, us(1))).collect();
             tally(&packets).duplicates

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
 const MAX_UNREAD: usize = 8 << 20;
 /// Beyond its schedule, how long a test may last.
-const SLACK: Span = Span::seconds(60);
+const MAX_OVERRUN: Span = Span::seconds(60);
 /// The default timeout of a session, in addition to the time that the set-up took: as in owping.
 const LOSS_TIMEOUT: Span = Span::seconds(2);
 
@@ -320,7 +320,7 @@ impl Client {
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
-        wait.max(Span::ZERO) + longest + END_DELAY + SLACK
+        wait.max(Span::ZERO) + longest + END_DELAY + MAX_OVERRUN
     }
 
     fn grant(&mut self, mut session: TestSession, answer: &AcceptSession) -> Result<(), AmpFailure> {

@@ -10,10 +10,13 @@ use crate::amp::{AcceptCode, Sid};
 use std::sync::Arc;
 
 /// Records in one piece: as many as fill whole blocks, often enough for a piece of 16 kB.
-const PIECE: usize = 640;
+const RECORDS_PER_PIECE: usize = 640;
 /// The fewest records that fill whole blocks.
-const RUN: usize = 16;
-const _: () = assert!((RUN * DataRecord::LEN).is_multiple_of(BLOCK) && PIECE.is_multiple_of(RUN));
+const MIN_RECORDS_PER_BLOCK: usize = 16;
+const _: () = assert!(
+    (MIN_RECORDS_PER_BLOCK * DataRecord::LEN).is_multiple_of(BLOCK)
+        && RECORDS_PER_PIECE.is_multiple_of(MIN_RECORDS_PER_BLOCK)
+);
 
 /// Writes the answer to a fetch.
 #[derive(Debug)]
@@ -76,7 +79,7 @@ impl DataWriter {
             }
             FetchStage::Records(mut at) => {
                 let mut written = 0;
-                while let Some(record) = self.data.records.get(at).filter(|_| written < PIECE) {
+                while let Some(record) = self.data.records.get(at).filter(|_| written < RECORDS_PER_PIECE) {
                     at += 1;
                     if (self.fetch.begin..=self.fetch.end).contains(&record.seq) {
                         record.write(&mut message);
@@ -85,7 +88,7 @@ impl DataWriter {
                 }
                 pad(&mut message, 0);
                 outgoing.put(&message, out);
-                if written < PIECE {
+                if written < RECORDS_PER_PIECE {
                     outgoing.put_signed(&[], out);
                     FetchStage::Done
                 } else {
@@ -220,8 +223,9 @@ impl DataReader {
             self.skips = Some(skips.collect::<Result<Vec<_>, _>>().map_err(|_| Unusable::Other)?);
             return Ok(true);
         }
-        let runs = (incoming.readable().len() / (RUN * DataRecord::LEN)).max(1);
-        let left = (ack.records as usize).saturating_sub(self.records.len()).min(runs * RUN);
+        let runs = (incoming.readable().len() / (MIN_RECORDS_PER_BLOCK * DataRecord::LEN)).max(1);
+        let left =
+            (ack.records as usize).saturating_sub(self.records.len()).min(runs * MIN_RECORDS_PER_BLOCK);
         let Some(bytes) = incoming.take(padded(left * DataRecord::LEN)) else { return Ok(false) };
         for record in bytes[..left * DataRecord::LEN].chunks(DataRecord::LEN) {
             self.records.push(DataRecord::parse(record).map_err(|_| Unusable::Other)?);

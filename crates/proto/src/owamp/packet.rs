@@ -19,14 +19,14 @@ static OPEN: OwampFields =
 
 /// An HMAC is last.
 static KEYED: OwampFields =
-    OwampFields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: LONGEST };
+    OwampFields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: MAX_LEN };
 
 fn fields(keyed: bool) -> &'static OwampFields {
     if keyed { &KEYED } else { &OPEN }
 }
 
 /// Bytes of the longest packet without padding.
-pub const LONGEST: usize = 48;
+pub const MAX_LEN: usize = 48;
 
 /// Bytes of a packet without padding.
 pub fn len(mode: SecurityMode) -> usize {
@@ -57,7 +57,7 @@ pub enum OwampPacketError {
 impl TestPacket {
     /// Writes the fields over the front of `packet`, signed and encrypted where there are keys, and returns how many
     /// bytes they are.
-    pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; LONGEST]) -> usize {
+    pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; MAX_LEN]) -> usize {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         packet[..*len].fill(0);
         seq.write(packet, self.seq);
@@ -73,7 +73,7 @@ impl TestPacket {
     pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, OwampPacketError> {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         let front = datagram.get(..*len).ok_or(OwampPacketError::Short)?;
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_LEN];
         packet[..*len].copy_from_slice(front);
         if keys.is_some_and(|keys| !keys.open(PacketOrigin::Sender, &mut packet)) {
             return Err(OwampPacketError::Forged);

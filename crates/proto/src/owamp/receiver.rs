@@ -13,9 +13,9 @@ use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
 /// Duplicates recorded in addition to the number of packets.
-const SPARE: usize = 1024;
+const MAX_DUPLICATES: usize = 1024;
 /// Records for which memory is taken before the first packet.
-const RESERVED: usize = 1 << 20;
+const RESERVED_RECORDS: usize = 1 << 20;
 
 /// Why a datagram is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,14 +125,14 @@ impl SessionReceiver {
             latest: session.request.start,
             expected: VecDeque::with_capacity(packets.min(4096)),
             given_up: 0,
-            records: Vec::with_capacity(packets.saturating_add(SPARE).min(RESERVED)),
+            records: Vec::with_capacity(packets.saturating_add(MAX_DUPLICATES).min(RESERVED_RECORDS)),
             ignored: [0; Ignored::ALL.len()],
         }
     }
 
     /// The most bytes of memory that the receiver of `packets` packets needs: each may come twice.
     pub fn memory(packets: u32) -> u64 {
-        let records = 2 * u64::from(packets) + SPARE as u64;
+        let records = 2 * u64::from(packets) + MAX_DUPLICATES as u64;
         records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<ExpectedPacket>() as u64
     }
 
@@ -251,7 +251,7 @@ impl SessionReceiver {
         if distance(packet.sent, expected.at).unsigned_abs() > self.timeout as u64 {
             return Err(Ignored::Schedule);
         }
-        let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(SPARE);
+        let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
         if expected.came && self.records.len() >= most {
             return Err(Ignored::Full);
         }

@@ -1,7 +1,7 @@
 //! The session sender (RFC 4656 §4.1).
 
 use super::message::{SentSummary, SkipRange, StopSessions};
-use super::packet::{LONGEST, TestPacket};
+use super::packet::{MAX_LEN, TestPacket};
 use super::schedule::OwampSchedule;
 use super::session::TestSession;
 use crate::amp::TestKeys;
@@ -89,7 +89,7 @@ impl SessionSender {
         &mut self,
         now: Tick,
         error: ErrorEstimate,
-        packet: &mut [u8; LONGEST],
+        packet: &mut [u8; MAX_LEN],
     ) -> Option<DuePacket> {
         while let Some(due) = self.due.filter(|due| !self.stopped && now.steady >= *due) {
             let seq = self.next;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Most bytes of unread messages; the longest is a Stop-Sessions.
 const MAX_UNREAD: usize = 4 << 20;
 /// Beyond its schedule, how long a test may last.
-const SLACK: Span = Span::seconds(60);
+const MAX_OVERRUN: Span = Span::seconds(60);
 
 /// A session for which the driver must make room and open a socket.
 #[derive(Clone, Debug)]
@@ -263,7 +263,7 @@ impl Server {
             wait.max(Span::ZERO) + session.longest()
         });
         let longest = longest.max().unwrap_or(Span::ZERO);
-        self.deadline = now.steady + longest + END_DELAY + SLACK;
+        self.deadline = now.steady + longest + END_DELAY + MAX_OVERRUN;
         self.events.push_back(OwampServerEvent::Start);
         let mut running = RunningSessions::new(TestSide::Server, sessions.iter());
         if sessions.is_empty() {

@@ -361,7 +361,7 @@ proptest! {
         record.write(&mut again);
         prop_assert_eq!(again, bytes);
         let packet = TestPacket { seq, sent: NtpTime(time), error: ErrorEstimate(error) };
-        let mut out = [0xff; packet::LONGEST];
+        let mut out = [0xff; packet::MAX_LEN];
         let len = packet.write(None, &mut out);
         prop_assert_eq!((len, TestPacket::parse(None, &out[..len])), (14, Ok(packet)));
     }

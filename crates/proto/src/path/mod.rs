@@ -11,4 +11,4 @@ mod simulated;
 pub mod tracer;
 
 pub use quotation::{IcmpCause, IcmpFamily, MAX_LABELS, Quotation, QuotationError};
-pub use tracer::{DueProbe, ProbeAnswer, SLOTS, TracePlan, Tracer};
+pub use tracer::{DueProbe, MAX_PROBES, ProbeAnswer, TracePlan, Tracer};

@@ -11,7 +11,7 @@ use jitlat_core::path::Label;
 /// Most labels kept of one packet; more than any network uses.
 pub const MAX_LABELS: usize = 16;
 /// Bytes to which the quoted packet is padded before extensions by a sender without a length field (RFC 4884 §5.5).
-const PADDED: usize = 128;
+const PADDED_BYTES: usize = 128;
 
 mod icmp {
     use super::Field;
@@ -162,7 +162,7 @@ impl Quotation {
             IcmpFamily::V6 => ipv6(cause, body)?,
         };
         // Routers older than RFC 4884 pad to 128 bytes and state no length.
-        let at = if stated == 0 { PADDED } else { stated };
+        let at = if stated == 0 { PADDED_BYTES } else { stated };
         quotation.labels = body.get(at..).and_then(labels).unwrap_or_default();
         Ok(quotation)
     }

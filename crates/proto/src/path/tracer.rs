@@ -9,9 +9,9 @@ use jitlat_core::path::{HopReplies, Label, Path, PathEnd, ProbeReply};
 use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
 
 /// Shortest payload of a probe by UDP, bytes.
-pub const SHORTEST: u16 = 32;
+pub const MIN_PAYLOAD: u16 = 32;
 /// Probes that can be distinguished at a time: lengths, or ports.
-pub const SLOTS: u16 = 128;
+pub const MAX_PROBES: u16 = 128;
 /// After this many silent hops at the end, no further hops are probed.
 const MAX_SILENT_HOPS: usize = 4;
 
@@ -70,7 +70,7 @@ pub struct DueProbe {
 impl DueProbe {
     /// Bytes of payload of a probe by UDP.
     pub fn payload(self) -> u16 {
-        SHORTEST + self.slot
+        MIN_PAYLOAD + self.slot
     }
 }
 
@@ -143,7 +143,7 @@ impl Tracer {
             next_ttl: 1,
             next_at: now,
             slot: 0,
-            outstanding: vec![None; SLOTS.into()],
+            outstanding: vec![None; MAX_PROBES.into()],
             replies: vec![HopReplies::default(); last.into()],
             last,
             over_at: now,
@@ -166,7 +166,7 @@ impl Tracer {
             return None;
         }
         let due = DueProbe { slot: self.slot, ttl: self.next_ttl };
-        self.slot = (self.slot + 1) % SLOTS;
+        self.slot = (self.slot + 1) % MAX_PROBES;
         self.next_ttl += 1;
         self.next_at = now + self.plan.spacing;
         self.over_at = now + self.plan.patience;
@@ -208,7 +208,7 @@ impl Tracer {
         }
         match self.plan.transport {
             Transport::Udp if source == from_port => {
-                quotation.payload?.checked_sub(SHORTEST).filter(|slot| *slot < SLOTS)
+                quotation.payload?.checked_sub(MIN_PAYLOAD).filter(|slot| *slot < MAX_PROBES)
             }
             Transport::Udp => None,
             Transport::Tcp => slot_of_port(source),

@@ -35,11 +35,11 @@ mod field {
 }
 
 /// Bytes of the shortest request: sequence number, T1.
-pub const SHORTEST_REQUEST: usize = 12;
+pub const MIN_REQUEST: usize = 12;
 /// Bytes of the shortest response: sequence number, T2, T3.
-pub const SHORTEST_RESPONSE: usize = 20;
+pub const MIN_RESPONSE: usize = 20;
 /// The largest of either.
-pub const LARGEST: usize = 65_535;
+pub const MAX_LEN: usize = 65_535;
 
 /// The sizes of a test, in bytes; always valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,7 @@ pub struct ExchangeSizes {
 impl ExchangeSizes {
     /// `None` unless both are between their shortest and the largest.
     pub fn new(request: usize, response: usize) -> Option<ExchangeSizes> {
-        let fits = (SHORTEST_REQUEST..=LARGEST).contains(&request)
-            && (SHORTEST_RESPONSE..=LARGEST).contains(&response);
+        let fits = (MIN_REQUEST..=MAX_LEN).contains(&request) && (MIN_RESPONSE..=MAX_LEN).contains(&response);
         fits.then_some(ExchangeSizes { request: request as u16, response: response as u16 })
     }
 
@@ -88,7 +87,7 @@ impl ExchangeSizes {
 /// `response`. False, and nothing written, if either is too short.
 pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
     let Some(seq) = field::SEQ.read(request) else { return false };
-    if response.len() < SHORTEST_RESPONSE {
+    if response.len() < MIN_RESPONSE {
         return false;
     }
     field::SEQ.write(response, seq);
@@ -135,7 +134,7 @@ impl Protocol for Requester {
     }
 
     fn receive(&mut self, response: &[u8], _near: WallTime) -> DatagramKind {
-        let least = if self.echoed { SHORTEST_REQUEST } else { SHORTEST_RESPONSE };
+        let least = if self.echoed { MIN_REQUEST } else { MIN_RESPONSE };
         let (Some(seq), true) = (field::SEQ.read(response), response.len() >= least) else {
             return DatagramKind::Malformed;
         };
@@ -202,14 +201,14 @@ mod tests {
 
     #[test]
     fn sizes_at_their_limits() {
-        let sizes = ExchangeSizes::new(SHORTEST_REQUEST, SHORTEST_RESPONSE).unwrap();
+        let sizes = ExchangeSizes::new(MIN_REQUEST, MIN_RESPONSE).unwrap();
         assert_eq!((sizes.request(), sizes.response()), (12, 20));
-        assert!(ExchangeSizes::new(LARGEST, LARGEST).is_some());
+        assert!(ExchangeSizes::new(MAX_LEN, MAX_LEN).is_some());
         let mut client = Requester::new(sizes);
-        let (mut request, mut response) = (Vec::new(), [0; SHORTEST_RESPONSE]);
+        let (mut request, mut response) = (Vec::new(), [0; MIN_RESPONSE]);
         client.request(7, false, WallTime(1), &mut request);
         assert!(respond(&request, WallTime(10), WallTime(20), &mut response));
-        assert!(!respond(&request, WallTime(10), WallTime(20), &mut [0; SHORTEST_RESPONSE - 1]));
+        assert!(!respond(&request, WallTime(10), WallTime(20), &mut [0; MIN_RESPONSE - 1]));
         let damaged = |client: &mut Requester, response: &[u8]| match client.receive(response, WallTime(0)) {
             DatagramKind::Reply(reply) => reply.damaged,
             other => panic!("{other:?}"),

@@ -61,7 +61,7 @@ pub struct ChaosSetup {
 }
 
 /// More than any machine may send or request in answer to one operation.
-const ENOUGH: usize = 20_000;
+const MAX_OUTPUT: usize = 20_000;
 
 impl ChaosSetup {
     fn dialect(self) -> Dialect {
@@ -291,7 +291,7 @@ pub fn server(setup: ChaosSetup, ops: &[Op]) {
         }
         settle_server(&mut machine, &mut around, &mut sessions, &mut roles);
     }
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let Some(at) = machine.poll_timeout() else {
             assert!(around.over, "no timer, and not over: {machine:?}");
             return;
@@ -320,7 +320,7 @@ fn settle_server(
     sessions: &mut SessionTable,
     roles: &mut Vec<FlowRole>,
 ) {
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let mut out = Vec::new();
         if machine.poll_transmit(around.now, &mut out) {
             continue;
@@ -399,7 +399,7 @@ pub fn client(setup: ChaosSetup, ops: &[Op]) {
         }
         settle_client(&mut machine, &mut around, setup, &mut roles);
     }
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let Some(at) = machine.poll_timeout() else {
             assert!(around.over, "no timer, and not over: {machine:?}");
             let _ = machine.sessions();
@@ -418,7 +418,7 @@ fn settle_client(
     setup: ChaosSetup,
     roles: &mut Vec<FlowRole>,
 ) {
-    for _ in 0..ENOUGH {
+    for _ in 0..MAX_OUTPUT {
         let mut out = Vec::new();
         if machine.poll_transmit(around.now, &mut out) {
             continue;

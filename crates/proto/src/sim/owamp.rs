@@ -9,7 +9,7 @@ pub use world::{OwampSimOutcome, OwampTrouble, OwampWorld, SessionTruth, SimHost
 
 use crate::amp::{SecurityMode, ServerRandom, Sid};
 use crate::owamp::client::{self, Client, OwampOptions};
-use crate::owamp::packet::LONGEST;
+use crate::owamp::packet::MAX_LEN;
 use crate::owamp::server::{self, Server};
 use crate::owamp::{OwampSessionSpec, Store, StoreLimits};
 use crate::twoway::RequestArrival;
@@ -359,7 +359,7 @@ impl OwampSimulation {
 
     fn work(&mut self, host: usize, end: usize) {
         let now = self.tick(host);
-        let mut packet = [0; LONGEST];
+        let mut packet = [0; MAX_LEN];
         loop {
             let end = &mut self.ends[host][end];
             let complete = match &mut end.work {

@@ -7,7 +7,7 @@ use jitlat_verdict::compare::Cell;
 use std::borrow::Cow;
 
 /// Most curves in a figure; more cannot be distinguished.
-const CURVES: usize = 7;
+const MAX_CURVES: usize = 7;
 
 /// The distribution to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     if !drawn_exactly {
         notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
     }
-    let series = curves.into_iter().take(CURVES).zip(0u8..).map(|((name, d, points), k)| {
+    let series = curves.into_iter().take(MAX_CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
         // A straight line over a wide bin would be a curve on a logarithmic axis and suggest too much precision.
         let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
@@ -200,7 +200,7 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
 
 /// A note that not all `runs` are drawn.
 fn first_runs_only(runs: usize) -> Option<String> {
-    (runs > CURVES).then(|| format!("The first {CURVES} of {runs} runs are drawn."))
+    (runs > MAX_CURVES).then(|| format!("The first {MAX_CURVES} of {runs} runs are drawn."))
 }
 
 /// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are at hand.
@@ -249,7 +249,7 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         x: Axis::linear("delay − delay of the packet before", AxisUnit::Time, -reach, reach),
         y: Axis::linear("pairs no larger", AxisUnit::Share, 0.0, 1.0),
         right: None,
-        series: known.iter().take(CURVES).zip(0u8..).filter_map(curve).collect(),
+        series: known.iter().take(MAX_CURVES).zip(0u8..).filter_map(curve).collect(),
         overflow: None,
         notes: first_runs_only(runs.len())
             .into_iter()

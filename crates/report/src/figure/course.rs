@@ -6,7 +6,7 @@ use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 
 /// Most streams in a figure; more cannot be distinguished.
-const STREAMS: usize = 7;
+const MAX_STREAMS: usize = 7;
 
 /// A stream, as it is drawn beside others.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     let known: Vec<&DrawnStream<'_>> = streams.iter().filter(|s| s.trace.n() > 0).collect();
     known.first()?;
     let all = known.len();
-    let known = &known[..all.min(STREAMS)];
+    let known = &known[..all.min(MAX_STREAMS)];
     let relative = known.iter().any(|s| s.minus.is_none());
     let starts = starts(known);
     let mut series = Vec::new();
@@ -65,8 +65,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     };
     let n: u64 = known.iter().map(|s| s.trace.n()).sum();
     let mut notes = Vec::new();
-    if all > STREAMS {
-        notes.push(format!("The first {STREAMS} of {all} runs are drawn."));
+    if all > MAX_STREAMS {
+        notes.push(format!("The first {MAX_STREAMS} of {all} runs are drawn."));
     }
     if relative {
         notes.push(

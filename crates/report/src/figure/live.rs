@@ -8,7 +8,7 @@ use jitlat_core::summary::Summary;
 /// Parts into which the time is divided.
 const COLUMNS: usize = 240;
 /// Finest of them, ns.
-const FINEST: i64 = 10_000_000;
+const MIN_COLUMN_NS: i64 = 10_000_000;
 
 /// A stream under way.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ fn quantity(streams: &[LiveStream<'_>]) -> String {
 /// Columns of the time so far: when each begins, ns, and what is in it.
 fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)> {
     let end = streams.iter().map(|s| s.state.history.end()).max().filter(|end| *end > 0)?;
-    let width = (end / COLUMNS as i64).max(FINEST);
+    let width = (end / COLUMNS as i64).max(MIN_COLUMN_NS);
     let n = usize::try_from(end / width).unwrap_or(COLUMNS).max(1);
     let span = [0, width.saturating_mul(n as i64)];
     Some((width, streams.iter().map(|s| s.state.history.columns(span, n)).collect()))

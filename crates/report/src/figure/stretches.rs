@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 /// Most stretches.
-const MOST: usize = 512;
+const MAX_BINS: usize = 512;
 
 /// How the values in a stretch are combined.
 pub trait Join {
@@ -59,7 +59,7 @@ impl<J: Join> TimeBins<J> {
         if x < 0 {
             return;
         }
-        while x / self.width >= MOST as i64 {
+        while x / self.width >= MAX_BINS as i64 {
             self.values =
                 self.values.chunks(2).map(|c| c.iter().flatten().copied().reduce(J::join)).collect();
             self.width = self.width.saturating_mul(2);
@@ -100,9 +100,9 @@ mod tests {
             most.add(i * 7, i);
         }
         assert_eq!(sum.values().iter().map(|v| v.1).sum::<i64>(), 100_000);
-        assert!(sum.values.len() <= MOST && most.values().is_sorted_by_key(|v| v.1));
+        assert!(sum.values.len() <= MAX_BINS && most.values().is_sorted_by_key(|v| v.1));
         sum.add(i64::MAX, 1);
         sum.add(-5, 1);
-        assert!(sum.values.len() <= MOST);
+        assert!(sum.values.len() <= MAX_BINS);
     }
 }

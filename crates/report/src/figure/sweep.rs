@@ -12,9 +12,9 @@ use jitlat_core::summary::{Distribution, Ipdv, Percent};
 use jitlat_core::sweep::{ConfidenceLevel, Estimate, Factor, SweepAxis, SweepGrid, SweepPoint};
 
 /// Most curves in a figure; more cannot be distinguished.
-const CURVES: usize = 7;
+const MAX_CURVES: usize = 7;
 /// Most groups of bars in a figure.
-const GROUPS: usize = 12;
+const MAX_GROUPS: usize = 12;
 
 /// A sweep, finished or not.
 #[derive(Clone, Copy, Debug)]
@@ -279,11 +279,11 @@ fn names(sweep: &Sweep<'_>, main: &SweepAxis) -> Vec<String> {
 /// One curve for each combination of the other conditions.
 fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<String>) -> Vec<MarkSeries> {
     let names = names(sweep, main);
-    if names.len() > CURVES {
-        notes.push(format!("The first {CURVES} of {} curves are drawn.", names.len()));
+    if names.len() > MAX_CURVES {
+        notes.push(format!("The first {MAX_CURVES} of {} curves are drawn.", names.len()));
     }
     let mut series = Vec::new();
-    for (name, k) in names.iter().take(CURVES).zip(0u8..) {
+    for (name, k) in names.iter().take(MAX_CURVES).zip(0u8..) {
         let mut bounds: Vec<Bound> = sweep
             .points
             .iter()
@@ -307,7 +307,7 @@ fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<Strin
 /// `None` if nothing else varies, or too much.
 fn bars(sweep: &Sweep<'_>, main: &SweepAxis, what: &str) -> Option<Vec<MarkSeries>> {
     let names = names(sweep, main);
-    if !(2..=CURVES).contains(&names.len()) || main.levels.len() > GROUPS {
+    if !(2..=MAX_CURVES).contains(&names.len()) || main.levels.len() > MAX_GROUPS {
         return None;
     }
     let width = 0.8 / names.len() as f64;

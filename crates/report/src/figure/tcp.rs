@@ -2,13 +2,13 @@
 
 use super::series::{drawn, extent};
 use super::stretches::{Least, Most, TimeBins};
-use super::trace::{Cloud, SINGLE_POINTS};
+use super::trace::{Cloud, MAX_SINGLE_POINTS};
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::WallTime;
 use jitlat_passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEvent};
 
 /// Expected length of the capture, in ns.
-const EXPECTED: i64 = 600_000_000_000;
+const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 
 /// One direction of one connection over time, in constant size.
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ impl Default for TcpTrace {
     fn default() -> TcpTrace {
         TcpTrace {
             origin: None,
-            by_ack: Cloud::new(EXPECTED),
-            by_timestamp: Cloud::new(EXPECTED),
+            by_ack: Cloud::new(EXPECTED_CAPTURE_NS),
+            by_timestamp: Cloud::new(EXPECTED_CAPTURE_NS),
             flight: TimeBins::new(10_000_000),
             window: TimeBins::new(10_000_000),
             latest: None,
@@ -75,7 +75,7 @@ impl TcpTrace {
     /// Adds a retransmission; the data was delayed by `waited`.
     pub fn again(&mut self, at: i64, waited: i64) {
         let x = self.x(at);
-        if self.again.len() < SINGLE_POINTS {
+        if self.again.len() < MAX_SINGLE_POINTS {
             self.again.push((x, waited));
         } else {
             self.more += 1;

@@ -10,16 +10,16 @@ use jitlat_core::spec::Schedule;
 use std::collections::BTreeMap;
 
 /// Runs of up to this many packets are drawn point by point.
-pub const SINGLE_POINTS: usize = 4000;
+pub const MAX_SINGLE_POINTS: usize = 4000;
 /// Columns of cells in the grids.
 const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
 /// Cells of a distribution.
-const TALLY: usize = 1 << 16;
+const MAX_CELLS: usize = 1 << 16;
 /// Largest distance, in sequence numbers, between arrivals whose neighbours are compared.
-const WINDOW: usize = 4096;
+const NEIGHBOUR_WINDOW: usize = 4096;
 /// Stretches of sequence numbers for which losses are shown.
-const STRETCHES: usize = 2048;
+const LOSS_BINS: usize = 2048;
 
 /// Points, kept one by one as long as they are few, and counted in cells in any case.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Cloud {
         self.grid.add(x, y);
         if let Some(points) = &mut self.points {
             points.push((x, y));
-            if points.len() > SINGLE_POINTS {
+            if points.len() > MAX_SINGLE_POINTS {
                 self.points = None;
             }
         }
@@ -91,10 +91,10 @@ impl Trace {
             delay: Cloud::new(expected),
             schedule: Cloud::new(expected),
             queue: Cloud::new(expected),
-            delays: PointGrid::new(2, TALLY, 1),
-            lateness: PointGrid::new(2, TALLY, 1),
-            ipdv: PointGrid::new(2, TALLY, 1),
-            recent: vec![None; WINDOW],
+            delays: PointGrid::new(2, MAX_CELLS, 1),
+            lateness: PointGrid::new(2, MAX_CELLS, 1),
+            ipdv: PointGrid::new(2, MAX_CELLS, 1),
+            recent: vec![None; NEIGHBOUR_WINDOW],
             arrivals: Arrivals::default(),
             n: 0,
         }
@@ -135,7 +135,7 @@ impl Trace {
     }
 
     fn vary(&mut self, seq: u32, delay: i64) {
-        let at = |seq: u32| seq as usize % WINDOW;
+        let at = |seq: u32| seq as usize % NEIGHBOUR_WINDOW;
         let before = seq.checked_sub(1).and_then(|s| self.recent[at(s)].filter(|r| r.0 == s));
         let after = self.recent[at(seq.wrapping_add(1))].filter(|r| seq.checked_add(1) == Some(r.0));
         if let Some((_, earlier)) = before {
@@ -201,7 +201,7 @@ struct TraceCell {
 impl Arrivals {
     /// The stretch that packet `seq` belongs to.
     fn stretch(&mut self, seq: u32) -> &mut TraceCell {
-        while (seq >> self.shift) as usize >= STRETCHES {
+        while (seq >> self.shift) as usize >= LOSS_BINS {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();
             self.shift += 1;
         }
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn few_points_are_kept_and_many_only_counted() {
         let mut trace = Trace::new(&session(1 << 20));
-        for seq in 0..=SINGLE_POINTS as u32 {
+        for seq in 0..=MAX_SINGLE_POINTS as u32 {
             assert!(trace.delay.points.is_some());
             trace.accept(seq, i64::from(seq) * 1000, 7);
         }

@@ -9,7 +9,7 @@ use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use std::fmt::Write as _;
 
 /// Most sizes shown.
-const SHOWN: usize = 12;
+const MAX_SIZES: usize = 12;
 
 fn heading(link: &AccessLink) -> String {
     let tunnel = if link.tunnel > 0 { format!(", {} B of tunnel", link.tunnel) } else { String::new() };
@@ -31,7 +31,7 @@ fn compare(t: &mut String, link: &AccessLink, sizes: &[SizeFigures]) {
     t.push_str(&heading(link));
     let mut common: Vec<_> = sizes.iter().collect();
     common.sort_by_key(|s| std::cmp::Reverse(s.pairs));
-    common.truncate(SHOWN);
+    common.truncate(MAX_SIZES);
     common.sort_by_key(|s| (s.out_length, s.in_length));
     // Writing to a string cannot fail.
     let _ = writeln!(t, "{:32}{:^27} {:^26} {:^26}", "", "model, ms", "measured, ms", "measured - model, ms");

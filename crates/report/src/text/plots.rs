@@ -6,7 +6,7 @@ use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
 /// Lines of a histogram, without its title and the line of what lies beyond.
-const LINES: usize = 8;
+const HISTOGRAM_LINES: usize = 8;
 
 /// What plots are drawn with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub fn histogram(title: &str, distribution: &Distribution, canvas: PlotCanvas) -
 /// The same with every value shifted by `shift` ns: latency corrected by the clock estimate.
 pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: PlotCanvas) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
-    let merged = h.counts.len().div_ceil(LINES).max(1);
+    let merged = h.counts.len().div_ceil(HISTOGRAM_LINES).max(1);
     let mut lines: Vec<(String, u64)> = h
         .counts
         .chunks(merged)

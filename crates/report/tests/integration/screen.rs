@@ -6,7 +6,7 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::twoway::TwoWay;
 use jitlat_core::{ClockProbe, Direction, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime};
-use jitlat_report::text::screen::{ROWS, Relation, Screen, ScreenStream};
+use jitlat_report::text::screen::{MAX_ROWS, Relation, Screen, ScreenStream};
 use jitlat_report::text::{self, TextStyle};
 
 const START: i64 = 1_763_697_000_000_000_000;
@@ -100,7 +100,7 @@ fn queued(n: u32) -> Measured {
 fn shown(screen: &Screen, options: &text::TextOptions) -> String {
     let page = screen.show(options);
     let rows = page.lines().count();
-    assert!(rows <= ROWS, "{rows} rows:\n{page}");
+    assert!(rows <= MAX_ROWS, "{rows} rows:\n{page}");
     for line in page.lines() {
         assert!(line.chars().count() <= options.width, "{line}");
     }
@@ -356,7 +356,7 @@ mod any_test {
                 .logged_to(&[name.clone(), text.clone()])
                 .followed_by(&text, &name);
             let page = screen.show(&text::TextOptions { width, unicode, ..text::TextOptions::default() });
-            prop_assert!(page.lines().count() <= ROWS, "{page}");
+            prop_assert!(page.lines().count() <= MAX_ROWS, "{page}");
             for line in page.lines() {
                 prop_assert!(columns(line) <= width.clamp(60, 80), "{line}");
                 prop_assert!(!line.chars().any(char::is_control), "{line}");

@@ -24,7 +24,7 @@ pub struct GraphiteInterval {
 }
 
 /// Most gaps remembered in an interval; with more the path is down rather than reordering.
-const OPEN: u64 = 100_000;
+const MAX_OPEN_GAPS: u64 = 100_000;
 
 impl GraphiteInterval {
     /// Adds a sample.
@@ -41,7 +41,7 @@ impl GraphiteInterval {
                 self.of_before += 1;
             }
         } else {
-            self.open.extend((next..s.seq).rev().take(OPEN as usize));
+            self.open.extend((next..s.seq).rev().take(MAX_OPEN_GAPS as usize));
             self.highest = Some(s.seq);
         }
         if s.is_error() {

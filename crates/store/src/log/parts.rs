@@ -9,9 +9,9 @@ use jitlat_core::helpers::Helpers;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of the log that each thread takes at a time.
-const SHARE: usize = 512 * 1024;
+const BYTES_PER_SHARE: usize = 512 * 1024;
 /// More threads wait for the one that takes the rows.
-const MOST: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Plain rows that follow one another.
 #[derive(Default)]
@@ -48,8 +48,8 @@ impl LogReader {
     /// plain row is rarely the only one.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
         let mut parts: Vec<RowRun> = Vec::new();
-        parts.resize_with(threads.0.get().min(MOST), RowRun::default);
-        let share = parts.len() * SHARE;
+        parts.resize_with(threads.0.get().min(MAX_THREADS), RowRun::default);
+        let share = parts.len() * BYTES_PER_SHARE;
         self.buf.resize(self.buf.len().max(share + PADDING), 0);
         while self.state == ReadState::Rows {
             self.make_room();

@@ -13,17 +13,17 @@ use std::io::{self, Read, Seek};
 use std::path::Path;
 
 /// Bytes read at a time, and the longest valid line.
-const BLOCK: usize = 256 * 1024;
+const BLOCK_BYTES: usize = 256 * 1024;
 /// Records handed out at a time.
-const AT_ONCE: usize = 512;
+const RECORDS_PER_BATCH: usize = 512;
 /// Most lines of a header.
-const MAX_HEADER: u64 = 10_000;
+const MAX_HEADER_LINES: u64 = 10_000;
 /// How many bytes at the end of a file are searched for the lines after its rows.
-const TAIL: u64 = 64 * 1024;
+const TAIL_BYTES: u64 = 64 * 1024;
 /// Begins a line in place of rows that were not written, followed by their number.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Warnings of one kind that are given one by one.
-const SPELT_OUT: usize = 5;
+const MAX_SINGLE_WARNINGS: usize = 5;
 /// How the first line after the rows begins.
 const ROWS: &str = "# rows ";
 
@@ -175,7 +175,7 @@ impl LogReader {
         let mut log = LogReader {
             name: name.to_owned(),
             input,
-            buf: vec![0; BLOCK + PADDING],
+            buf: vec![0; BLOCK_BYTES + PADDING],
             base: 0,
             start: 0,
             end: 0,
@@ -255,7 +255,7 @@ impl LogReader {
         threads: Threads,
         mut take: impl FnMut(&[PacketRecord]),
     ) -> Result<(), LogReadError> {
-        let mut records = Vec::with_capacity(AT_ONCE);
+        let mut records = Vec::with_capacity(RECORDS_PER_BATCH);
         // Up to this place in the input this thread reads alone.
         let mut alone = if threads == Threads::ONE { u64::MAX } else { 0 };
         loop {
@@ -275,7 +275,7 @@ impl LogReader {
 
     /// Reads the next records; false if there are no more.
     fn read_some(&mut self, records: &mut Vec<PacketRecord>) -> Result<bool, LogReadError> {
-        while records.len() < AT_ONCE {
+        while records.len() < RECORDS_PER_BATCH {
             if let Some(record) = self.next_plain() {
                 records.push(record);
                 continue;
@@ -341,7 +341,7 @@ impl LogReader {
                 break;
             }
             number += 1;
-            if number > MAX_HEADER {
+            if number > MAX_HEADER_LINES {
                 return Err(self.not_a_log(&line, "rows: no log has so long a header"));
             }
             let text = String::from_utf8_lossy(bytes).into_owned();
@@ -368,7 +368,7 @@ impl LogReader {
     /// Parses the lines after the rows before the rows are read.
     fn look_at_the_end(&mut self, file: &File, size: u64) {
         let header = self.base + self.start as u64;
-        let from = size.saturating_sub(TAIL).max(header.min(size));
+        let from = size.saturating_sub(TAIL_BYTES).max(header.min(size));
         let mut tail = vec![0; (size - from) as usize];
         if read_exact_at(file, &mut tail, from).is_ok() {
             self.take_the_end(&tail);
@@ -398,14 +398,14 @@ impl LogReader {
     fn next_line(&mut self) -> Result<Option<BufferedLine>, LogReadError> {
         let mut searched = self.start;
         loop {
-            let longest = self.end.min(self.start + BLOCK);
+            let longest = self.end.min(self.start + BLOCK_BYTES);
             if let Some(at) = memchr::memchr(b'\n', &self.buf[searched..longest]) {
                 let line = BufferedLine { start: self.start, end: searched + at, whole: true };
                 self.start = line.end + 1;
                 self.line += 1;
                 return Ok(Some(line));
             }
-            if self.input_ended || longest == self.start + BLOCK {
+            if self.input_ended || longest == self.start + BLOCK_BYTES {
                 if self.start == self.end {
                     return Ok(None);
                 }
@@ -615,7 +615,7 @@ impl LogReader {
 
     #[cold]
     fn index_gap(&mut self, index: u64) {
-        if self.index_gaps.len() <= SPELT_OUT {
+        if self.index_gaps.len() <= MAX_SINGLE_WARNINGS {
             self.index_gaps
                 .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
         }
@@ -639,10 +639,11 @@ impl LogReader {
             });
         }
         let mut warnings = core::mem::take(&mut self.header_warnings);
-        let spelt = self.header.problems.iter().take(SPELT_OUT).map(|(line, problem)| match *line {
-            u64::MAX => format!("after the last row: {problem}"),
-            line => format!("line {line}: {problem}"),
-        });
+        let spelt =
+            self.header.problems.iter().take(MAX_SINGLE_WARNINGS).map(|(line, problem)| match *line {
+                u64::MAX => format!("after the last row: {problem}"),
+                line => format!("line {line}: {problem}"),
+            });
         warnings.extend(spelt);
         if let Some((line, found)) = &self.first_unreadable {
             warnings.push(format!(
@@ -653,8 +654,8 @@ impl LogReader {
         if !self.index_gaps.is_empty() {
             warnings.push(format!(
                 "the numbering of the rows is broken ({}{}): rows were removed, repeated or put together from several logs",
-                self.index_gaps[..self.index_gaps.len().min(SPELT_OUT)].join("; "),
-                if self.index_gaps.len() > SPELT_OUT { "; …" } else { "" }
+                self.index_gaps[..self.index_gaps.len().min(MAX_SINGLE_WARNINGS)].join("; "),
+                if self.index_gaps.len() > MAX_SINGLE_WARNINGS { "; …" } else { "" }
             ));
         }
         if let Some(claimed) = self.header.rows.filter(|n| *n != self.reading.rows + self.reading.unreadable)

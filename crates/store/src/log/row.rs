@@ -11,7 +11,7 @@ use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 /// Bytes from the begin of a row that [`Scanner`] may read, beyond the end of the input too. It leaves longer rows alone.
 pub(super) const PADDING: usize = 512;
 /// Columns end before this, so that eight bytes can be read from each place in them.
-const LONGEST: usize = PADDING / 2;
+const MAX_ROW_BYTES: usize = PADDING / 2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
     fn next_mark(&mut self) -> Option<usize> {
         while self.marks == 0 {
             self.base += 8;
-            if self.base >= LONGEST {
+            if self.base >= MAX_ROW_BYTES {
                 return None;
             }
             self.marks = no_digits(self.eight(self.base));
@@ -119,10 +119,10 @@ impl<'a> Cursor<'a> {
         Some(at)
     }
 
-    /// Eight bytes from place `at` on, which is before [`LONGEST`].
+    /// Eight bytes from place `at` on, which is before [`MAX_ROW_BYTES`].
     #[inline(always)]
     fn eight(&self, at: usize) -> u64 {
-        let at = at % LONGEST;
+        let at = at % MAX_ROW_BYTES;
         self.window[at..at + 8].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
     }
 
@@ -617,7 +617,7 @@ mod tests {
                     }
                     let plain = change > 5 && i64::MIN != record.seq;
                     prop_assert!(fast.is_none() || fast == tolerant, "{}", String::from_utf8_lossy(&text));
-                    prop_assert!(fast.is_some() || !plain || tolerant.is_none() || text.len() > LONGEST);
+                    prop_assert!(fast.is_some() || !plain || tolerant.is_none() || text.len() > MAX_ROW_BYTES);
                 }
             }
         }

@@ -19,7 +19,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
-        ("losses", facts.losses.chunks(LOSSES_A_LINE).map(losses_text).collect()),
+        ("losses", facts.losses.chunks(LOSSES_PER_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
         ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
@@ -129,7 +129,7 @@ fn directions(text: &str) -> Result<Directions, String> {
 }
 
 /// Runs of loss on one line.
-const LOSSES_A_LINE: usize = 16;
+const LOSSES_PER_LINE: usize = 16;
 
 /// `up:20+3 down:60`: direction, first number, and count if not one.
 fn losses_text(runs: &[LossRun]) -> String {

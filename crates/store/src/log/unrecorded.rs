@@ -4,7 +4,7 @@ use jitlat_core::PacketRecord;
 use jitlat_core::metrics::seqset::SeqRun;
 
 /// Most runs kept, so that a hostile log costs little; of further ones it is not known that they were not recorded.
-const MOST: usize = 1 << 12;
+const MAX_RUNS: usize = 1 << 12;
 
 /// Collects them while rows are read. Between the highest number before a place where rows are missing and the next
 /// higher one after it, only the numbers that come later still are known.
@@ -52,7 +52,7 @@ impl Unrecorded {
     fn found_again(&mut self, seq: u64) {
         if let Some(certain) = self.missing.take()
             && seq > self.next
-            && self.runs.len() < MOST
+            && self.runs.len() < MAX_RUNS
         {
             self.runs.push((SeqRun { start: self.next, len: seq - self.next }, certain));
         }
@@ -68,7 +68,7 @@ impl Unrecorded {
         }
         let parts = [(run.start, seq), (seq + 1, end)].into_iter().filter(|(from, to)| from < to);
         let parts = parts.map(|(from, to)| (SeqRun { start: from, len: to - from }, certain));
-        let room = MOST.saturating_sub(self.runs.len()) + 1;
+        let room = MAX_RUNS.saturating_sub(self.runs.len()) + 1;
         self.runs.splice(place..=place, parts.take(room));
     }
 

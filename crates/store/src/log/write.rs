@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 /// Bytes gathered before they are written.
-const BUFFER: usize = 128 * 1024;
+const BUFFER_BYTES: usize = 128 * 1024;
 
 /// The destination of a log: can append, and can be shortened after a failed write.
 pub trait LogOutput: Write {
@@ -130,7 +130,7 @@ impl<W: LogOutput> LogWriter<W> {
             out,
             version,
             layout: version.one_way(),
-            buf: Vec::with_capacity(BUFFER + 1024),
+            buf: Vec::with_capacity(BUFFER_BYTES + 1024),
             written: 0,
             rows: 0,
             lost: 0,
@@ -205,7 +205,7 @@ impl<W: LogOutput> LogWriter<W> {
         } else {
             self.left_out += 1;
         }
-        if self.buf.len() >= BUFFER {
+        if self.buf.len() >= BUFFER_BYTES {
             self.flush();
         }
     }

@@ -9,10 +9,10 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 /// Columns of the names of figures, and of a value.
-const NAMES: u16 = 24;
-const VALUES: u16 = 14;
+const NAME_COLUMNS: u16 = 24;
+const VALUE_COLUMNS: u16 = 14;
 /// Rows of the definition.
-const DEFINITION: u16 = 3;
+const DEFINITION_ROWS: u16 = 3;
 
 /// In place of a figure that the far host does not report while the test runs.
 const LATER: &str = "at the end";
@@ -46,17 +46,17 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let applies = |f: &&Scalar| if two_way { f.applies.round_trips } else { f.applies.one_way };
     let all: Vec<&Scalar> = SCALARS.iter().filter(applies).collect();
     let chosen = shown.viewing.figure.min(all.len().saturating_sub(1));
-    let right = |text: &str| format!("{text:>width$}", width = usize::from(VALUES));
+    let right = |text: &str| format!("{text:>width$}", width = usize::from(VALUE_COLUMNS));
     for (k, stream) in state.streams.iter().enumerate() {
-        let x = area.x + NAMES + k as u16 * VALUES;
+        let x = area.x + NAME_COLUMNS + k as u16 * VALUE_COLUMNS;
         write(buffer, (x, area.y), area.right(), &right(stream.label()), look.stream(k));
     }
-    let rows = usize::from(area.height.saturating_sub(DEFINITION + 2));
+    let rows = usize::from(area.height.saturating_sub(DEFINITION_ROWS + 2));
     let first = chosen.saturating_sub(rows / 2).min(all.len().saturating_sub(rows));
     for (row, (n, figure)) in all.iter().enumerate().skip(first).take(rows).enumerate() {
         let y = area.y + 1 + row as u16;
         let style = if n == chosen { look.chosen() } else { Style::new() };
-        write(buffer, (area.x, y), area.x + NAMES, figure.label, style);
+        write(buffer, (area.x, y), area.x + NAME_COLUMNS, figure.label, style);
         for k in 0..state.streams.len() {
             let summary = shown.summaries.get(k).and_then(Option::as_ref);
             let stream = &state.streams[k];
@@ -67,11 +67,17 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
             let later = summary.is_none() && !stream.is_received() && !shown.board.saved;
             let missing = if later { LATER } else { "-" };
             let text = right(value.map(|value| figure.show(value)).as_deref().unwrap_or(missing));
-            write(buffer, (area.x + NAMES + k as u16 * VALUES, y), area.right(), &text, look.stream(k));
+            write(
+                buffer,
+                (area.x + NAME_COLUMNS + k as u16 * VALUE_COLUMNS, y),
+                area.right(),
+                &text,
+                look.stream(k),
+            );
         }
     }
     let Some(figure) = all.get(chosen) else { return };
-    let y = area.bottom().saturating_sub(DEFINITION);
+    let y = area.bottom().saturating_sub(DEFINITION_ROWS);
     let place = format!("{} of {}", chosen + 1, all.len());
     write(buffer, (area.x, y), area.right(), &format!("{}  ({place})", figure.key), look.title());
     let source = if figure.source.is_empty() { String::new() } else { format!(" ({})", figure.source) };

@@ -45,13 +45,13 @@ impl<'a> ScreenState<'a> {
 }
 
 /// The least that a screen needs.
-const SMALLEST: (u16, u16) = (40, 10);
+const MIN_SIZE: (u16, u16) = (40, 10);
 
 /// Draws the whole screen.
 pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
-    if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
-        let text = format!("at least {} x {} characters, please", SMALLEST.0, SMALLEST.1);
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+        let text = format!("at least {} x {} characters, please", MIN_SIZE.0, MIN_SIZE.1);
         write(buffer, (area.x, area.y), area.right(), &text, Style::new());
         return;
     }

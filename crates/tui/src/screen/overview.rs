@@ -1,6 +1,6 @@
 //! Delay over time in both directions on one axis, losses below it, and the table of streams.
 
-use super::plot::{LABELS, Plot, Stroke, clock, time};
+use super::plot::{LABEL_COLUMNS, Plot, Stroke, clock, time};
 use super::{ScreenState, distribution, table, write};
 use jitlat_core::live::HistoryBucket;
 use jitlat_core::live::LiveState;
@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 /// Screens at least this wide have the distribution beside delay over time.
-const WIDE: u16 = 110;
+const MIN_WIDE_COLUMNS: u16 = 110;
 
 pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(state) = shown.state() else { return };
@@ -21,7 +21,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let rows = table::rows(shown, state, area.width) as u16;
     let below = streams + 1 + rows;
     let mut plots = Rect { height: area.height.saturating_sub(below), ..area };
-    if area.width >= WIDE {
+    if area.width >= MIN_WIDE_COLUMNS {
         let beside = area.width / 3;
         plots.width -= beside;
         let right = Rect { x: plots.right(), width: beside, ..plots };
@@ -40,7 +40,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     let look = shown.look;
     let window = shown.viewing.window(shown.board, shown.now);
     let Some(body) = titled(shown, state, area, buffer) else { return };
-    let width = usize::from(body.width.saturating_sub(LABELS));
+    let width = usize::from(body.width.saturating_sub(LABEL_COLUMNS));
     let columns: Vec<(i64, Vec<HistoryBucket>)> = state
         .streams
         .iter()
@@ -52,7 +52,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     let low = drawn().map(|(shift, b)| b.low.saturating_sub(*shift)).min();
     let high = drawn().map(|(shift, b)| b.high.saturating_sub(*shift)).max();
     let (Some(low), Some(high)) = (low, high) else {
-        write(buffer, (body.x + LABELS, body.y), body.right(), "nothing has arrived", look.faint());
+        write(buffer, (body.x + LABEL_COLUMNS, body.y), body.right(), "nothing has arrived", look.faint());
         return;
     };
     let span = window.map(|ns| ns as f64);
@@ -90,7 +90,7 @@ fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut B
     let (look, at) = (shown.look, (area.x, area.y));
     let window = shown.viewing.window(shown.board, shown.now);
     if let Some(share) = shown.viewing.cursor {
-        let columns = usize::from(area.width.saturating_sub(LABELS)).max(1);
+        let columns = usize::from(area.width.saturating_sub(LABEL_COLUMNS)).max(1);
         let place = (share * (columns - 1) as f64).round() as usize;
         let ns = window[0] as f64 + (window[1] - window[0]) as f64 * (place as f64 + 0.5) / columns as f64;
         let mut x = write(buffer, at, area.right(), &format!("at {}", clock(ns)), look.title());
@@ -153,12 +153,12 @@ fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut B
 /// A line for each stream: where packets are missing.
 fn losses(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let window = shown.viewing.window(shown.board, shown.now);
-    let width = area.width.saturating_sub(LABELS);
+    let width = area.width.saturating_sub(LABEL_COLUMNS);
     for (k, stream) in state.streams.iter().enumerate().take(area.height.into()) {
         let y = area.y + k as u16;
         let label = if state.streams.len() > 1 { ["lost →", "lost ←"][k % 2] } else { "lost" };
-        let label = format!("{label:>width$}", width = usize::from(LABELS) - 1);
-        write(buffer, (area.x, y), area.x + LABELS, &label, shown.look.faint());
+        let label = format!("{label:>width$}", width = usize::from(LABEL_COLUMNS) - 1);
+        write(buffer, (area.x, y), area.x + LABEL_COLUMNS, &label, shown.look.faint());
         for (c, bucket) in stream.history.columns(window, width.into()).iter().enumerate() {
             let all = bucket.received + bucket.missing;
             let (symbol, style) = match (bucket.missing, all) {
@@ -167,7 +167,7 @@ fn losses(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut B
                 (missing, all) if missing * 2 < all => ("▒", shown.look.bad()),
                 _ => ("█", shown.look.bad()),
             };
-            write(buffer, (area.x + LABELS + c as u16, y), area.right(), symbol, style);
+            write(buffer, (area.x + LABEL_COLUMNS + c as u16, y), area.right(), symbol, style);
         }
     }
 }

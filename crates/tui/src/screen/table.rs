@@ -31,7 +31,7 @@ const COLUMNS: [TableColumn; 10] = [
 ];
 
 /// Columns of the names of streams.
-const NAMES: u16 = 12;
+const NAME_COLUMNS: u16 = 12;
 
 fn dash() -> String {
     "-".to_owned()
@@ -44,7 +44,7 @@ pub fn rows(shown: &ScreenState<'_>, state: &LiveState, _: u16) -> usize {
 
 pub fn draw(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
-    let mut x = area.x + NAMES;
+    let mut x = area.x + NAME_COLUMNS;
     let mut columns: Vec<(u16, &TableColumn)> = Vec::new();
     for column in &COLUMNS {
         if x + column.1 > area.right() {

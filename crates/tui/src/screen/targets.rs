@@ -53,7 +53,7 @@ pub const COLUMNS: [TargetColumn; 7] = [
 ];
 
 /// The fewest columns of a name.
-const NAMES: u16 = 16;
+const MIN_NAME_COLUMNS: u16 = 16;
 
 impl Board {
     /// The targets in the order of a column.
@@ -79,7 +79,7 @@ impl Board {
 pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let (look, viewing) = (shown.look, shown.viewing);
     let longest = shown.board.targets.iter().map(|t| t.name.chars().count()).max().unwrap_or(0) as u16;
-    let names = (longest + 1).clamp(NAMES, (area.width / 3).max(NAMES));
+    let names = (longest + 1).clamp(MIN_NAME_COLUMNS, (area.width / 3).max(MIN_NAME_COLUMNS));
     let mut x = area.x + names;
     let mut columns = Vec::new();
     for (k, column) in COLUMNS.iter().enumerate().skip(1) {

@@ -323,5 +323,5 @@ fn steps_and_drifts_take_a_hundred_packets() {
         let material = test.material();
         !Case::new(&material).steps.is_empty()
     };
-    assert_eq!(first(50..=200, of), FEW as i64);
+    assert_eq!(first(50..=200, of), MIN_PACKETS as i64);
 }

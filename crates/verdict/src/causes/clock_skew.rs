@@ -14,15 +14,15 @@ pub const RULE: CauseRule = CauseRule {
 };
 
 /// Clocks that are kept in step by NTP or PTP stay closer together: 10 ppm.
-const LEAST_RATE: f64 = 10e-6;
+const MIN_RATE: f64 = 10e-6;
 /// What hosts do by themselves, in ns.
-const LEAST_DRIFT: i64 = 500_000;
+const MIN_DRIFT_NS: i64 = 500_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(skew) = case.skew else { return Vec::new() };
     let drift = (skew * case.duration * 1e9) as i64;
     let varies = case.delays.quantile(0, case.delays.len(), 0.99).unwrap_or(0);
-    if drift.saturating_abs() < varies.max(LEAST_DRIFT) || skew.abs() < LEAST_RATE {
+    if drift.saturating_abs() < varies.max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
     let why = format!(

@@ -13,8 +13,8 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SHARE: f64 = 0.003;
+const MIN_PACKETS: u64 = 5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
@@ -27,7 +27,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     else {
         return Vec::new();
     };
-    if count < FEWEST || low < SHARE {
+    if count < MIN_PACKETS || low < MIN_SHARE {
         return Vec::new();
     }
     let share = count as f64 / n as f64;
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn copies_are_named_from_five_and_0_3_percent_on() {
-        assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), FEWEST as i64);
-        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= SHARE);
+        assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), MIN_PACKETS as i64);
+        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= MIN_SHARE);
         assert_eq!(first(0..=1000, |k| of(10_000, 0..k as u32).is_some()), share);
         assert!(of(100, [7; 20]).is_none(), "one packet, however often");
     }

@@ -3,7 +3,7 @@
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::numbers::{percent, time};
-use crate::schedule::WORTH;
+use crate::schedule::MIN_STAY_NS;
 use crate::severity::of_wait;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -19,7 +19,7 @@ pub const RULE: CauseRule = CauseRule {
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(height) = case.late.height() else { return Vec::new() };
     // A burst of the test's own waits for itself.
-    let worth = WORTH.max(height / 6);
+    let worth = MIN_STAY_NS.max(height / 6);
     let long = || case.late.queued.iter().filter(|(_, ns)| *ns >= worth);
     let (Some(first), Some(last)) = (long().next(), long().next_back()) else { return Vec::new() };
     let share = long().count() as f64 / case.delays.len().max(1) as f64;

@@ -18,14 +18,14 @@ pub const RULE: CauseRule = CauseRule {
 };
 
 /// TCP's timer for a lost segment may double once before that much has passed: RFC 6298.
-const TCP_OUTAGE: i64 = 900_000_000;
+const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let tcp = case.material.session.spec.transport() == Transport::Tcp;
     if tcp {
         return over_tcp(case);
     }
-    let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= LONG_HOLD).collect();
+    let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= MIN_HOLD_NS).collect();
     let outages: Vec<(&SeqRun, f64)> = case
         .losses
         .outages()
@@ -73,7 +73,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 }
 
 /// Shorter holds are no outage, in ns.
-const LONG_HOLD: i64 = 100_000_000;
+const MIN_HOLD_NS: i64 = 100_000_000;
 
 /// Packets that the sending host held because it could not reach the next hop, and none of which was lost.
 fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
@@ -97,7 +97,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
 
 /// What TCP repairs it holds back: an outage is a time at which nothing comes.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
-    let long = || case.episodes.holds.iter().filter(|h| h.length >= TCP_OUTAGE);
+    let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;

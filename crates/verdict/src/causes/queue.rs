@@ -17,7 +17,7 @@ pub const RULE: CauseRule = CauseRule {
 
 /// How bad a queue of `height` ns is in which this share of the packets waited.
 pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
-    if share < RARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
+    if share < MAX_RARE_SHARE { of_wait(height).min(Severity::Fair) } else { of_wait(height) }
 }
 
 /// A queue of `height` ns between two times of a test, in seconds.
@@ -27,7 +27,7 @@ pub(crate) fn waited(from: f64, to: f64, height: i64) -> String {
 }
 
 /// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
-const RARE: f64 = 0.01;
+const MAX_RARE_SHARE: f64 = 0.01;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if let Some(standing) = standing(case) {
@@ -61,7 +61,7 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let holds = case.path_holds();
     let pauses = holds.iter().map(|h| {
         let share = (h.to - h.from) as f64 / n;
-        let severity = if share < RARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
+        let severity = if share < MAX_RARE_SHARE { of_wait(h.length).min(Severity::Fair) } else { of_wait(h.length) };
         let why = format!(
             "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
              receiving program out",

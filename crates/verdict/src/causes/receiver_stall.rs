@@ -17,7 +17,7 @@ pub const RULE: CauseRule = CauseRule {
 };
 
 /// What a program's own reading varies by, in ns.
-const NOISE: i64 = 2_000_000;
+const READING_NOISE_NS: i64 = 2_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if case.material.session.spec.transport() == Transport::Tcp {
@@ -62,14 +62,14 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let mut longest = waits[k].1;
         while k + 1 < waits.len()
             && waits[k + 1].0 <= waits[k].0 + 2
-            && waits[k + 1].1 <= waits[k].1.saturating_add(period / 2).saturating_add(NOISE)
+            && waits[k + 1].1 <= waits[k].1.saturating_add(period / 2).saturating_add(READING_NOISE_NS)
         {
             k += 1;
             longest = longest.max(waits[k].1);
         }
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
-            let length = if longest >= LONGEST_LAG { until_read(case, &waits[from..k]) } else { longest };
+            let length = if longest >= MAX_LAG_NS { until_read(case, &waits[from..k]) } else { longest };
             found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, 0.95));
         }
     }
@@ -77,18 +77,18 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 }
 
 /// Longest wait that a record can hold, in ns; a longer one is recorded as this.
-const LONGEST_LAG: i64 = i32::MAX as i64;
+const MAX_LAG_NS: i64 = i32::MAX as i64;
 
 /// Time from the arrival of the first of these packets until all were read: places in send order with waits in ns, at least
 /// one of which was too long to be recorded. A packet that came later and waited less shows when the program read again.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
-    let Some((first, _)) = waits.first() else { return LONGEST_LAG };
+    let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
-    let recorded = waits.iter().filter(|(_, lag)| *lag < LONGEST_LAG).map(read).min();
+    let recorded = waits.iter().filter(|(_, lag)| *lag < MAX_LAG_NS).map(read).min();
     // Where none is recorded, the program read no earlier than this.
     let at_least = waits.iter().map(read).max();
     let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
-    length.max(LONGEST_LAG)
+    length.max(MAX_LAG_NS)
 }
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     fn a_stall_longer_than_a_record_holds_has_its_length_from_the_packets() {
         // As records hold waits: 2.1 s at most.
         let recorded = |length: i64, packets: u32| {
-            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(LONGEST_LAG)));
+            let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(MAX_LAG_NS)));
             let found = read_late(&notes.collect::<Vec<_>>());
             assert_eq!(found.len(), 1);
             found[0].cause.magnitude_ns.unwrap() / MS
@@ -187,7 +187,7 @@ mod tests {
             [2000, 2147, 2148, 3000, 5000]
         );
         // The socket was full after 1 s of 5 s: the program read no earlier than 2.1 s after the last that it held.
-        assert_eq!(recorded(5000 * MS, 100), 990 + LONGEST_LAG / MS);
+        assert_eq!(recorded(5000 * MS, 100), 990 + MAX_LAG_NS / MS);
     }
 
     #[test]

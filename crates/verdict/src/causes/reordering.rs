@@ -15,8 +15,8 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SHARE: f64 = 0.003;
+const MIN_PACKETS: u64 = 5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len() as u64;
@@ -50,7 +50,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let count = late.len() as u64;
     let share = count as f64 / n as f64;
     let Some([low, _]) = wilson95(count, n) else { return Vec::new() };
-    if count < FEWEST || low < SHARE {
+    if count < MIN_PACKETS || low < MIN_SHARE {
         return Vec::new();
     }
     let mut waits: Vec<i64> =
@@ -87,8 +87,8 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 }
 
 /// Packets looked at for the law of the waits, and later packets that may overtake one.
-const LOOKED_AT: usize = 4096;
-const AFTER: usize = 64;
+const MAX_PACKETS: usize = 4096;
+const MAX_PACKETS_AFTER: usize = 64;
 
 /// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
 /// that waited for longer than later ones kept their place, so that the path keeps the order and something else breaks
@@ -97,14 +97,14 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
     let n = case.delays.len();
-    let step = (n / LOOKED_AT).max(1);
+    let step = (n / MAX_PACKETS).max(1);
     let mut law: Vec<i64> = (0..n).step_by(step).map(|k| case.delays.excess(k)).collect();
     law.sort_unstable();
     let below = |wait: i64| law.partition_point(|x| *x < wait) as f64 / law.len() as f64;
     let expected = |k: usize, wait: i64| {
         let sent = case.delays.time(k);
         let ahead = |other: usize| wait.saturating_sub(case.delays.time(other).saturating_sub(sent));
-        let kept = (k + 1..n.min(k + 1 + AFTER)).map(ahead).take_while(|w| *w > law[0]);
+        let kept = (k + 1..n.min(k + 1 + MAX_PACKETS_AFTER)).map(ahead).take_while(|w| *w > law[0]);
         1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
     // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
@@ -120,17 +120,17 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         }
     }
     let [fewer, more] = [(all, -1.0), (long, 1.0)].map(|([found, expected, variance], sign)| {
-        sign * (found - expected) > CLEARLY * variance.sqrt().max(1.0) && {
+        sign * (found - expected) > MIN_DEVIATIONS * variance.sqrt().max(1.0) && {
             let (low, high) = if sign < 0.0 { (found, expected) } else { (expected, found) };
-            high > BY_FAR * low
+            high > MIN_RATIO * low
         }
     });
     fewer || more
 }
 
 /// Four deviations and a quarter more are not by chance.
-const CLEARLY: f64 = 4.0;
-const BY_FAR: f64 = 1.25;
+const MIN_DEVIATIONS: f64 = 4.0;
+const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
@@ -155,8 +155,8 @@ mod tests {
     fn packets_overtaken_are_named_from_five_and_0_3_percent_on() {
         let spread = |n: u32, count: i64| of(n, 25 * MS, |k| k % 10 == 5 && i64::from(k / 10) < count);
         assert_eq!(first(0..=50, |count| find_in(&spread(1000, count)).is_some()), 7);
-        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= SHARE), 7);
-        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), FEWEST as i64);
+        assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= MIN_SHARE), 7);
+        assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), MIN_PACKETS as i64);
         // What comes later than the next one only is overtaken.
         assert_eq!(
             first(0..=50 * MS, |held| find_in(&of(1000, held, |k| k % 10 == 5)).is_some()),

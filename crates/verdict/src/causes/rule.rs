@@ -16,7 +16,7 @@ pub struct CauseRule {
 }
 
 /// More of one kind are reported as one.
-const SEVERAL: usize = 6;
+const MAX_SEPARATE_CAUSES: usize = 6;
 const LARGEST: &str = "; the largest: ";
 
 pub use jitlat_core::evidence::FoundCause;
@@ -80,7 +80,7 @@ impl Find for FoundCause {
 
 /// One for all of `found`, in order of time, where they are too many to be reported one by one.
 pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
-    if found.len() < SEVERAL {
+    if found.len() < MAX_SEPARATE_CAUSES {
         return found;
     }
     let count = found.iter().map(|f| f.cause.count).sum();

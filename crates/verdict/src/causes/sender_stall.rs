@@ -17,14 +17,14 @@ pub const RULE: CauseRule = CauseRule {
 };
 
 /// Shorter stalls are named only where they are many.
-const WORTH: i64 = 50_000_000;
+const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.known.sent.max(1);
     let stalls = &case.late.stalls;
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
     let many = late as f64 >= 0.01 * n as f64;
-    let found = stalls.iter().filter(|s| s.length >= WORTH || many).map(|s| {
+    let found = stalls.iter().filter(|s| s.length >= MIN_SINGLE_STALL_NS || many).map(|s| {
         let packets = (s.to - s.from) as u64;
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));

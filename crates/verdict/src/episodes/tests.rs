@@ -8,7 +8,7 @@ fn episode(from: usize, to: usize) -> Episode {
 }
 
 fn hold(from: usize, to: usize) -> Hold {
-    Hold { from, to, length: LONG }
+    Hold { from, to, length: MAX_JITTER_HOLD_NS }
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn the_tail_is_the_third_largest_outside_of_queues_and_long_holds() {
     assert_eq!(of(&[episode(32, 36)], &[]), 7);
     assert_eq!(of(&[episode(28, 33), episode(36, 37)], &[]), 5);
     assert_eq!(of(&[], &[hold(36, 40)]), 7);
-    assert_eq!(of(&[], &[Hold { length: LONG - 1, ..hold(36, 40) }]), 8);
+    assert_eq!(of(&[], &[Hold { length: MAX_JITTER_HOLD_NS - 1, ..hold(36, 40) }]), 8);
     assert_eq!(of(&[episode(0, 32)], &[]), 9, "of two the smaller");
     assert_eq!(of(&[episode(0, 40)], &[]), 0);
     let descending = blocks(&[0; 10], &(1..=10).rev().collect::<Vec<_>>());

@@ -49,7 +49,7 @@ fn what_hosts_did_is_felt_besides_the_delay() {
 #[test]
 fn a_verdict_takes_a_hundred_packets() {
     let known = |n: i64| judged(n as u32, |_| true).answer.severity != Severity::Unknown;
-    assert_eq!(first(1..=1000, known), FEW as i64);
+    assert_eq!(first(1..=1000, known), MIN_PACKETS as i64);
     let few = judged(99, |_| true).answer;
     assert_eq!((few.buffer_ns, few.profiles.len()), (None, 0));
     let enough = judged(100, |_| true).answer;

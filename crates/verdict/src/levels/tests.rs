@@ -60,7 +60,7 @@ fn a_step_is_more_than_0_1_ms_and_than_nine_of_ten_neighbours_differ() {
         assert_eq!(first(0..=10 * MS, |change| of(-change)), up);
         up
     };
-    assert_eq!(least(0), LEAST_STEP + 1);
+    assert_eq!(least(0), MIN_STEP_NS + 1);
     assert_eq!(least(500 * US), 500 * US + 1);
 }
 
@@ -149,8 +149,8 @@ fn a_ramp_is_what_lies_between_both_levels() {
     }
     // Half of the way is of the higher level.
     assert_eq!([MS, -MS].map(|change| of(change, &[400, 500, 600], 0)), [(1, 3), (2, 3)]);
-    assert!(refined(LEAST_STEP, &[], 0).is_some() && refined(LEAST_STEP - 1000, &[], 0).is_none());
-    assert!(refined(-LEAST_STEP, &[], 0).is_some() && refined(1000 - LEAST_STEP, &[], 0).is_none());
+    assert!(refined(MIN_STEP_NS, &[], 0).is_some() && refined(MIN_STEP_NS - 1000, &[], 0).is_none());
+    assert!(refined(-MIN_STEP_NS, &[], 0).is_some() && refined(1000 - MIN_STEP_NS, &[], 0).is_none());
 }
 
 #[test]

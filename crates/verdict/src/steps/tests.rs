@@ -258,7 +258,7 @@ fn a_step_at_either_end_proves_nothing() {
 
 #[test]
 fn more_than_any_detour_is_a_clock_unless_the_probes_saw_it_stand() {
-    assert_eq!(first(0..=SECOND, |by| proven(by, false, |_| ()) == 'c'), LONGEST_DETOUR + 1);
+    assert_eq!(first(0..=SECOND, |by| proven(by, false, |_| ()) == 'c'), MAX_DETOUR_NS + 1);
     let change = 900 * MS;
     let probed = |moved: i64, longer| by_probes(change, false, moved as f64, longer);
     assert_eq!(first(0..=change / 2, |moved| probed(moved, 0) == 'c'), change / 3);
@@ -371,6 +371,6 @@ fn a_route_lasts_however_many_packets_are_sent_at_once() {
             .map(|(_, r)| r)
             .collect::<Vec<_>>()
     };
-    assert_eq!(first(0..=990 * MS, |time| reasons(time) == [StepReason::Route; 2]), SHORTEST);
+    assert_eq!(first(0..=990 * MS, |time| reasons(time) == [StepReason::Route; 2]), MIN_ROUTE_TIME_NS);
     assert_eq!(reasons(0), [StepReason::Queue; 2]);
 }

@@ -179,8 +179,8 @@ fn a_corrected_delay_lies_between_0_and_the_round_trip() {
     let set = |s: &mut Summary, ns| s.latency_corrected.as_mut().unwrap().min = Some(ns);
     let code = "corrected_out_of_range";
     // But for the hosts' own 0.1 ms.
-    assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_TIME + 1);
-    assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_TIME + 1);
+    assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_WAKE_UP_NS + 1);
+    assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_WAKE_UP_NS + 1);
     let behind_a_queue = |ns| {
         codes(|s| {
             set(s, ns);

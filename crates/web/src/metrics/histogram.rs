@@ -15,7 +15,7 @@ pub const BUCKETS_US: [i64; 18] = [
 /// The schema of native histograms: 2^5 buckets between powers of two, each 2.2 % wide.
 pub const SCHEMA: i32 = 5;
 /// Half the width of the zero bucket of times, s: less than a nanosecond, so that it has what is zero and nothing else.
-pub const ZERO: f64 = 1.0 / (1u64 << 30) as f64;
+pub const ZERO_BUCKET_S: f64 = 1.0 / (1u64 << 30) as f64;
 
 /// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ impl Reduced {
             count: self.classic.iter().sum(),
             sum: self.negative.is_empty().then_some(self.sum as f64 / 1e9),
             schema: SCHEMA,
-            zero_threshold: ZERO,
+            zero_threshold: ZERO_BUCKET_S,
             zero_count: self.zero,
             positive: self.positive.iter().map(|(k, n)| (*k, *n)).collect(),
             negative: self.negative.iter().map(|(k, n)| (*k, *n)).collect(),

@@ -23,7 +23,7 @@ use families::families;
 use std::sync::{Arc, PoisonError};
 
 /// Most streams that have samples; how many are left out is a sample of its own.
-const MOST_STREAMS: usize = 2000;
+const MAX_STREAMS: usize = 2000;
 
 /// A form of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
     let made = app.read(move |archive| {
         // Two scrapes at once are one after the other: each brings the tally up to date.
         let mut tally = own.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.update(archive, MOST_STREAMS)?;
+        tally.update(archive, MAX_STREAMS)?;
         let families = families(&tally, archive)?;
         drop(tally);
         Ok::<Vec<u8>, Problem>(match format {

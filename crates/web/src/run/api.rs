@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Most bytes of a wish.
-pub const MOST_BODY: usize = 4096;
+pub const MAX_BODY_BYTES: usize = 4096;
 
 /// What may be run, and what was.
 #[derive(Clone, Debug, Serialize)]
@@ -147,10 +147,12 @@ pub fn following() -> MethodRouter<Arc<App>> {
 
 /// The body of a request, if it is short.
 pub async fn body(app: &App, request: Request) -> Result<Bytes, Problem> {
-    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MOST_BODY)).await;
+    let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
     match body {
         Ok(Ok(body)) => Ok(body),
-        _ => Err(Problem::Wrong(format!("What was sent is longer than {MOST_BODY} bytes, or did not come."))),
+        _ => Err(Problem::Wrong(format!(
+            "What was sent is longer than {MAX_BODY_BYTES} bytes, or did not come."
+        ))),
     }
 }
 

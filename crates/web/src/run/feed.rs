@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Most packets that wait to be looked at, of 64 bytes each.
-const MOST_WAITING: usize = 1 << 18;
+const MAX_WAITING_PACKETS: usize = 1 << 18;
 
 /// How far a test is, apart from its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,7 +251,7 @@ impl Observer for RunFeed {
         }
         let Some(mut happened) = Happened::of(event) else { return };
         if let Happened::Arrived { stream, records } | Happened::Records { stream, records } = &happened {
-            if news.packets + records.len() > MOST_WAITING {
+            if news.packets + records.len() > MAX_WAITING_PACKETS {
                 happened = Happened::Missed { stream: *stream, packets: records.len() as u64 };
             } else {
                 news.packets += records.len();

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// How often what has happened in a test is taken up.
-const STEP: Duration = Duration::from_millis(250);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often those who watch it hear of it, in steps.
-const SAID_EVERY: u32 = 4;
+const STEPS_PER_MESSAGE: u32 = 4;
 
 /// That nobody can run tests here, and how somebody could.
 pub fn off() -> Problem {
@@ -88,7 +88,7 @@ async fn follow(run: Arc<LiveRun>) {
         let status = run.status();
         let changed = known.as_ref() != Some(&status);
         let over = run.is_over();
-        if changed || steps.is_multiple_of(SAID_EVERY) || over {
+        if changed || steps.is_multiple_of(STEPS_PER_MESSAGE) || over {
             let own = run.clone();
             let watched = !run.watchers.is_empty();
             let said = tokio::task::spawn_blocking(move || match watched {
@@ -108,7 +108,7 @@ async fn follow(run: Arc<LiveRun>) {
         }
         known = Some(status);
         steps += 1;
-        sleep(STEP).await;
+        sleep(UPDATE_INTERVAL).await;
     }
 }
 

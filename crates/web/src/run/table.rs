@@ -35,7 +35,7 @@ impl Default for RunLimits {
 }
 
 /// Tests that have ended are known so long: this many.
-const KEPT: usize = 32;
+const MAX_ENDED_RUNS: usize = 32;
 const HOUR: i64 = 3_600_000_000_000;
 
 impl RunLimits {
@@ -107,7 +107,7 @@ impl RunTable {
         let run = LiveRun::new(wish, planned, now);
         all.push_back(run.clone());
         // What counts within the hour is kept for it.
-        while all.len() > KEPT.max(limits.per_hour)
+        while all.len() > MAX_ENDED_RUNS.max(limits.per_hour)
             && let Some(place) = all.iter().position(|run| run.is_over())
         {
             all.remove(place);

@@ -4,9 +4,9 @@ use super::{Buckets, LogHistogram, Precision, bucket, values};
 use crate::distribution::percentile::{Method, Percent, rank};
 
 /// Most bits of precision that are read: what is allocated for the buckets grows with them, whatever the number of bytes.
-const MOST_BITS: u8 = 10;
+const MAX_PRECISION_BITS: u8 = 10;
 /// Most values that are believed: so many that sums of them still have room.
-const MOST_VALUES: u64 = 1 << 56;
+const MAX_VALUES: u64 = 1 << 56;
 
 /// Appends `x`, seven bits a byte, the lowest first.
 pub(crate) fn put(out: &mut Vec<u8>, mut x: u128) {
@@ -147,11 +147,11 @@ impl Filled {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
         *bytes = rest;
-        if bits > MOST_BITS {
+        if bits > MAX_PRECISION_BITS {
             return None;
         }
         let origin = take_i64(bytes)?;
-        let n = take_u64(bytes).filter(|n| *n <= MOST_VALUES)?;
+        let n = take_u64(bytes).filter(|n| *n <= MAX_VALUES)?;
         let mut read = Filled {
             precision: Precision { exact, bits },
             origin: (known == 1).then_some(origin),
@@ -185,7 +185,7 @@ impl Filled {
             let mut next = 0u64;
             for _ in 0..n {
                 let at = next.checked_add(take_u64(bytes)?).filter(|at| *at <= reach)?;
-                side.push((at as usize, take_u64(bytes).filter(|count| *count <= MOST_VALUES)?));
+                side.push((at as usize, take_u64(bytes).filter(|count| *count <= MAX_VALUES)?));
                 next = at + 1;
             }
         }

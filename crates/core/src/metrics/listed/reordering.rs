@@ -23,7 +23,7 @@ pub struct OutOfOrder {
 }
 
 /// Discontinuities kept.
-const STRETCHES: usize = 8192;
+const MAX_DISCONTINUITIES: usize = 8192;
 
 impl Metric for OutOfOrder {
     const SCALARS: &'static [Scalar] = &[
@@ -133,7 +133,7 @@ impl Metric for OutOfOrder {
 
     fn begin(_: &Session) -> OutOfOrder {
         OutOfOrder {
-            overtaking: Overtaking::bounded(STRETCHES),
+            overtaking: Overtaking::bounded(MAX_DISCONTINUITIES),
             stay_back: StayBack::new(THRESHOLD, 0),
             occupancy: Occupancy::new(THRESHOLD, 0),
         }
@@ -160,7 +160,7 @@ impl Metric for OutOfOrder {
     }
 
     fn is_possible(&self, n: u64) -> bool {
-        self.overtaking.is_possible(n, STRETCHES)
+        self.overtaking.is_possible(n, MAX_DISCONTINUITIES)
             && self.stay_back.is_possible(n, THRESHOLD)
             && self.occupancy.is_possible(n, THRESHOLD)
     }

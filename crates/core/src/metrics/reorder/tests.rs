@@ -193,7 +193,7 @@ fn memory_keeps_to_the_limit() {
     // Pairs swapped: a discontinuity each, of which those forgotten keep their gaps, as far as they are listed.
     let pairs = || (0..20_100).map(|k| k ^ 1);
     let (whole, kept) = (bounded(0, pairs()), bounded(4, pairs()));
-    assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), LISTED));
+    assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), MAX_LISTED));
     assert_eq!((whole.maxima.len(), whole.reordered(), kept.reordered()), (10_050, 10_050, 10_050));
     assert!(kept.is_possible(20_100, 4));
     // Every other number after the largest, upwards: each begins a stretch, and none is in order.
@@ -301,7 +301,7 @@ fn a_state_has_nothing_beyond_its_packets() {
         &|o| o.maxima[1] = stretch(15, 18, 2),
         &|o| o.ascent = (6..10).map(|k| stretch(k, k, 1)).collect(),
         &|o| o.forgotten = 5,
-        &|o| o.positions = vec![6; LISTED + 1],
+        &|o| o.positions = vec![6; MAX_LISTED + 1],
         &|o| (o.reordered, o.free_run, o.free_runs) = (20, 20, 20),
         &|o| o.expected = Some(1 << 32),
         &|o| o.expected = None,
@@ -320,7 +320,7 @@ fn a_state_has_nothing_beyond_its_packets() {
         &|o| o.forgotten = 6,
         &|o| o.positions = vec![4, 2],
         &|o| o.positions = vec![2, 7],
-        &|o| o.positions = vec![6; LISTED + 2],
+        &|o| o.positions = vec![6; MAX_LISTED + 2],
         &|o| o.reordered = 21,
         &|o| o.free_run = 21,
         &|o| o.free_runs = 21,
@@ -343,7 +343,7 @@ fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
     let (mut mine, lead) = (of(0, 3000), of(2000, 3000));
     mine.join(of(2000, 24_000), &lead);
     assert_eq!(mine.positions, of(0, 24_000).positions);
-    assert_eq!(mine.output().gaps.len(), LISTED);
+    assert_eq!(mine.output().gaps.len(), MAX_LISTED);
 }
 
 #[test]

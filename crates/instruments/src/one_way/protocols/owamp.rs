@@ -118,7 +118,7 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
 }
 
 /// How long a server may take for each step of the control conversation.
-const CONVERSATION: Span = Span::seconds(10);
+const STEP_TIMEOUT: Span = Span::seconds(10);
 
 /// Runs tests with an OWAMP server.
 #[derive(Clone)]
@@ -190,7 +190,7 @@ impl OwampClient {
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
-            patience: CONVERSATION,
+            patience: STEP_TIMEOUT,
         }
     }
 }

@@ -8,7 +8,7 @@ use jitlat_core::Transport;
 use jitlat_core::twoway::TcpStats;
 use jitlat_net::reflect::TcpResponder;
 use jitlat_net::twoway::request_response;
-use jitlat_proto::reqresp::{self, LARGEST, SHORTEST_REQUEST};
+use jitlat_proto::reqresp::{self, MAX_LEN, MIN_REQUEST};
 
 /// The entry of TCP request-response.
 pub static PROTOCOL: PingProtocol = PingProtocol {
@@ -66,7 +66,7 @@ impl PingClient for TcpClient {
     }
 
     fn sizes(&self) -> RequestSizes {
-        let range = (SHORTEST_REQUEST as u64, LARGEST as u64);
+        let range = (MIN_REQUEST as u64, MAX_LEN as u64);
         RequestSizes { usual: 1460, header: 0, range, beneath: None }
     }
 

@@ -97,7 +97,7 @@ const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
 
 /// How long a server may take for each step of the control conversation.
-const CONVERSATION: Span = Span::seconds(5);
+const STEP_TIMEOUT: Span = Span::seconds(5);
 
 /// Runs tests with a TWAMP server.
 #[derive(Clone)]
@@ -234,7 +234,7 @@ impl PingClient for TwampClient {
             mode: self.mode,
             user: self.user.clone(),
             sessions: vec![self.wish(test, local.port(), local.ip())],
-            patience: CONVERSATION,
+            patience: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
         let mut control = match TwampControl::open(asking, test.stop.flag()) {

@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// Messages in one request. A command gets one, and that it was taken is kept before it gets the next.
-const AT_ONCE: usize = 64;
-/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
-const FIRST: Span = Span::seconds(5);
-const LONGEST: Span = Span::seconds(600);
+const MAX_MESSAGES_PER_REQUEST: usize = 64;
+/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+const FIRST_RETRY_PAUSE: Span = Span::seconds(5);
+const MAX_RETRY_PAUSE: Span = Span::seconds(600);
 /// After so many attempts, about a day, a message is given up.
-const MOST_TRIES: u32 = 150;
+const MAX_ATTEMPTS: u32 = 150;
 /// For an answer, or until a command ends.
-const LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An alert that fires ends for Alertmanager when it is resolved, or after this time.
-const FOR_EVER: Span = Span::seconds(366 * 86_400);
+const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
 /// Sends the messages of a channel.
 pub struct ChannelSender {
@@ -44,7 +44,7 @@ impl ChannelSender {
     /// Sends what is due; returns when the next message is, `None` if none waits.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
         // The thread that judges says that it cannot be opened, or read.
-        let again = Some(now + FIRST);
+        let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
         let sent = self.send(&archive, now).and_then(|()| archive.message_due(&self.channel.name));
@@ -56,7 +56,11 @@ impl ChannelSender {
     fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), ArchiveError> {
         loop {
             let name = &self.channel.name;
-            let at_once = if matches!(self.channel.way, NotifyMethod::Webhook { .. }) { AT_ONCE } else { 1 };
+            let at_once = if matches!(self.channel.way, NotifyMethod::Webhook { .. }) {
+                MAX_MESSAGES_PER_REQUEST
+            } else {
+                1
+            };
             let due = archive.waiting(name, now.0, at_once)?;
             let first = archive.waiting(name, i64::MAX, 1)?;
             // No message is sent before one that was to be sent earlier.
@@ -75,13 +79,13 @@ impl ChannelSender {
                 warn!("[[notify]] {name}: {why}; tried again less and less often");
             }
             let (hopeless, again): (Vec<&AlertMessage>, Vec<&AlertMessage>) =
-                due.left.iter().partition(|message| message.tries + 1 >= MOST_TRIES);
+                due.left.iter().partition(|message| message.tries + 1 >= MAX_ATTEMPTS);
             if !hopeless.is_empty() {
                 warn!("[[notify]] {name}: {} messages are given up", hopeless.len());
                 archive.give_up(&hopeless.iter().map(|m| m.id).collect::<Vec<_>>())?;
             }
             let tries = again.first().map_or(0, |message| message.tries);
-            let pause = FIRST.0.saturating_mul(1 << tries.min(16)).min(LONGEST.0);
+            let pause = FIRST_RETRY_PAUSE.0.saturating_mul(1 << tries.min(16)).min(MAX_RETRY_PAUSE.0);
             return archive.not_sent(&again.iter().map(|m| m.id).collect::<Vec<_>>(), now.0 + pause);
         }
     }
@@ -99,7 +103,7 @@ impl ChannelSender {
                         delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
                     let body = Value::Array(alerts).to_string();
                     let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
-                    jitlat_web::post(address, body, ca_file.as_deref(), LIMIT)
+                    jitlat_web::post(address, body, ca_file.as_deref(), ANSWER_TIMEOUT)
                         .map(|()| delivered.left.len())
                         .map_err(|e| format!("{address}: {e}"))
                 }
@@ -169,7 +173,7 @@ fn for_alertmanager(alert: &Alert) -> Value {
         "labels": labels,
         "annotations": annotations,
         "startsAt": time(alert.fired_ns),
-        "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(FOR_EVER.0))),
+        "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(MAX_ALERT_AGE.0))),
     })
 }
 
@@ -202,10 +206,13 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
         }
-        if begun.elapsed() > LIMIT {
+        if begun.elapsed() > ANSWER_TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{program} did not end within {} s, and was killed", LIMIT.as_secs()));
+            return Err(format!(
+                "{program} did not end within {} s, and was killed",
+                ANSWER_TIMEOUT.as_secs()
+            ));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -328,7 +335,7 @@ mod tests {
         );
         sender.step(WallTime(0));
         assert_eq!(archive.waiting("n", i64::MAX, 9).unwrap().len(), 3);
-        sender.step(WallTime(FIRST.0));
+        sender.step(WallTime(FIRST_RETRY_PAUSE.0));
         let messages = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = messages.lines().collect();
         assert_eq!(

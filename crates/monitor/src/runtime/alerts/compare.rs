@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use tracing::debug;
 
 /// Tests of the earlier period, evenly chosen, whose packets are looked at; and how many there must be.
-const TESTS: usize = 16;
-const LEAST: usize = 5;
+const BASELINE_TESTS: usize = 16;
+const MIN_BASELINE_TESTS: usize = 5;
 /// Packets of a test that is looked at.
-const MOST_PACKETS: u64 = 50_000;
+const MAX_PACKETS_PER_TEST: u64 = 50_000;
 /// How long the earlier period of a stream is the same for the tests that follow.
-const KEPT: Span = Span::seconds(3600);
+const BASELINE_LIFETIME: Span = Span::seconds(3600);
 /// Streams whose earlier period is kept.
-const STREAMS: usize = 64;
+const MAX_CACHED_STREAMS: usize = 64;
 
 /// Jitter needs no clocks; delay is compared as far as clocks are known.
 const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
@@ -73,10 +73,10 @@ impl Comparer {
     ) -> Result<Option<TestComparison>, ArchiveError> {
         let Some(later) = sides(archive, test.test, "this test")? else { return Ok(None) };
         let key = (test.stream_id, against.0);
-        let is_fresh = |(at, _): &(i64, _)| (test.started_ns - at).abs() < KEPT.0;
+        let is_fresh = |(at, _): &(i64, _)| (test.started_ns - at).abs() < BASELINE_LIFETIME.0;
         if !self.earlier.get(&key).is_some_and(is_fresh) {
             let Some(sides) = earlier(archive, test, against)? else { return Ok(None) };
-            if self.earlier.len() >= STREAMS {
+            if self.earlier.len() >= MAX_CACHED_STREAMS {
                 self.earlier.clear();
             }
             self.earlier.insert(key, (test.started_ns, sides));
@@ -111,7 +111,7 @@ impl Comparer {
 /// Jitter and delay of a test; `None` without packets, or with too many.
 fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[ComparisonSide; 2]>, ArchiveError> {
     let listed = archive.listed(test)?;
-    if !listed.has_packets || listed.packets > MOST_PACKETS {
+    if !listed.has_packets || listed.packets > MAX_PACKETS_PER_TEST {
         return Ok(None);
     }
     let (summary, samples) = archive.analyse(test, &jitlat_verdict::options())?;
@@ -122,14 +122,14 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Compari
 fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Earlier; 2]>, ArchiveError> {
     let from = test.started_ns.saturating_sub(against.0);
     let tests = archive.verdicts(test.stream_id, from, test.started_ns)?.tests;
-    let count = tests.len().min(TESTS);
+    let count = tests.len().min(BASELINE_TESTS);
     let mut both: [Vec<ComparisonSide>; 2] = Default::default();
     for k in 0..count {
         let (_, _, id) = tests[k * tests.len() / count];
         let Some(sides) = sides(archive, id, "before")? else { continue };
         both.iter_mut().zip(sides).for_each(|(all, side)| all.push(side));
     }
-    if both[0].len() < LEAST {
+    if both[0].len() < MIN_BASELINE_TESTS {
         return Ok(None);
     }
     Ok(Some(both.map(|sides| {

@@ -14,11 +14,11 @@ use tracing::{info, warn};
 /// The beginning of the keys of states.
 const PREFIX: &str = "alert/";
 /// Results that are judged at a time.
-const AT_ONCE: usize = 200;
+const MAX_RESULTS_PER_ROUND: usize = 200;
 /// Messages that may wait in a channel.
-const MOST_WAITING: u64 = 1000;
+const MAX_QUEUED_MESSAGES: u64 = 1000;
 /// Time between two looks at what is silent.
-pub const TICK: Span = Span::seconds(5);
+pub const SILENCE_CHECK_INTERVAL: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
 pub struct ResultJudge {
@@ -76,7 +76,7 @@ impl ResultJudge {
             open.archive.count_slots(&ended)?;
             self.ended.clear();
         }
-        while self.judge(&mut open, now)? == AT_ONCE {}
+        while self.judge(&mut open, now)? == MAX_RESULTS_PER_ROUND {}
         self.open = Some(open);
         Ok(())
     }
@@ -100,7 +100,7 @@ impl ResultJudge {
 
     /// Judges some results; how many.
     fn judge(&mut self, open: &mut OpenArchive, now: WallTime) -> Result<usize, ArchiveError> {
-        let results = open.archive.entered_after(open.judged, AT_ONCE)?;
+        let results = open.archive.entered_after(open.judged, MAX_RESULTS_PER_ROUND)?;
         for entered in &results {
             if let Some(mut result) = result_of(entered) {
                 for against in open.machine.comparisons(&result) {
@@ -110,7 +110,7 @@ impl ResultJudge {
                 open.machine.judge(&result, now);
             }
         }
-        if open.ticked.is_none_or(|at| now - at >= TICK || now < at) {
+        if open.ticked.is_none_or(|at| now - at >= SILENCE_CHECK_INTERVAL || now < at) {
             open.ticked = Some(now);
             open.machine.tick(now);
         }
@@ -128,7 +128,7 @@ impl ResultJudge {
                 .collect(),
             changes: decided.changes.into_iter().map(change).collect(),
             channels: self.model.alerts.channels.iter().map(|c| c.name.clone()).collect(),
-            most_waiting: MOST_WAITING,
+            most_waiting: MAX_QUEUED_MESSAGES,
         };
         let noted = open.archive.note(&note)?;
         open.judged = judged.unwrap_or(open.judged);
@@ -139,7 +139,10 @@ impl ResultJudge {
             }
         }
         if noted.dropped > 0 {
-            warn!("alerts: {} messages were dropped, because more than {MOST_WAITING} wait", noted.dropped);
+            warn!(
+                "alerts: {} messages were dropped, because more than {MAX_QUEUED_MESSAGES} wait",
+                noted.dropped
+            );
         }
         Ok(results.len())
     }

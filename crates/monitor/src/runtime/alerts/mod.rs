@@ -19,7 +19,7 @@ use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
 use jitlat_net::wake::{StopSignal, Waker};
 use jitlat_net::{clock, pace};
-use judge::{ResultJudge, TICK};
+use judge::{ResultJudge, SILENCE_CHECK_INTERVAL};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -162,7 +162,7 @@ fn judge(
         // Rules also look at what is silent.
         let pause = match went {
             Ok(()) if model.alerts.rules.is_empty() => None,
-            Ok(()) => Some(TICK),
+            Ok(()) => Some(SILENCE_CHECK_INTERVAL),
             Err(_) => Some(PAUSE),
         };
         watch.wait(Some(waker), pause.map(|pause| clock::steady() + pause));

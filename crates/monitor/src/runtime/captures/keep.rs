@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
 /// Periods that may wait for the archive, each on disk.
-const WAITING: usize = 16;
+const MAX_QUEUED_PERIODS: usize = 16;
 
 /// A period that is over.
 pub struct CapturePeriod {
@@ -65,7 +65,7 @@ impl Keeper {
         let folder = setup.archive.join("captures").join(name);
         let left = recover(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        let (to, finished) = sync_channel(WAITING.max(left.len()));
+        let (to, finished) = sync_channel(MAX_QUEUED_PERIODS.max(left.len()));
         if !left.is_empty() {
             let n = left.len();
             info!("[[capture]] {}: {n} logs of a capture that was killed are kept", setup.capture.name);
@@ -161,7 +161,7 @@ impl Keeper {
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
-                "[[capture]] {}: {WAITING} periods wait for the archive {}, and this one is not kept",
+                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods wait for the archive {}, and this one is not kept",
                 self.setup.capture.name,
                 self.setup.archive.display()
             );

@@ -29,15 +29,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Before the second attempt; each further one waits twice as long, up to [`LONGEST`].
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
+/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// A capture that ran for so long begins anew at once.
-const STABLE: Duration = Duration::from_secs(60);
+const STABLE_TIME: Duration = Duration::from_secs(60);
 /// Time between two looks at whether to stop.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Most periods that are counted as lost at a time: a clock that was set is no year of losses.
-const AT_ONCE: i64 = 10_000;
+const MAX_PERIODS_LOST: i64 = 10_000;
 
 /// All that a capture depends on: with another one it begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,21 +248,21 @@ fn capture(
         Err(e) => return error!("[[capture]] {name}: {e:#}"),
     };
     let mut course = CaptureReporter::new(setup, keeper, to);
-    let mut pause = FIRST;
+    let mut pause = FIRST_RETRY_PAUSE;
     while !stop.is_requested() {
         let begun = Instant::now();
         let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
-        if begun.elapsed() >= STABLE {
-            pause = FIRST;
+        if begun.elapsed() >= STABLE_TIME {
+            pause = FIRST_RETRY_PAUSE;
         }
         course.failed(failure, &why);
         let again = Instant::now() + pause;
         while !stop.is_requested() && Instant::now() < again {
             course.miss(failure);
-            std::thread::sleep(LOOK_AROUND);
+            std::thread::sleep(STOP_CHECK_INTERVAL);
         }
-        pause = (pause * 2).min(LONGEST);
+        pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
 }
 
@@ -409,7 +409,7 @@ impl<'a> CaptureReporter<'a> {
     /// Counts the periods that have passed.
     fn miss(&mut self, failure: SlotFailure) {
         let now = self.setup.period_of(clock::wall());
-        self.next = self.next.max(now - AT_ONCE);
+        self.next = self.next.max(now - MAX_PERIODS_LOST);
         while self.next < now {
             self.next += 1;
             if let Some((_, lost, _)) = &mut self.trouble {

@@ -301,7 +301,7 @@ fn log_between(src: &str, dst: &str, long: bool) -> (u128, u64, Vec<u8>) {
     let own = LogReader::open(&path).unwrap();
     let session = own.session();
     assert_eq!((session.src, session.dst), (src.parse().ok(), dst.parse().ok()));
-    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MOST_PREPARED, long);
+    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MAX_PREPARED_BYTES, long);
     let archive = Archive::make(&folder.path().join("own")).unwrap();
     archive.begin_push("x", 1 << 40).unwrap();
     archive.add(&path, &[]).unwrap();
@@ -388,7 +388,7 @@ fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let mut connection = collector.connect("berlin");
     connection.give(SenderInput::State(SpoolState { waiting: 7, dropped: 3 }));
     let (hash, length, packed) = logs(1..2, 60_000).remove(0);
-    assert!(length > jitlat_archive::MOST_PREPARED);
+    assert!(length > jitlat_archive::MAX_PREPARED_BYTES);
     assert_eq!(send(&mut connection, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
     connection.give(SenderInput::Finish);
     assert_eq!(next(&mut connection), SenderEvent::Over(None, Span::ZERO));

@@ -11,10 +11,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
 /// Most connections at a time; further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Bytes in transit in one direction of a connection before its sender has to wait.
-const MOST_UNDER_WAY: usize = 1 << 20;
-const CHUNK: usize = 16 << 10;
+const MAX_BYTES_IN_TRANSIT: usize = 1 << 20;
+const CHUNK_BYTES: usize = 16 << 10;
 
 /// An address that clients connect to, and the server to forward to.
 pub(crate) struct RelayEntrance {
@@ -120,11 +120,11 @@ pub struct RelayedConnections {
 
 impl RelayedConnections {
     pub fn new(entrances: Vec<RelayEntrance>, delays: [Span; 2]) -> RelayedConnections {
-        RelayedConnections { entrances, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK] }
+        RelayedConnections { entrances, list: Vec::new(), delays, next_id: 0, buffer: vec![0; CHUNK_BYTES] }
     }
 
     pub fn interest<'a>(&'a self, out: &mut Interest<'a>) {
-        if self.list.len() < MOST_CONNECTIONS {
+        if self.list.len() < MAX_CONNECTIONS {
             for (i, entrance) in self.entrances.iter().enumerate() {
                 if let Some(fd) = entrance.listener.poll_fd() {
                     out.add(ReadyToken::Listener(i), fd, PollFlags::POLLIN);
@@ -135,7 +135,7 @@ impl RelayedConnections {
             for side in [RelaySide::Client, RelaySide::Server] {
                 let (from, to) = (&c.pipes[side as usize], &c.pipes[side.other() as usize]);
                 let mut flags = PollFlags::empty();
-                flags.set(PollFlags::POLLIN, from.end.is_none() && from.bytes < MOST_UNDER_WAY);
+                flags.set(PollFlags::POLLIN, from.end.is_none() && from.bytes < MAX_BYTES_IN_TRANSIT);
                 flags.set(PollFlags::POLLOUT, to.blocked);
                 if !flags.is_empty() {
                     out.add(ReadyToken::Connection(c.id, side), c.ends[side as usize].as_fd(), flags);
@@ -166,7 +166,7 @@ impl RelayedConnections {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
         let due = now + self.delays[side as usize];
-        if pipe.end.is_some() || pipe.bytes >= MOST_UNDER_WAY {
+        if pipe.end.is_some() || pipe.bytes >= MAX_BYTES_IN_TRANSIT {
             return;
         }
         match (&c.ends[side as usize]).read(&mut self.buffer) {

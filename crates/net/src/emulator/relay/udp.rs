@@ -13,9 +13,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Most client addresses at a time; the one that was silent longest is replaced.
-const MOST_FLOWS: usize = 256;
+const MAX_FLOWS: usize = 256;
 /// Datagrams read from one socket before deadlines are checked again.
-const BATCH: usize = 32;
+const MAX_DATAGRAMS_PER_READ: usize = 32;
 /// Buffer size requested for each socket, so that a burst is queued rather than dropped.
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -83,7 +83,7 @@ impl RelayedFlows {
 
     /// Reads what clients sent to a port and puts it on the path up.
     pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<RelayedDatagram>) {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
             let Some(client) = got.from else { continue };
             // Without a socket for this client the datagram is lost.
@@ -97,7 +97,7 @@ impl RelayedFlows {
 
     /// Reads what the server answered one client and puts it on the path down.
     pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<RelayedDatagram>) {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Some(i) = self.index(id) else { return };
             match receive(&self.flows[i].upstream, &mut self.buffer) {
                 Ok(Some(got)) => {
@@ -165,7 +165,7 @@ impl RelayedFlows {
         };
         let upstream = open(any)?;
         upstream.connect(to)?;
-        if self.flows.len() >= MOST_FLOWS
+        if self.flows.len() >= MAX_FLOWS
             && let Some(oldest) = (0..self.flows.len()).min_by_key(|&i| self.flows[i].last_used)
         {
             self.flows.swap_remove(oldest);

@@ -52,7 +52,7 @@ fn with_plenty_of_packets_there_is_a_plan_at_once() {
 
 #[test]
 fn with_fewer_more_are_waited_for() {
-    for (when, found) in [(SOON - Span(1), false), (SOON, true)] {
+    for (when, found) in [(MORE_PACKETS_WAIT - Span(1), false), (MORE_PACKETS_WAIT, true)] {
         let mut learner = learner();
         take_both(&mut learner, 0..49);
         assert_eq!(learner.plan(at(Span::seconds(9))), None);
@@ -66,13 +66,13 @@ fn an_attempt_is_made_every_fifty_milliseconds() {
     take_both(&mut learner, 0..40);
     assert_eq!(learner.plan(at(Span::ZERO)), None);
     take_both(&mut learner, 40..60);
-    assert_eq!(learner.plan(at(AGAIN - Span(1))), None);
-    assert_eq!(learner.plan(at(AGAIN)).map(|p| p.common), Some(60));
+    assert_eq!(learner.plan(at(RETRY_INTERVAL - Span(1))), None);
+    assert_eq!(learner.plan(at(RETRY_INTERVAL)).map(|p| p.common), Some(60));
 }
 
 #[test]
 fn a_direction_that_nothing_shows_is_assumed_in_the_end() {
-    for (when, found) in [(LATE - Span(1), false), (LATE, true)] {
+    for (when, found) in [(DIRECTION_WAIT - Span(1), false), (DIRECTION_WAIT, true)] {
         let mut learner = learner();
         for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             let out: Vec<_> = seen(point, 0..200).into_iter().step_by(2).collect();
@@ -92,7 +92,7 @@ fn what_is_missing_for_a_plan_is_said() {
     assert_eq!(learner.plan(at(Span::ZERO)), None);
     assert_eq!(learner.not_learnt(), NotLearnt { why: NoPlan::Empty, seen: [30, 0] });
     learner.take(delivery(CapturePoint::Monitor, batch(&seen(CapturePoint::Monitor, 30..50))));
-    assert_eq!(learner.plan(at(AGAIN)), None);
+    assert_eq!(learner.plan(at(RETRY_INTERVAL)), None);
     assert_eq!(learner.not_learnt(), NotLearnt { why: NoPlan::NothingCommon, seen: [30, 20] });
     let elsewhere = Sides { reference: vec![host(7).into()], monitor: vec![host(8).into()] };
     let mut learner = Learner::new(Some(elsewhere), 64, None);
@@ -122,7 +122,7 @@ fn another_host_names_packets_with_the_same_salt() {
 
 #[test]
 fn of_many_packets_the_last_are_looked_at() {
-    let numbers = 0..PREVIEWS as u16 + 1;
+    let numbers = 0..MAX_PREVIEWS as u16 + 1;
     let packets = seen(CapturePoint::Monitor, numbers.clone());
     let previews = packets
         .iter()
@@ -131,7 +131,7 @@ fn of_many_packets_the_last_are_looked_at() {
     let mut learner = learner();
     learner.take(delivery(CapturePoint::Reference, batch(&seen(CapturePoint::Reference, numbers))));
     learner.take(delivery(CapturePoint::Monitor, CapturedBatch::Previews(previews)));
-    assert_eq!(learner.plan(at(Span::ZERO)).map(|p| p.common), Some(PREVIEWS));
+    assert_eq!(learner.plan(at(Span::ZERO)).map(|p| p.common), Some(MAX_PREVIEWS));
 }
 
 #[test]

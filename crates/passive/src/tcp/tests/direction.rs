@@ -273,9 +273,9 @@ fn connections_beyond_the_limit_are_counted_and_the_others_followed() {
         analyzer.segment(WallTime(0), (client as u128, 40_000), (u128::MAX, 80), &s);
         (analyzer.connections.len(), analyzer.not_followed())
     };
-    let last = (0..CONNECTIONS + 3).map(|k| send(k, syn)).last().unwrap();
-    assert_eq!(last, (CONNECTIONS, 3));
-    assert_eq!(send(7, TcpSegment { seq: 2, payload: 100, flags: ACK, ..syn }), (CONNECTIONS, 3));
+    let last = (0..MAX_CONNECTIONS + 3).map(|k| send(k, syn)).last().unwrap();
+    assert_eq!(last, (MAX_CONNECTIONS, 3));
+    assert_eq!(send(7, TcpSegment { seq: 2, payload: 100, flags: ACK, ..syn }), (MAX_CONNECTIONS, 3));
     assert_eq!(analyzer.finish()[7].up.unique_bytes, 100);
-    assert_eq!(analyzer.segments(), CONNECTIONS as u64 + 4);
+    assert_eq!(analyzer.segments(), MAX_CONNECTIONS as u64 + 4);
 }

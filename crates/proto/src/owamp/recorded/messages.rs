@@ -3,7 +3,7 @@
 use super::conversation::Message;
 use super::{captures, *};
 use crate::amp::{AcceptCode, PacketOrigin, SecurityMode, TestKeys};
-use crate::owamp::packet::{self, LONGEST, TestPacket};
+use crate::owamp::packet::{self, MAX_LEN, TestPacket};
 use jitlat_core::ntp::NtpTime;
 
 #[test]
@@ -18,13 +18,13 @@ fn known_answers() {
     let Message::Request(_, answer) = &recorded.messages()[0] else { panic!() };
     assert_eq!(answer.sid.to_string(), "0a580002eeacbe4830374ff8ba8a3945");
     let test = TestKeys::new(SecurityMode::Authenticated, &keys, &answer.sid).unwrap();
-    let mut packet = [0; LONGEST];
+    let mut packet = [0; MAX_LEN];
     let first = TestPacket {
         seq: 0,
         sent: NtpTime(0xeeac_be49_2aa4_2289),
         error: jitlat_core::ntp::ErrorEstimate(1),
     };
-    assert_eq!(first.write(Some(&test), &mut packet), LONGEST);
+    assert_eq!(first.write(Some(&test), &mut packet), MAX_LEN);
     let known = "76715388bb3ef81d34dd10e63201add8eeacbe492aa422890001000000000000\
                  19b938f1ed54eee83ff9f1b0a8524920";
     assert_eq!(hex(&packet), known.replace(' ', ""));
@@ -96,7 +96,7 @@ fn every_test_packet_opens_and_seals_to_itself() {
                     assert_eq!((sent.ttl, sent.tos >> 2), (255, session.request.dscp().unwrap()));
                     let read = TestPacket::parse(keys.as_ref(), &sent.bytes).unwrap();
                     assert!(read.seq < session.request.packets);
-                    let mut again = [0; LONGEST];
+                    let mut again = [0; MAX_LEN];
                     assert_eq!(read.write(keys.as_ref(), &mut again), len);
                     assert_eq!(again[..len], sent.bytes[..len], "{}", capture.name);
                     if let Some(other) = &other {

@@ -4,7 +4,7 @@ use super::conversation::Message;
 use super::{captures, *};
 use crate::amp::{Sid, TestKeys};
 use crate::machine::Tick;
-use crate::owamp::packet::{self, LONGEST, TestPacket};
+use crate::owamp::packet::{self, MAX_LEN, TestPacket};
 use crate::owamp::{DataRecord, SessionData, SessionReceiver, SessionSender, TestSession};
 use crate::twoway::RequestArrival;
 use core::net::{IpAddr, SocketAddr};
@@ -173,7 +173,7 @@ fn packets_are_sent_by_the_recorded_schedule() {
         let start = request.start.to_nanos(known.stopped);
         let now = Tick { wall: start - Span::seconds(1), steady: SteadyTime(0) };
         let mut sender = SessionSender::new(&known.session, known.keys.clone(), now);
-        let mut out = [0; LONGEST];
+        let mut out = [0; MAX_LEN];
         let mut skipped = 0;
         // Some packets were duplicated by hand, and some of the copies were late.
         let mut recorded: Vec<_> = known.packets.iter().map(|p| (known.packet(p), p)).collect();

@@ -8,7 +8,7 @@ use crate::figure::series::{drawn, extent};
 use jitlat_passive::SizeFigures;
 
 /// Sizes whose means are joined by a line.
-const JOINED: usize = 64;
+const MAX_JOINED_SIZES: usize = 64;
 
 /// The round trips against packet size; None where all packets are of one size.
 pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -66,7 +66,7 @@ pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
             false => MarkSeries::new(name, Tone::Bound, Mark::Points { points: model }),
         });
     }
-    if (2..=JOINED).contains(&means.len()) && equal {
+    if (2..=MAX_JOINED_SIZES).contains(&means.len()) && equal {
         f.series.push(MarkSeries::new(
             "means",
             Tone::Fit,

@@ -7,7 +7,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
 /// Stretches in the moving average of the pair rate.
-const AVERAGED: usize = 10;
+const AVERAGED_BINS: usize = 10;
 
 /// Pairs a second.
 pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -27,10 +27,10 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
         .enumerate()
         .map(|(i, (x, r))| {
             sum += r;
-            if i >= AVERAGED {
-                sum -= points[i - AVERAGED].1;
+            if i >= AVERAGED_BINS {
+                sum -= points[i - AVERAGED_BINS].1;
             }
-            (x + width, sum / (i + 1).min(AVERAGED) as f64)
+            (x + width, sum / (i + 1).min(AVERAGED_BINS) as f64)
         })
         .collect();
     points.push((end, points.last()?.1));
@@ -42,7 +42,7 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
         Axis::linear("pairs a second", AxisUnit::Plain, 0.0, (most * 1.06).max(1.0)),
     );
     f.subtitle =
-        format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED as f64));
+        format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED_BINS as f64));
     f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
                high rate are the application's own queue; at a low rate, that of other traffic. Where pair rate over packet rate is \
                steady (one half if the ways alternate strictly), the one stands for the other."

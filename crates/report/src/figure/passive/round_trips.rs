@@ -9,7 +9,7 @@ use crate::figure::series::drawn;
 use jitlat_passive::BandSpacing;
 
 /// Bands drawn as lines.
-const LINES: usize = 40;
+const MAX_BAND_LINES: usize = 40;
 
 /// The round trips against time, with their bands.
 pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -35,7 +35,7 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
         let q = level.spacing_ns;
         let first = band_phase(trace, q, low);
         let lines = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;
-        if lines <= LINES {
+        if lines <= MAX_BAND_LINES {
             for k in 0..lines {
                 let y = first + q * k as f64;
                 let name = if k == 0 { format!("bands, {} apart", time(q)) } else { String::new() };

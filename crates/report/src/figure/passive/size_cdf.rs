@@ -7,15 +7,15 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::SizeFigures;
 
 /// Curves at most: those of the sizes with most pairs.
-const CURVES: usize = 8;
+const MAX_CURVES: usize = 8;
 /// Pairs of a size before it has a curve.
-const ENOUGH: u64 = 10;
+const MIN_PAIRS_PER_SIZE: u64 = 10;
 
 /// The shares of round trips that are no slower, by packet size; None where all packets are of one size.
 pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
-    let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= ENOUGH).collect();
+    let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= MIN_PAIRS_PER_SIZE).collect();
     sizes.sort_by_key(|s| std::cmp::Reverse(s.pairs));
-    let others = sizes.split_off(sizes.len().min(CURVES)).len();
+    let others = sizes.split_off(sizes.len().min(MAX_CURVES)).len();
     sizes.sort_by_key(|s| (s.out_length, s.in_length));
     if sizes.len() < 2 {
         return None;

@@ -12,11 +12,11 @@ use jitlat_passive::{BandSpacing, PingSource, Resampler, SyntheticPair, ThinnedT
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Cells of a distribution.
-const TALLY: usize = 1 << 16;
+const MAX_CELLS: usize = 1 << 16;
 /// Expected length of the capture, in ns.
-const EXPECTED: i64 = 600_000_000_000;
+const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 /// Expected packet sizes, in bytes.
-const EXPECTED_SIZE: i64 = 2048;
+const EXPECTED_SIZE_BYTES: i64 = 2048;
 
 /// What the figures need of the pairs, of ping and of single packets, in constant size.
 #[derive(Clone, Debug)]
@@ -46,21 +46,21 @@ pub struct PassiveTrace {
 impl PassiveTrace {
     /// A trace of the pairs within `range` that also samples round trips every `every`.
     pub fn new(every: Span, range: FigureRange) -> PassiveTrace {
-        let tally = || PointGrid::new(2, TALLY, 1);
+        let tally = || PointGrid::new(2, MAX_CELLS, 1);
         let width = every.0.max(1_000_000);
         PassiveTrace {
             range,
-            equal_sizes: Cloud::new(EXPECTED_SIZE),
-            both_sizes: Cloud::new(EXPECTED_SIZE),
+            equal_sizes: Cloud::new(EXPECTED_SIZE_BYTES),
+            both_sizes: Cloud::new(EXPECTED_SIZE_BYTES),
             left_out: 0,
             levels: ThinnedTimes::default(),
             packets: TimeBins::new(width),
             origin: None,
-            rtt: Cloud::new(EXPECTED),
+            rtt: Cloud::new(EXPECTED_CAPTURE_NS),
             pairs: tally(),
             resampler: Resampler::new(every),
             instants: tally(),
-            pings: [(); 2].map(|()| (Cloud::new(EXPECTED), tally())),
+            pings: [(); 2].map(|()| (Cloud::new(EXPECTED_CAPTURE_NS), tally())),
             rate: TimeBins::new(width),
             variation: [(); 2].map(|()| TimeBins::new(10_000_000)),
             least: [None; 2],

@@ -14,9 +14,9 @@ use jitlat_verdict::compare::{
 use jitlat_verdict::comparison::{SideChange, level, new_causes};
 
 /// Most columns of the name of a test.
-const NAME: usize = 20;
+const MAX_NAME_COLUMNS: usize = 20;
 /// Most lines of the table.
-const LINES: usize = 9;
+const MAX_LINES: usize = 9;
 
 impl Screen {
     /// The content for the tests of `grid`.
@@ -103,7 +103,7 @@ fn table(grid: &ComparisonGrid) -> ScreenTable {
         (name(row, &cell.column), cells)
     };
     let lines = grid.rows.iter().flat_map(|row| row.cells.iter().flatten().map(move |cell| line(row, cell)));
-    ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: NAME, most: LINES }
+    ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
 /// The difference that decides.

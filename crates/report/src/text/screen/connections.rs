@@ -8,9 +8,9 @@ use jitlat_core::units::{duration, eng3};
 use jitlat_passive::tcp::{TcpResult, TcpWay, answer, ways};
 
 /// Most columns of the name of a way: two addresses and ports.
-const NAME: usize = 35;
+const MAX_NAME_COLUMNS: usize = 35;
 /// Most lines of the table.
-const LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 impl Screen {
     /// The content for the connections of `r`, those worth looking at first.
@@ -56,7 +56,12 @@ fn table(r: &TcpResult) -> ScreenTable {
         cells.extend(figures.map(|text| (text, None)));
         (format!("{} > {}", way.from, way.to), cells)
     };
-    ScreenTable { heads: heads.to_vec(), lines: ways(r).iter().map(line).collect(), name: NAME, most: LINES }
+    ScreenTable {
+        heads: heads.to_vec(),
+        lines: ways(r).iter().map(line).collect(),
+        name: MAX_NAME_COLUMNS,
+        most: MAX_LINES,
+    }
 }
 
 /// `712 B`, `8.1 kB`, `1.2 GB`.

@@ -12,7 +12,7 @@ use jitlat_core::units::eng3;
 use jitlat_verdict::PROFILES;
 
 /// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
-const HEARD_WELL: f64 = 4.03;
+const SATISFYING_MOS: f64 = 4.03;
 
 /// How streams belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
             }
         }
         // What is said between interruptions may sound well; that is not the verdict.
-        if let Some(mos) = worst.mos.filter(|mos| *mos < HEARD_WELL || worst.severity <= Severity::Fair) {
+        if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
             because = format!("MOS {mos:.2}, {because}");
         }
         if relation == Relation::Load {

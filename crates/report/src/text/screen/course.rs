@@ -5,9 +5,9 @@ use jitlat_core::analysis::Samples;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Most slots.
-const SLOTS: usize = 1024;
+const MAX_SLOTS: usize = 1024;
 /// Parts into which a run of losses is divided, to be spread over the time it took.
-const PARTS: u64 = 2048;
+const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct TimelineSlot {
@@ -105,7 +105,7 @@ impl Timeline {
     /// Adds `count` lost packets that were sent between two times.
     fn lose(&mut self, [from, to]: [i128; 2], count: u64) {
         self.packets += count;
-        let parts = count.min(PARTS);
+        let parts = count.min(PARTS_PER_RUN);
         for k in 0..parts {
             let lost = count / parts + u64::from(k < count % parts);
             self.slot(from + (to - from).max(0) * i128::from(k) / i128::from(parts)).lost += lost;
@@ -117,7 +117,7 @@ impl Timeline {
         // What was sent before the first is counted with it.
         let since = (at - origin).max(0);
         let mut k = divided(since, self.width);
-        while k >= SLOTS as i128 {
+        while k >= MAX_SLOTS as i128 {
             self.width *= 2;
             let pairs = self.slots.chunks(2).map(|pair| {
                 let lost = pair.iter().map(|s| s.lost).fold(0, u64::saturating_add);
@@ -260,7 +260,7 @@ mod tests {
         };
         for sent in [0, 1, u64::MAX] {
             let course = Timeline::of(&wild, sent, i64::MAX);
-            assert!(course.slots.len() <= SLOTS);
+            assert!(course.slots.len() <= MAX_SLOTS);
             assert!(course.draw(ASCII).delay.chars().count() <= 20);
             assert!(course.range().is_some());
         }

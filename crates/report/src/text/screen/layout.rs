@@ -10,13 +10,13 @@ use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
 /// Most rows: those of the smallest usual terminal, less one for the prompt.
-pub const ROWS: usize = 23;
+pub const MAX_ROWS: usize = 23;
 /// Fewest columns that are laid out for.
-const NARROWEST: usize = 60;
+const MIN_COLUMNS: usize = 60;
 /// Columns before the text of a section.
 const MARGIN: usize = 7;
 /// Most answers, and most rows of the table.
-pub(super) const STREAMS: usize = 6;
+pub(super) const MAX_STREAMS: usize = 6;
 
 /// What the marks of lost packets mean.
 const LEGEND: &str = ". 1, x 2+, X 10+";
@@ -55,7 +55,7 @@ impl TextRow {
 
 /// The columns of a character, never too few: what is neither ASCII nor part of a plot may be wide.
 fn columns_of(c: char) -> usize {
-    if c.is_ascii() || c == JOINT || ('▁'..='█').contains(&c) { 1 } else { 2 }
+    if c.is_ascii() || c == NO_BREAK_SPACE || ('▁'..='█').contains(&c) { 1 } else { 2 }
 }
 
 fn columns(text: &str) -> usize {
@@ -93,7 +93,7 @@ fn cut_before(text: &str, width: usize) -> String {
 }
 
 /// A space at which a line is not split.
-const JOINT: char = '\u{a0}';
+const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// `text` with its numbers joined to their units.
 fn joined(text: &str) -> String {
@@ -102,7 +102,7 @@ fn joined(text: &str) -> String {
         let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
         let number = joined.ends_with(|c: char| c.is_ascii_digit());
         if number && matches!(unit, "%" | "ns" | "us" | "ms" | "s") {
-            joined.push(JOINT);
+            joined.push(NO_BREAK_SPACE);
         } else if !joined.is_empty() {
             joined.push(' ');
         }
@@ -152,7 +152,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
         room = width - columns(word);
     }
-    lines.iter().map(|line| line.replace(JOINT, " ")).collect()
+    lines.iter().map(|line| line.replace(NO_BREAK_SPACE, " ")).collect()
 }
 
 /// A statement: its rows.
@@ -221,7 +221,7 @@ fn section(name: &str, rows: Vec<TextRow>) -> Vec<TextRow> {
 
 /// `screen` as text.
 pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
-    let width = options.width.clamp(NARROWEST, 80.max(NARROWEST));
+    let width = options.width.clamp(MIN_COLUMNS, 80.max(MIN_COLUMNS));
     let lead = leads(screen, width);
     let title: Vec<TextRow> = match screen.title.is_empty() {
         true => Vec::new(),
@@ -238,10 +238,10 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 
     let fixed = lead.len() + title.len() + figures.len() + foot.len();
     let least = [&why, &uses, &trust].iter().filter(|s| !s.is_empty()).count();
-    if fixed + courses.len() + least > ROWS {
+    if fixed + courses.len() + least > MAX_ROWS {
         courses.clear();
     }
-    let room = ROWS.saturating_sub(fixed + courses.len());
+    let room = MAX_ROWS.saturating_sub(fixed + courses.len());
     let [why, uses, trust] = shared([&why, &uses, &trust], room, screen, width);
 
     let body = [section("Why", why), section("For", uses), section("Trust", trust), foot];
@@ -250,7 +250,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     blocks.retain(|block| !block.is_empty());
     let rows: usize = blocks.iter().map(Vec::len).sum();
     // Blank rows between the answer, the table and the rest if there is room for both.
-    let mut blanks = if ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
+    let mut blanks = if MAX_ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
     let mut text = String::new();
     let mut written = 0;
     for (k, block) in blocks.iter().enumerate() {
@@ -259,7 +259,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
             text.push('\n');
             written += 1;
         }
-        for row in block.iter().take(ROWS.saturating_sub(written)) {
+        for row in block.iter().take(MAX_ROWS.saturating_sub(written)) {
             text += &row.write(options, width);
             text.push('\n');
             written += 1;
@@ -272,11 +272,11 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     let most = if screen.lead.len() <= 2 { 2 } else { 1 };
     let mut rows = Vec::new();
-    for (level, text) in screen.lead.iter().take(STREAMS) {
+    for (level, text) in screen.lead.iter().take(MAX_STREAMS) {
         rows.extend(leading(text, Some(mark(*level).1), most, width));
     }
-    if screen.lead.len() > STREAMS {
-        rows.push(TextRow::of(&more(screen.lead.len() - STREAMS, screen.full), None));
+    if screen.lead.len() > MAX_STREAMS {
+        rows.push(TextRow::of(&more(screen.lead.len() - MAX_STREAMS, screen.full), None));
     }
     rows
 }

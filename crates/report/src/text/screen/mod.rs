@@ -6,7 +6,7 @@
 //! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures;
 //!   `comparison`, `connections`, `sweep` – what `compare`, `tcp` and `sweep` show
 //! * `shared` – the content as pages read it
-//! * `layout` – the content on at most [`ROWS`] rows
+//! * `layout` – the content on at most [`MAX_ROWS`] rows
 
 mod comparison;
 mod connections;
@@ -21,7 +21,7 @@ mod trust;
 
 pub use content::Relation;
 pub use course::Timeline;
-pub use layout::ROWS;
+pub use layout::MAX_ROWS;
 pub use rows::shown_shift;
 pub use sweep::Swept;
 
@@ -32,7 +32,7 @@ use jitlat_core::summary::{Level, Summary};
 use rows::{FigureRow, ScreenTable};
 
 /// Most logs that are named.
-const MOST_LOGS: usize = 4;
+const MAX_NAMED_LOGS: usize = 4;
 
 /// A stream to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,7 @@ impl Screen {
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
         // The names of many are in the command line that was typed.
-        let shown = if logs.len() > MOST_LOGS { MOST_LOGS - 1 } else { logs.len() };
+        let shown = if logs.len() > MAX_NAMED_LOGS { MAX_NAMED_LOGS - 1 } else { logs.len() };
         self.log = logs[..shown].join(", ");
         if shown < logs.len() {
             self.log += &format!(" and {} more", logs.len() - shown);
@@ -144,7 +144,7 @@ impl Screen {
         self
     }
 
-    /// The screen: at most [`ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
+    /// The screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
     pub fn show(&self, options: &TextOptions) -> String {
         layout::show(self, options)
     }

@@ -1,6 +1,6 @@
 //! The table: a row for each stream, or, where that is too wide, a column.
 
-use super::layout::STREAMS;
+use super::layout::MAX_STREAMS;
 use super::{ScreenStream, Timeline};
 use crate::text::is_one_host;
 use crate::text::page::{WordStyle, mark};
@@ -13,7 +13,7 @@ use jitlat_verdict as verdict;
 
 const P99: Percent = Percent(99_000);
 /// Fewer packets have no 99th percentile.
-pub(super) const RESOLVED: u64 = 100;
+pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 
 /// How a delay is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -168,7 +168,7 @@ struct RowFigures<'a> {
 
 fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
-    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= RESOLVED).map(|ns| ns as f64);
+    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
     let delay = |raw: Option<f64>| {
         let corrected = raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
@@ -285,7 +285,7 @@ pub(super) struct ScreenTable {
 }
 
 /// Most columns of the name of a stream.
-const NAME: usize = 12;
+const MAX_NAME_COLUMNS: usize = 12;
 
 impl ScreenTable {
     /// Of streams or ways, one a line.
@@ -305,8 +305,8 @@ impl ScreenTable {
         ScreenTable {
             heads: heads.iter().map(|head| (*head).to_owned()).collect(),
             lines: rows.iter().map(line).collect(),
-            name: NAME,
-            most: STREAMS,
+            name: MAX_NAME_COLUMNS,
+            most: MAX_STREAMS,
         }
     }
 

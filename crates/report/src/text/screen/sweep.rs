@@ -9,9 +9,9 @@ use jitlat_core::units::eng3;
 use jitlat_verdict::sweep::{changes, severity};
 
 /// Most columns of the name of a combination.
-const NAME: usize = 26;
+const MAX_NAME_COLUMNS: usize = 26;
 /// Most lines of the table.
-const LINES: usize = 9;
+const MAX_LINES: usize = 9;
 
 /// A sweep to be shown.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +60,8 @@ fn table(sweep: Swept<'_>) -> ScreenTable {
     let heads = ["", "mean", &between, "p99", "jitter p99", "lost"].map(str::to_owned);
     let n = sweep.points.len();
     let shown: Vec<usize> = match n {
-        ..=LINES => (0..n).collect(),
-        _ => (0..LINES).map(|k| k * (n - 1) / (LINES - 1)).collect(),
+        ..=MAX_LINES => (0..n).collect(),
+        _ => (0..MAX_LINES).map(|k| k * (n - 1) / (MAX_LINES - 1)).collect(),
     };
     let line = |point: &SweepPoint| {
         let mean = |key: &str| point.get(key).map_or_else(|| "-".to_owned(), |e: &Estimate| eng3(e.mean));
@@ -86,7 +86,7 @@ fn table(sweep: Swept<'_>) -> ScreenTable {
         shown.iter().filter_map(|k| sweep.points.get(*k)).map(line).collect();
     // Those between them are counted.
     lines.extend(std::iter::repeat_n(Default::default(), n.saturating_sub(lines.len())));
-    ScreenTable { heads: heads.to_vec(), lines, name: NAME, most: LINES }
+    ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
 fn trust(sweep: Swept<'_>) -> Vec<String> {

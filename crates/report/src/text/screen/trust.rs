@@ -2,7 +2,7 @@
 
 use super::ScreenStream;
 use super::content::{is_reported, sender};
-use super::rows::{DelayKnowledge, RESOLVED, shown_queue};
+use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue};
 use crate::text::count;
 use crate::text::two_way::describe_far_report;
 use jitlat_core::answer::CauseId;
@@ -192,8 +192,8 @@ fn sample(received: &[&Summary]) -> Option<String> {
         _ => format!("{} each", count(n, "packet")),
     };
     let resolved = match n {
-        ..RESOLVED => format!("{packets}: too few for a 99th percentile"),
-        RESOLVED..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
+        ..MIN_PACKETS_FOR_P99 => format!("{packets}: too few for a 99th percentile"),
+        MIN_PACKETS_FOR_P99..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
         _ => format!("{packets} resolve the 99.9th percentile"),
     };
     let skewed = received.iter().any(|s| s.pdv_deskewed.is_some());

@@ -21,7 +21,7 @@ const END_TIMEOUT: Span = Span::seconds(10);
 /// The shortest time between two messages about what has arrived of a flow.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
 /// Bytes of memory that it takes to know what has arrived of a flow while it runs.
-const WATCHING: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
+const BYTES_PER_WATCHED_FLOW: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
 
 impl ServerMachine {
     pub(super) fn request(&mut self, now: Tick, request: Request) {
@@ -374,7 +374,7 @@ impl ServerFlow {
     pub(super) fn memory(&self, watched: bool) -> u64 {
         match self.role {
             FlowRole::Receive => {
-                let watching = if watched { WATCHING } else { 0 };
+                let watching = if watched { BYTES_PER_WATCHED_FLOW } else { 0 };
                 Recording::cost(ServerLimits::record_limit(&self.spec)) + watching
             }
             // When it entered the queue of its interface, and when it left.
