@@ -124,7 +124,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(10), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, patience: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
     let mut pinger = Pinger::new(Client::new(options), plan, StampSource::User);
     let mut out = Vec::new();
     for (step, kind, at, bytes) in input.steps.iter().take(300) {

@@ -25,7 +25,7 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(1), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, patience: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
     let mut pinger = Pinger::new(protocol, plan, StampSource::User);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();

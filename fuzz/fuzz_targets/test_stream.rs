@@ -6,7 +6,9 @@ use jitlat_fuzz::pieces;
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::recording::SentStamps;
-use jitlat_proto::jitlat::stream::{Patience, Reception, StreamArrival, StreamReceiver, StreamSender};
+use jitlat_proto::jitlat::stream::{
+    ReceiverTimeouts, Reception, StreamArrival, StreamReceiver, StreamSender,
+};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -32,7 +34,8 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         return;
     };
 
-    let mut receiver = StreamReceiver::new(&spec, Patience::of(&spec), input.greetings, SteadyTime(0));
+    let mut receiver =
+        StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), input.greetings, SteadyTime(0));
     let mut framer = Framer::new(payload as usize);
     let mut steady = SteadyTime(0);
     let mut steps = input.steps.iter();

@@ -60,7 +60,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("u".to_owned(), b"p".to_vec())),
         sessions: vec![wish; 2],
-        patience: Span::seconds(1),
+        step_timeout: Span::seconds(1),
         random: [3; 64],
     };
     let mut client = Client::new(config, NOW);

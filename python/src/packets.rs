@@ -173,7 +173,7 @@ pub fn read_archive(
     let find = || {
         let archive = Archive::open(&directory)?;
         let tests = archive.list(&filter, &[])?.into_iter().filter(|test| test.has_packets);
-        let of = |test: jitlat_archive::Listed| {
+        let of = |test: jitlat_archive::ListedTest| {
             let header = archive.header(archive.find(&test.id)?)?;
             Ok(Packets { header, from: From::Archive(directory.clone()) })
         };

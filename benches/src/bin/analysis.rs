@@ -7,7 +7,7 @@
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::moments::{CoMoments, Moments};
 use jitlat_core::metrics::periods::PacketExtent;
-use jitlat_core::metrics::reorder::Overtaking;
+use jitlat_core::metrics::reorder::ReorderCounter;
 use jitlat_core::metrics::{OnePass, mapdv2::Mapdv2, rfc3550};
 use jitlat_core::{
     Analyzer, Direction, Options, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
@@ -110,7 +110,7 @@ fn one_pass(records: &[PacketRecord]) {
     let (mut moments, mut sums, mut extent) =
         (Moments::default(), CoMoments::default(), PacketExtent::default());
     let (mut jitter, mut mapdv2) = (rfc3550::JitterEstimator::default(), Mapdv2::default());
-    let mut overtaking = Overtaking::default();
+    let mut overtaking = ReorderCounter::default();
     for record in records {
         let (Some(sent), Some(delay)) = (record.sent(), record.delay()) else { continue };
         let packet = AcceptedPacket { seq: record.seq as u32, sent: sent.0, delay: delay.0 };

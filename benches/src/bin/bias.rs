@@ -124,7 +124,7 @@ fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
             let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
             let period = PERIOD;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 64, period, Schedule::Periodic)?;
-            let plan = PingPlan { spec, wait: None, patience: Span::seconds(1) };
+            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1) };
             let link = TwoWayLink {
                 to: (HOSTS[1].1, 0).into(),
                 carrier: Carrier::Icmp,

@@ -131,7 +131,7 @@ pub struct Note {
 
 /// What was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct StoredChanges {
     /// The alerts that fired or were resolved, as they are now.
     pub alerts: Vec<Alert>,
     /// Messages that were dropped, because too many waited.
@@ -308,7 +308,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`]; then everything is as it was.
-    pub fn note(&self, note: &Note) -> Result<Noted, ArchiveError> {
+    pub fn note(&self, note: &Note) -> Result<StoredChanges, ArchiveError> {
         self.transaction(|all| {
             if let Some(judged) = note.judged {
                 let set = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2";
@@ -322,7 +322,7 @@ impl Archive {
                     None => all.execute("DELETE FROM alert_states WHERE key = ?", [key])?,
                 };
             }
-            let mut noted = Noted::default();
+            let mut noted = StoredChanges::default();
             for change in &note.changes {
                 let Some(changed) = apply(all, change)? else { continue };
                 for channel in &note.channels {

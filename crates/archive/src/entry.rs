@@ -4,7 +4,7 @@ use crate::checksum::number;
 use crate::error::ArchiveError;
 use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
-use crate::text::Rest;
+use crate::text::OtherLines;
 use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
 use jitlat_store::log::{LogReader, LogReading};
@@ -23,7 +23,7 @@ pub(crate) struct CatalogueEntry {
     pub rows: u64,
     pub row_group: u64,
     pub first_row: u64,
-    pub rest: Rest,
+    pub rest: OtherLines,
     pub packed: Packed,
 }
 
@@ -81,7 +81,7 @@ impl Analysis {
             rows: 0,
             row_group: 0,
             first_row: 0,
-            rest: Rest::default(),
+            rest: OtherLines::default(),
             packed: Packed::default(),
         }
     }
@@ -96,7 +96,7 @@ impl CatalogueEntry {
     }
 
     /// Adds how many rows it has and its other lines, and packs what the catalogue holds packed.
-    pub fn complete(&mut self, rows: u64, rest: Rest) {
+    pub fn complete(&mut self, rows: u64, rest: OtherLines) {
         self.packed =
             Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);

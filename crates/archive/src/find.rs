@@ -78,7 +78,7 @@ pub struct Filter {
 /// A test as the catalogue has it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Listed {
+pub struct ListedTest {
     /// 16 hexadecimal digits.
     pub id: String,
     /// When it began, ns since 1970.
@@ -111,7 +111,7 @@ pub struct Listed {
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
-impl Listed {
+impl ListedTest {
     /// Its number.
     ///
     /// # Errors
@@ -177,8 +177,8 @@ pub(crate) const LISTED: &str = "t.id, t.started_ns, t.name, t.source, a.address
 const COLUMNS: usize = 13;
 
 /// A test of the columns [`LISTED`], without figures and tags.
-pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<Listed> {
-    Ok(Listed {
+pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<ListedTest> {
+    Ok(ListedTest {
         id: TestId(row.get(0)?).to_string(),
         started_ns: row.get(1)?,
         name: row.get(2)?,
@@ -202,7 +202,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<Listed>, ArchiveError> {
+    pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<ListedTest>, ArchiveError> {
         let (condition, values) = filter.condition(self)?;
         let there = crate::catalogue::figure_columns(&self.db).map_err(self.sql("reading"))?;
         let columns: String = figures

@@ -5,7 +5,7 @@ use crate::entry::{Analysis, CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
 use crate::packets::{ColumnBlock, MAX_ROW_GROUP_ROWS, PacketFileWriter};
 use crate::parts::Parts;
-use crate::text::{Rest, header_of};
+use crate::text::{OtherLines, header_of};
 use crate::{Archive, Writing};
 use jitlat_core::PacketRecord;
 use jitlat_store::log::{LogReader, LogRow};
@@ -80,7 +80,7 @@ pub(crate) struct TestIntake<'a> {
     end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
     overflow: RowOverflow<'a>,
     packets: IntakePackets,
-    rest: Rest,
+    rest: OtherLines,
     /// Parts of `rest` that the reader has.
     read: usize,
     rows: u64,
@@ -124,7 +124,7 @@ impl<'a> TestIntake<'a> {
             end,
             overflow,
             packets: IntakePackets::Held(vec![block]),
-            rest: Rest::default(),
+            rest: OtherLines::default(),
             read: 0,
             rows: 0,
             log: None,

@@ -3,7 +3,7 @@
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
 use crate::find::{LISTED, TABLES, listed};
-use crate::{Archive, Listed, PooledStream, TestId};
+use crate::{Archive, ListedTest, PooledStream, TestId};
 use rusqlite::{Row, params};
 
 /// Tests before the newest that are looked at, to say since when a stream is bad.
@@ -159,7 +159,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn listed(&self, id: TestId) -> Result<Listed, ArchiveError> {
+    pub fn listed(&self, id: TestId) -> Result<ListedTest, ArchiveError> {
         let query = format!("SELECT {LISTED} FROM {TABLES} WHERE t.id = ?");
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }

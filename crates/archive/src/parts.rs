@@ -5,7 +5,7 @@ use crate::TestId;
 use crate::checksum::{number, sum};
 use crate::error::ArchiveError;
 use crate::packets::{FileTests, StoredTest, TESTS_KEY, VERSION, VERSION_KEY};
-use crate::text::{Blob, MAX_TEXT_BYTES, Rest, end_of, ends_in_text, header_reader};
+use crate::text::{Blob, MAX_TEXT_BYTES, OtherLines, end_of, ends_in_text, header_reader};
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogReader, LogReading, LogRow, RowText};
 use std::fs::File;
@@ -122,7 +122,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    pub(crate) fn new(name: &str, rest: Rest, rows: u64) -> Result<Assembly, ArchiveError> {
+    pub(crate) fn new(name: &str, rest: OtherLines, rows: u64) -> Result<Assembly, ArchiveError> {
         let end = end_of(&rest, rows);
         let reader = header_reader(name, &rest, &end)?;
         let mut rest = rest.lines.into_iter().peekable();
@@ -203,13 +203,13 @@ pub(crate) fn take_apart(
     path: &Path,
     expected: u128,
     each: impl FnMut(&LogRow) -> Result<(), ArchiveError>,
-) -> Result<(u64, Rest), ArchiveError> {
+) -> Result<(u64, OtherLines), ArchiveError> {
     let unsuitable = |problem| ArchiveError::Unsuitable { path: path.to_owned(), problem };
     let mut log = ChecksumReader::open(path)?;
     let text = LogReader::open(path)?.row_text();
-    let mut apart = Apart { rows: 0, rest: Rest::default(), each };
+    let mut apart = LogSplitter { rows: 0, rest: OtherLines::default(), each };
     take_rows(&mut log, path, text, &mut apart)?;
-    let Apart { rows, mut rest, .. } = apart;
+    let LogSplitter { rows, mut rest, .. } = apart;
     rest.opaque_end = !ends_in_text(path, &rest)?;
     if log.sum() != expected {
         return Err(unsuitable(CHANGED));
@@ -218,13 +218,13 @@ pub(crate) fn take_apart(
 }
 
 /// A log that is taken apart.
-struct Apart<F> {
+struct LogSplitter<F> {
     rows: u64,
-    rest: Rest,
+    rest: OtherLines,
     each: F,
 }
 
-impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for Apart<F> {
+impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for LogSplitter<F> {
     fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError> {
         self.rows += 1;
         (self.each)(row)

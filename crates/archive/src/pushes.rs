@@ -58,7 +58,7 @@ pub struct Outgoing {
 
 /// What became of a test that was pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum PushResult {
     /// The collector has it.
     Stored,
     /// The collector refuses it, or it cannot be read here: why.
@@ -283,7 +283,7 @@ impl Archive {
         &self,
         collector: &str,
         settled: i64,
-        tests: &[(i64, Settled)],
+        tests: &[(i64, PushResult)],
     ) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             let (mut stored, mut dropped, mut refused, mut why) = (0i64, 0i64, 0i64, None);
@@ -291,17 +291,17 @@ impl Archive {
             for (number, what) in tests {
                 let doubted = forget.execute(params![collector, number])? > 0;
                 match what {
-                    Settled::Stored => {
+                    PushResult::Stored => {
                         stored += 1;
                         dropped -= i64::from(doubted);
                     }
                     // It was counted when it was dropped.
-                    Settled::Gone | Settled::Refused(_) if doubted => {}
-                    Settled::Refused(reason) => {
+                    PushResult::Gone | PushResult::Refused(_) if doubted => {}
+                    PushResult::Refused(reason) => {
                         refused += 1;
                         why = Some(reason.as_str());
                     }
-                    Settled::Gone => {
+                    PushResult::Gone => {
                         refused += 1;
                         why = Some("it is in this host's archive no longer");
                     }

@@ -5,7 +5,7 @@ use crate::error::ArchiveError;
 use crate::packed::unpack;
 use crate::packets::{Piece, StoredFile, StoredTest, TestRows};
 use crate::parts::TestHeader;
-use crate::text::{self, Rest};
+use crate::text::{self, OtherLines};
 use crate::{Archive, TestId};
 use jitlat_core::{PacketRecord, Session};
 use jitlat_store::log::{LogReader, LogRow};
@@ -159,11 +159,11 @@ impl Archive {
         }
     }
 
-    fn rest(&self, id: TestId) -> Result<Rest, ArchiveError> {
+    fn rest(&self, id: TestId) -> Result<OtherLines, ArchiveError> {
         let query = "SELECT rest FROM tests WHERE id = ?";
         let bytes: Vec<u8> =
             self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
-        Rest::from_bytes(&bytes)
+        OtherLines::from_bytes(&bytes)
             .ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))
     }
 

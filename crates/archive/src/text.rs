@@ -1,4 +1,4 @@
-//! [`Rest`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
+//! [`OtherLines`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
 
 use crate::error::ArchiveError;
 use crate::packed::decompress;
@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Blob {
 /// The lines that are no rows as this program writes them: header, closing lines, and damaged lines between. Each part with the
 /// number of rows before it, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rest {
+pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
     /// Whether the last 64 KiB are no text: then a reader of the file does not see its closing lines before its rows.
     pub opaque_end: bool,
 }
 
-impl Rest {
+impl OtherLines {
     /// Adds `line` behind `rows` rows.
     pub fn push(&mut self, rows: u64, line: &[u8]) {
         match self.lines.last_mut() {
@@ -62,13 +62,13 @@ impl Rest {
         }
     }
 
-    /// As bytes for [`Rest::from_bytes`].
+    /// As bytes for [`OtherLines::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
     }
 
-    /// What [`Rest::to_bytes`] wrote; `None` if it was something else.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Rest> {
+    /// What [`OtherLines::to_bytes`] wrote; `None` if it was something else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
         jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
 }
@@ -130,27 +130,27 @@ impl Read for LogText {
 }
 
 /// A reader of the lines before the first row, which knows the `end` beforehand.
-pub(crate) fn header_reader(name: &str, rest: &Rest, end: &[u8]) -> Result<LogReader, LogReadError> {
+pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
 /// The text of a log, from its rows and its other lines.
-pub(crate) fn text(rows: TestRows, rest: Rest) -> Result<Box<dyn Read + Send>, ArchiveError> {
+pub(crate) fn text(rows: TestRows, rest: OtherLines) -> Result<Box<dyn Read + Send>, ArchiveError> {
     let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
 /// A reader of the log, as [`LogReader::open`] makes one of the file.
-pub(crate) fn reader(name: &str, rows: TestRows, rest: Rest) -> Result<LogReader, ArchiveError> {
+pub(crate) fn reader(name: &str, rows: TestRows, rest: OtherLines) -> Result<LogReader, ArchiveError> {
     let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
     Ok(LogReader::with_end(name, text, &end)?)
 }
 
 /// What a reader of the file looks at before its rows, of a log with so many.
-pub(crate) fn end_of(rest: &Rest, rows: u64) -> Vec<u8> {
+pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     let end = match &rest.lines[..] {
         _ if rest.opaque_end => &[],
         [] => &[][..],
@@ -172,7 +172,7 @@ pub(crate) fn header_of(text: &[u8]) -> usize {
 }
 
 /// Whether what a reader of the file looks at before its rows is text.
-pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, ArchiveError> {
+pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, ArchiveError> {
     let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
     let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
     let from = end_from(rest, len);
@@ -184,7 +184,7 @@ pub(crate) fn ends_in_text(path: &Path, rest: &Rest) -> Result<bool, ArchiveErro
 }
 
 /// Where begins what a reader of a log of `len` bytes looks at before its rows.
-fn end_from(rest: &Rest, len: u64) -> u64 {
+fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));
     len.saturating_sub(TAIL_BYTES as u64).max(header as u64)

@@ -4,7 +4,7 @@ use crate::add;
 use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
 use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
-use crate::text::Rest;
+use crate::text::OtherLines;
 use crate::{Archive, TestId, pushes};
 use core::str::FromStr;
 use jitlat_core::pool::Pool;
@@ -40,7 +40,7 @@ pub struct Compacted {
 
 /// What is kept, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// Packets of tests begun within this time; figures stay.
     Packets {
         /// Days.
@@ -58,15 +58,15 @@ pub enum Keep {
     },
 }
 
-impl FromStr for Keep {
+impl FromStr for Retention {
     type Err = ArchiveError;
 
-    fn from_str(text: &str) -> Result<Keep, ArchiveError> {
+    fn from_str(text: &str) -> Result<Retention, ArchiveError> {
         let days = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());
         let keep = match text.split_once('=') {
-            Some(("packets", age)) => days(age).map(|days| Keep::Packets { days }),
-            Some(("tests", age)) => days(age).map(|days| Keep::Tests { days }),
-            Some(("size", size)) => quantity::bytes(size).ok().map(|bytes| Keep::Size { bytes }),
+            Some(("packets", age)) => days(age).map(|days| Retention::Packets { days }),
+            Some(("tests", age)) => days(age).map(|days| Retention::Tests { days }),
+            Some(("size", size)) => quantity::bytes(size).ok().map(|bytes| Retention::Size { bytes }),
             _ => None,
         };
         keep.ok_or_else(|| {
@@ -93,37 +93,37 @@ pub struct Pruned {
 }
 
 /// A file, and where it is.
-struct Small {
+struct SmallFile {
     id: i64,
     name: String,
     bytes: u64,
 }
 
-impl Small {
+impl SmallFile {
     /// Out of the columns id, name and bytes.
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Small> {
-        Ok(Small { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
+        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
     }
 }
 
 /// The files all of whose tests began before `until`.
-fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<Small>> {
+fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
                  (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
-    db.prepare(query)?.query_map([until], Small::read)?.collect()
+    db.prepare(query)?.query_map([until], SmallFile::read)?.collect()
 }
 
 /// The files that must go so that those with newer tests take at most `bytes`.
-fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<Small>> {
+fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
                  ORDER BY newest DESC, id DESC";
     let mut files = db.prepare(query)?;
     let mut sum = 0u64;
-    let mut kept = |file: &Small| {
+    let mut kept = |file: &SmallFile| {
         sum = sum.saturating_add(file.bytes);
         sum <= bytes
     };
-    let files = files.query_map([], Small::read)?.collect::<rusqlite::Result<Vec<Small>>>()?;
+    let files = files.query_map([], SmallFile::read)?.collect::<rusqlite::Result<Vec<SmallFile>>>()?;
     Ok(files.into_iter().skip_while(|file| kept(file)).collect())
 }
 
@@ -138,14 +138,14 @@ impl Archive {
         let small = || {
             let mut files = self.db.prepare(query)?;
             files
-                .query_map([MAX_SMALL_FILE_BYTES as i64], Small::read)?
-                .collect::<rusqlite::Result<Vec<Small>>>()
+                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
+                .collect::<rusqlite::Result<Vec<SmallFile>>>()
         };
         let files = small().map_err(self.sql("reading"))?;
         let mut done = Compacted::default();
-        let folder = |small: &Small| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let folder = |small: &SmallFile| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
         for day in files.chunk_by(|a, b| folder(a) == folder(b)) {
-            let mut group: Vec<&Small> = Vec::new();
+            let mut group: Vec<&SmallFile> = Vec::new();
             for file in day {
                 group.push(file);
                 if group.iter().map(|f| f.bytes).sum::<u64>() >= MAX_MERGED_FILE_BYTES
@@ -159,10 +159,10 @@ impl Archive {
         Ok(done)
     }
 
-    fn put_together(&self, files: &[&Small], done: &mut Compacted) -> Result<(), ArchiveError> {
+    fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
         // What cannot be read stays where it is, and everything else goes on.
-        let whole = |file: &&&Small| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
-        let (files, damaged): (Vec<&&Small>, Vec<&&Small>) = files.iter().partition(|f| whole(f));
+        let whole = |file: &&&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
+        let (files, damaged): (Vec<&&SmallFile>, Vec<&&SmallFile>) = files.iter().partition(|f| whole(f));
         done.damaged += damaged.len() as u64;
         if files.len() < 2 {
             return Ok(());
@@ -243,7 +243,7 @@ impl Archive {
             Ok((hash, source, rest, tags))
         };
         let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
-        let rest = Rest::from_bytes(&rest);
+        let rest = OtherLines::from_bytes(&rest);
         let rest =
             rest.ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))?;
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
@@ -254,20 +254,20 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn prune(&self, keep: Keep, now: WallTime) -> Result<Pruned, ArchiveError> {
+    pub fn prune(&self, keep: Retention, now: WallTime) -> Result<Pruned, ArchiveError> {
         let _writing = self.lock()?;
         const DAY: i64 = 86_400_000_000_000;
         let until = match keep {
-            Keep::Packets { days } | Keep::Tests { days } => {
+            Retention::Packets { days } | Retention::Tests { days } => {
                 now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
             }
-            Keep::Size { .. } => i64::MIN,
+            Retention::Size { .. } => i64::MIN,
         };
         let mut done = Pruned::default();
         let mut failed = None;
         let files = self.transaction(|all| {
             let files = match keep {
-                Keep::Size { bytes } => beyond(all, bytes)?,
+                Retention::Size { bytes } => beyond(all, bytes)?,
                 _ => before(all, until)?,
             };
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
@@ -275,7 +275,7 @@ impl Archive {
                 done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
                 all.execute("DELETE FROM files WHERE id = ?", [file.id])?;
             }
-            if let Keep::Tests { .. } = keep {
+            if let Retention::Tests { .. } = keep {
                 let mut old = all.prepare("SELECT id, stream, started_ns, pool, hash FROM tests WHERE started_ns < ? AND file IS NULL")?;
                 let mut rows = old.query([until])?;
                 while let Some(row) = rows.next()? {

@@ -114,7 +114,7 @@ pub struct Summary {
     pub local_queue: Option<LocalQueue>,
     /// What the receiver saw in the IP header.
     #[serde(default)]
-    pub far_end: FarEnd,
+    pub far_end: ReceivedHeaders,
     /// Clock steps and path changes found in the series.
     #[serde(default)]
     pub segments: Vec<PathSegment>,
@@ -243,7 +243,7 @@ pub struct Coverage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct FarEnd {
+pub struct ReceivedHeaders {
     /// DSCPs.
     pub dscp: BTreeMap<u8, u64>,
     /// ECN bits.

@@ -11,7 +11,7 @@ use jitlat_core::schedule::Deadlines;
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, TestSpec, Transport};
 use jitlat_core::time::{Span, Stamp, StampSource, SteadyTime, WallTime};
-use jitlat_core::twoway::{Directions, LossRun, LostOn, TwoWay};
+use jitlat_core::twoway::{Directions, LossRun, LossSide, TwoWay};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -289,16 +289,16 @@ impl Trial {
         let mut requests: Vec<(Span, LeavingPacket)> = Vec::new();
         let mut next = 0;
         for d in departures {
-            lost.extend((next..d.seq).map(|seq| (seq, LostOn::Up)));
+            lost.extend((next..d.seq).map(|seq| (seq, LossSide::Up)));
             next = d.seq + 1;
             let delivered = up.pass_test(on_path(d.left), d.bytes, d.seq.into());
             if delivered.is_empty() {
-                lost.push((d.seq, LostOn::Up));
+                lost.push((d.seq, LossSide::Up));
             }
             ways.up_duplicates += delivered.len().saturating_sub(1) as u64;
             requests.extend(delivered.iter().map(|t| (since(*t), *d)));
         }
-        lost.extend((next..self.spec.packets()).map(|seq| (seq, LostOn::Up)));
+        lost.extend((next..self.spec.packets()).map(|seq| (seq, LossSide::Up)));
         requests.sort_by_key(|(at, d)| (*at, d.seq));
         let mut highest = None;
         let mut answers: Vec<(Span, LeavingPacket, [WallTime; 2])> = Vec::new();
@@ -309,7 +309,7 @@ impl Trial {
             let answered = read + answering.processing;
             let delivered = down.pass_test(on_path(answered), d.bytes, d.seq.into());
             if delivered.is_empty() {
-                lost.push((d.seq, LostOn::Down));
+                lost.push((d.seq, LossSide::Down));
             }
             ways.down_duplicates += delivered.len().saturating_sub(1) as u64;
             let times = [at, answered].map(|t| far.stamp(self.epoch, t));
@@ -339,7 +339,7 @@ impl Trial {
         lost.sort_unstable_by_key(|(seq, _)| *seq);
         lost.dedup_by_key(|(seq, _)| *seq);
         let on = |way| lost.iter().filter(|(_, w)| *w == way).count() as u64;
-        (ways.up_lost, ways.down_lost) = (on(LostOn::Up), on(LostOn::Down));
+        (ways.up_lost, ways.down_lost) = (on(LossSide::Up), on(LossSide::Down));
         let facts = TwoWay {
             protocol: answering.protocol.clone(),
             timeout: Some(Span::seconds(2)),
@@ -371,7 +371,7 @@ fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp,
     (Stamp { at, source: host.stamps }, kernel.then_some(lag))
 }
 
-fn runs(lost: &[(u32, LostOn)]) -> Vec<LossRun> {
+fn runs(lost: &[(u32, LossSide)]) -> Vec<LossRun> {
     let mut runs: Vec<LossRun> = Vec::new();
     for (seq, way) in lost {
         match runs.last_mut() {

@@ -37,7 +37,7 @@ pub struct PathTest {
     /// The largest TTL to try.
     pub hops: u8,
     /// How long to wait for an answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 impl PathTest {
@@ -53,7 +53,7 @@ impl PathTest {
             probes: 10,
             period: Span::seconds(1),
             hops: 30,
-            patience: Span::seconds(2),
+            timeout: Span::seconds(2),
         }
     }
 
@@ -71,9 +71,9 @@ impl PathTest {
             probes: self.probes,
             period: self.period,
             hops: self.hops,
-            patience: self.patience,
+            timeout: self.timeout,
             // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
-            spacing: Span::millis(20).max(Span(self.patience.0 / i64::from(MAX_PROBES) + 1)),
+            spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };
         Ok(path::trace(plan, stop.flag(), progress)?)

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 /// What to do with several logs.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
+pub struct SeveralLogs {
     /// Whether to merge them into one.
     pub merge: bool,
     /// File to save the state to; `None`: not saved.
@@ -40,7 +40,7 @@ struct ReadLog {
 }
 
 /// Analyses `logs` and prints the result.
-pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<ExitStatus> {
+pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
     let runs = analyse(logs, together, args)?;
     let report = ReportStreams { runs: &runs, extra: None, interval: args.analysis.interval, texts: &[] };
     let written = args.outputs.write(&report, || args.page(&runs, StreamOrigin::Logs, ""));
@@ -51,7 +51,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<E
 }
 
 /// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.
-pub fn analyse(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
+pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
     args.outputs.check_protocol(None)?;

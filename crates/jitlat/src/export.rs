@@ -1,6 +1,6 @@
 //! `jitlat export LOG --as NAME [FILE]`: a saved test in the format of another program.
 
-use crate::analyze::{self, Together};
+use crate::analyze::{self, SeveralLogs};
 use crate::exit::ExitStatus;
 use crate::options::analysis::AnalysisArgs;
 use crate::options::report::ReportArgs;
@@ -40,7 +40,7 @@ pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
         }
     };
     let report = ReportArgs::of_files(outputs.into(), args.analysis.clone());
-    let runs = analyze::analyse(std::slice::from_ref(&args.log), &Together::default(), &report)?;
+    let runs = analyze::analyse(std::slice::from_ref(&args.log), &SeveralLogs::default(), &report)?;
     let interval = args.analysis.interval;
     let failures =
         report.outputs.write_files(&ReportStreams { runs: &runs, extra: None, interval, texts: &[] });

@@ -72,7 +72,7 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
         probes: args.probes,
         period: args.period,
         hops: args.hops,
-        patience: args.timeout,
+        timeout: args.timeout,
         ..PathTest::new(&args.host)
     };
     let path = test.run(&stop, &mut |_| ())?;
@@ -84,7 +84,7 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
 /// Before a test: the hops on its way as tags, from three probes to each. A path that cannot be examined is no reason not to
 /// measure: a warning says why.
 pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
-    let test = PathTest { probes: 3, period: Span::millis(500), patience: Span::seconds(1), ..test };
+    let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());
     found
         .inspect_err(|why| warn!("the path is not kept with the test: {why}"))

@@ -3,7 +3,7 @@
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
 use crate::archive::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
-use crate::compare::AlongDocument;
+use crate::compare::CurveDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
 use crate::sweep::SweepDocument;
@@ -41,7 +41,7 @@ const PUBLISHED: [Published; 15] = [
     Published {
         name: "along",
         about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
-        schema: schema_of::<AlongDocument<'_>>,
+        schema: schema_of::<CurveDocument<'_>>,
     },
     Published {
         name: "archive-ls",

@@ -1,6 +1,6 @@
 //! `jitlat HOST`: one-way tests against a server.
 
-use crate::analyze::Together;
+use crate::analyze::SeveralLogs;
 use crate::capture::{EndedTestCapture, TestCapture};
 use crate::console::progress::{ProgressLine, ProgressObserver};
 use crate::exit::ExitStatus;
@@ -52,7 +52,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         if args.live.live {
             live::show_if_possible(std::slice::from_ref(log))?;
         }
-        return analyze::run(std::slice::from_ref(log), &Together::default(), &args.one_way.report);
+        return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;

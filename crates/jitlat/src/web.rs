@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
-use jitlat_monitor::runtime::Alone;
+use jitlat_monitor::runtime::StandaloneRunner;
 use jitlat_web::{DEFAULT_PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -79,7 +79,7 @@ impl RunArgs {
     /// Who may start which tests; `None`: nobody.
     fn runs(&self, archive: &Path) -> Result<Option<PageRuns>> {
         let Some(hosts) = &self.run else { return Ok(None) };
-        let runner = Alone {
+        let runner = StandaloneRunner {
             equipment: Arc::new(MonitorInstruments),
             archive: archive.to_owned(),
             hosts: hosts.iter().map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).collect(),

@@ -180,21 +180,21 @@ enum PlacingOrder {
 }
 
 /// Places of all tests.
-struct Placed {
+struct PlacedTests {
     starts: Vec<Vec<i64>>,
     sets: Vec<Vec<usize>>,
     /// The share of its places that the worst of the tests has, and the sum of all shares.
     share: (f64, f64),
 }
 
-impl Placed {
+impl PlacedTests {
     fn take(self) -> (Vec<Vec<i64>>, Vec<Vec<usize>>) {
         (self.starts, self.sets)
     }
 }
 
 impl PlacingOrder {
-    fn place(self, model: &Model, drafts: &[Draft], demand: &[f64], cycle: i64) -> Placed {
+    fn place(self, model: &Model, drafts: &[Draft], demand: &[f64], cycle: i64) -> PlacedTests {
         let mut often: Vec<usize> = (0..drafts.len()).collect();
         often.sort_by_key(|k| (model.tests[*k].every, *k));
         let mut order = often.clone();
@@ -218,7 +218,7 @@ impl PlacingOrder {
             starts.len() as f64 / wanted.max(1) as f64
         });
         let share = shares.fold((1.0, 0.0), |(least, sum), share: f64| (share.min(least), sum + share));
-        Placed { starts, sets: time.sets(), share }
+        PlacedTests { starts, sets: time.sets(), share }
     }
 }
 

@@ -192,9 +192,9 @@ impl<M: Conversing> Driver<M> {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// The same for at most `patience`.
-    pub fn wait_for(&self, patience: Span) {
-        let until = clock::steady() + patience;
+    /// The same for at most `timeout`.
+    pub fn wait_for(&self, timeout: Span) {
+        let until = clock::steady() + timeout;
         let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
         wait(self.connection.as_ref(), None, Some(due));
     }
@@ -212,9 +212,9 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Writes the machine's remaining output, for at most `patience`.
-    pub fn finish(&mut self, patience: Span) {
-        let until = clock::steady() + patience;
+    /// Writes the machine's remaining output, for at most `timeout`.
+    pub fn finish(&mut self, timeout: Span) {
+        let until = clock::steady() + timeout;
         let Some(connection) = &mut self.connection else { return };
         while self.machine.poll_transmit(tick(), &mut connection.out) {}
         while connection.flush().is_ok() && connection.is_pending() && clock::steady() < until {
@@ -224,9 +224,9 @@ impl<M: Conversing> Driver<M> {
 
     /// The same, and takes what still comes until the peer has closed, too, within the same patience: a connection that is
     /// closed with something unread is reset, and the peer may not get the last words.
-    pub fn finish_and_drain(&mut self, patience: Span) {
-        let until = clock::steady() + patience;
-        self.finish(patience);
+    pub fn finish_and_drain(&mut self, timeout: Span) {
+        let until = clock::steady() + timeout;
+        self.finish(timeout);
         let Some(connection) = &mut self.connection else { return };
         if connection.stream.shutdown(Shutdown::Write).is_err() {
             return;

@@ -250,7 +250,7 @@ impl Probes {
                     Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
                     _ => {}
                 }
-                let until = clock::steady() + plan.patience;
+                let until = clock::steady() + plan.timeout;
                 if let Some(place) = attempts.get_mut(usize::from(due.slot)) {
                     *place = Some(Attempt { socket, port, until, over: false });
                 }

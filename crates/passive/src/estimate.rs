@@ -25,7 +25,7 @@ pub struct RatedPair {
 /// The figures of one way, from all matched packets and not only paired ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WayFigures {
+pub struct MatchedFigures {
     /// Counts of the packets.
     #[serde(flatten)]
     pub counts: MatchCounts,
@@ -71,17 +71,17 @@ pub struct PassiveSummary {
     /// The two clocks.
     pub clocks: ClockDifference,
     /// From the reference to the monitor point.
-    pub out: WayFigures,
+    pub out: MatchedFigures,
     /// From the monitor to the reference point.
     #[serde(rename = "in")]
-    pub back: WayFigures,
+    pub back: MatchedFigures,
 }
 
 /// Most combinations of sizes.
 const MAX_SIZE_PAIRS: usize = 4096;
 
 #[derive(Debug, Default)]
-struct WayState {
+struct DirectionDelays {
     delay: SpanSpread,
     ipdv: SpanSpread,
     last: Option<i64>,
@@ -142,7 +142,7 @@ pub struct PairEstimator {
     instants: SpanSpread,
     levels: ThinnedTimes,
     clocks: ClockComparison,
-    ways: [WayState; 2],
+    ways: [DirectionDelays; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
     /// What counts; `None`: everything.
@@ -264,7 +264,7 @@ impl PairEstimator {
             let (state, counts) = (&self.ways[w], counts[w]);
             let due = counts.matched + counts.lost;
             let delay = state.delay.figures(0);
-            WayFigures {
+            MatchedFigures {
                 counts,
                 loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
                 delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),

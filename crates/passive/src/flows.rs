@@ -37,7 +37,7 @@ pub struct FlowRtt {
 /// One way of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FlowWay {
+pub struct FlowDirection {
     /// Packets recognised at both points.
     pub matched: u64,
     /// Bytes of them, IP headers included.
@@ -73,10 +73,10 @@ pub struct FlowFigures {
     /// Their round trips.
     pub rtt_ns: Option<FlowRtt>,
     /// From the reference to the monitor point.
-    pub out: FlowWay,
+    pub out: FlowDirection,
     /// From the monitor to the reference point.
     #[serde(rename = "in")]
-    pub back: FlowWay,
+    pub back: FlowDirection,
     /// First and last packet, on the reference clock.
     pub first: WallTime,
     /// See [`Self::first`].
@@ -87,7 +87,7 @@ pub struct FlowFigures {
 struct FlowState {
     pairer: Pairer,
     rtt: SpanSpread,
-    ways: [FlowWay; 2],
+    ways: [FlowDirection; 2],
     /// Raw delays of either way.
     delays: [SpanSpread; 2],
     span: Option<(WallTime, WallTime)>,
@@ -158,7 +158,7 @@ impl FlowState {
             let counts = self.ways[w];
             let Some(raw) = self.delays[w].figures(0) else { return counts };
             let Some(above) = self.delays[w].figures(raw.min) else { return counts };
-            FlowWay {
+            FlowDirection {
                 delay_raw_min_ns: Some(raw.min),
                 delay_variation_mean_ns: Some(above.mean),
                 delay_variation_median_ns: Some(above.median),

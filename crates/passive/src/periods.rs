@@ -4,7 +4,7 @@
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
 use super::pairing::Record;
-use super::streams::{StreamBuilder, StreamSink, WayFacts, session};
+use super::streams::{DirectionFacts, StreamBuilder, StreamSink, session};
 use super::survey::Sides;
 use jitlat_core::record::PacketRecord;
 use jitlat_core::session::{Ending, Session};
@@ -169,23 +169,23 @@ struct Cut {
     offset: Span,
     /// The first period that is not over.
     first: i64,
-    ways: [CutWay; 2],
+    ways: [CutDirection; 2],
     fresh: Vec<PeriodRecord>,
 }
 
 #[derive(Debug, Default)]
-struct CutWay {
+struct CutDirection {
     counted: u64,
     /// Ascending; only periods with packets.
-    open: VecDeque<WayPeriod>,
+    open: VecDeque<DirectionPeriod>,
 }
 
 #[derive(Debug)]
-struct WayPeriod {
+struct DirectionPeriod {
     period: i64,
     /// The number of its first packet among all.
     begins: u64,
-    facts: WayFacts,
+    facts: DirectionFacts,
 }
 
 impl Cut {
@@ -206,7 +206,11 @@ impl StreamSink for Cut {
         let least = own.open.back().map_or(self.first, |last| last.period);
         let period = common.0.div_euclid(self.every.0).max(least);
         if own.open.back().is_none_or(|last| last.period < period) {
-            own.open.push_back(WayPeriod { period, begins: own.counted, facts: WayFacts::default() });
+            own.open.push_back(DirectionPeriod {
+                period,
+                begins: own.counted,
+                facts: DirectionFacts::default(),
+            });
         }
         own.counted += 1;
         if let Some(last) = own.open.back_mut() {

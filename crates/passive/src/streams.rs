@@ -43,7 +43,7 @@ enum PacketFate {
 
 /// What is known of the packets of one way together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WayFacts {
+pub(super) struct DirectionFacts {
     /// Those that count.
     pub(super) sent: u64,
     /// Times of the first and the last that count, on the source's clock.
@@ -53,7 +53,7 @@ pub(super) struct WayFacts {
     pub(super) bytes: u64,
 }
 
-impl WayFacts {
+impl DirectionFacts {
     pub(super) fn saw(&mut self, at: WallTime) {
         let s = self.span.get_or_insert((at.0, at.0));
         *s = (s.0.min(at.0), s.1.max(at.0));
@@ -100,7 +100,7 @@ impl ArrivedPacket {
 
 /// One way's numbers.
 #[derive(Debug, Default)]
-struct WayNumbers {
+struct DirectionNumbers {
     /// Fates of the source sightings from `base` on.
     fates: VecDeque<PacketFate>,
     base: u64,
@@ -110,10 +110,10 @@ struct WayNumbers {
     /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
     waiting: TimeQueue<ArrivedPacket>,
     /// But for those sent, which are counted by their fates.
-    facts: WayFacts,
+    facts: DirectionFacts,
 }
 
-impl WayNumbers {
+impl DirectionNumbers {
     fn settle(&mut self, seq: u64, fate: PacketFate, way: Direction, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
@@ -173,7 +173,7 @@ impl WayNumbers {
 /// An [`MatchObserver`] that makes the streams of both ways.
 #[derive(Debug, Default)]
 pub struct StreamBuilder<S> {
-    ways: [WayNumbers; 2],
+    ways: [DirectionNumbers; 2],
     sink: S,
 }
 
@@ -191,7 +191,7 @@ impl<S: StreamSink> StreamBuilder<S> {
 
     /// The session of one way, with what is known so far. `sides` as each point sees them.
     pub fn session(&self, way: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
-        let facts = WayFacts { sent: self.sent(way), ..self.ways[way as usize].facts };
+        let facts = DirectionFacts { sent: self.sent(way), ..self.ways[way as usize].facts };
         facts.session(way, sides, clocks)
     }
 
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn copies_are_numbered_a_million_packets_back() {
-        let mut n = WayNumbers::default();
+        let mut n = DirectionNumbers::default();
         let mut kept = Kept::default();
         n.settle(0, PacketFate::Void, Direction::Up, &mut kept);
         n.base = DUPLICATE_WINDOW - 1;

@@ -1,7 +1,7 @@
 //! Problems of captures and of their matching, with what to do about them.
 
 use super::pipeline::CaptureFacts;
-use super::{IdentityFields, IdentityRule, MatchPlan, PassiveResult, WayFigures};
+use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::units;
 
@@ -58,7 +58,7 @@ impl PassiveResult {
         self.total(|w| w.counts.matched) > 0
     }
 
-    fn total(&self, count: fn(&WayFigures) -> u64) -> u64 {
+    fn total(&self, count: fn(&MatchedFigures) -> u64) -> u64 {
         count(&self.summary.out) + count(&self.summary.back)
     }
 

@@ -39,7 +39,7 @@ const NONE: u32 = u32::MAX;
 
 /// The two orders that every entry is in.
 #[derive(Clone, Copy)]
-enum Among {
+enum OrderKind {
     All,
     Clients,
 }
@@ -256,18 +256,28 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
 
     fn link(&mut self, at: u32) {
         let Node { share, rank, .. } = self.nodes[at as usize];
-        append(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
-        append(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
+        append(&mut self.nodes, &mut self.orders[rank as usize], OrderKind::All, at);
+        append(
+            &mut self.nodes,
+            &mut self.shares[share as usize].orders[rank as usize],
+            OrderKind::Clients,
+            at,
+        );
     }
 
     fn unlink(&mut self, at: u32) {
         let Node { share, rank, .. } = self.nodes[at as usize];
-        take_out(&mut self.nodes, &mut self.orders[rank as usize], Among::All, at);
-        take_out(&mut self.nodes, &mut self.shares[share as usize].orders[rank as usize], Among::Clients, at);
+        take_out(&mut self.nodes, &mut self.orders[rank as usize], OrderKind::All, at);
+        take_out(
+            &mut self.nodes,
+            &mut self.shares[share as usize].orders[rank as usize],
+            OrderKind::Clients,
+            at,
+        );
     }
 }
 
-fn append(nodes: &mut [Node], order: &mut IdleOrder, among: Among, at: u32) {
+fn append(nodes: &mut [Node], order: &mut IdleOrder, among: OrderKind, at: u32) {
     nodes[at as usize].links[among as usize] = Links { older: order.newest, newer: NONE };
     match order.newest {
         NONE => order.oldest = at,
@@ -276,7 +286,7 @@ fn append(nodes: &mut [Node], order: &mut IdleOrder, among: Among, at: u32) {
     order.newest = at;
 }
 
-fn take_out(nodes: &mut [Node], order: &mut IdleOrder, among: Among, at: u32) {
+fn take_out(nodes: &mut [Node], order: &mut IdleOrder, among: OrderKind, at: u32) {
     let Links { older, newer } = nodes[at as usize].links[among as usize];
     match older {
         NONE => order.oldest = newer,

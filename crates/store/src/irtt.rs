@@ -5,7 +5,7 @@
 //! samples they are 0.
 
 use jitlat_core::record::Moment;
-use jitlat_core::twoway::{LostOn, processing, round_trip};
+use jitlat_core::twoway::{LossSide, processing, round_trip};
 use jitlat_core::{PacketRecord, Session, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -335,9 +335,9 @@ impl<'a> ExportedTest<'a> {
         let losses = self.session.two_way.as_ref().map_or(&[][..], |t| &t.losses);
         let run = losses.iter().find(|run| (run.first..run.first + run.length).contains(&seq));
         match run.map(|run| run.way) {
-            Some(LostOn::Up) => "true_up",
-            Some(LostOn::Down) => "true_down",
-            Some(LostOn::Either) | None => "true",
+            Some(LossSide::Up) => "true_up",
+            Some(LossSide::Down) => "true_down",
+            Some(LossSide::Either) | None => "true",
         }
     }
 
@@ -429,8 +429,8 @@ mod tests {
                 ..Directions::default()
             }),
             losses: vec![
-                LossRun { first: 1, length: 1, way: LostOn::Up },
-                LossRun { first: 5, length: 1, way: LostOn::Down },
+                LossRun { first: 1, length: 1, way: LossSide::Up },
+                LossRun { first: 5, length: 1, way: LossSide::Down },
             ],
             ..TwoWay::default()
         }));

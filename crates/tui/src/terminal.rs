@@ -50,7 +50,7 @@ fn give_back() {
 }
 
 /// The terminal while it is taken over; given back when dropped, and when the program panics.
-struct TakenTerminal {
+struct OwnedTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     /// Dropped once the terminal is given back.
     _while_taken: Box<dyn Send>,
@@ -70,8 +70,8 @@ pub enum ViewError {
     Thread(#[source] io::Error),
 }
 
-impl TakenTerminal {
-    fn take(while_taken: Box<dyn Send>) -> io::Result<TakenTerminal> {
+impl OwnedTerminal {
+    fn take(while_taken: Box<dyn Send>) -> io::Result<OwnedTerminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let usual = std::panic::take_hook();
@@ -87,7 +87,7 @@ impl TakenTerminal {
             Terminal::with_options(backend, TerminalOptions { viewport: Viewport::Fullscreen })
         });
         match taken {
-            Ok(terminal) => Ok(TakenTerminal { terminal, _while_taken: while_taken }),
+            Ok(terminal) => Ok(OwnedTerminal { terminal, _while_taken: while_taken }),
             Err(e) => {
                 give_back();
                 Err(e)
@@ -96,7 +96,7 @@ impl TakenTerminal {
     }
 }
 
-impl Drop for TakenTerminal {
+impl Drop for OwnedTerminal {
     fn drop(&mut self) {
         give_back();
     }
@@ -127,7 +127,7 @@ impl View {
         stop: &Stop,
     ) -> Result<View, ViewError> {
         let keyboard = keyboard().map_err(ViewError::Keyboard)?;
-        let taken = TakenTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
+        let taken = OwnedTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
         let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
         let drawer = Drawer {
             taken,
@@ -235,7 +235,7 @@ fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
 
 /// The thread that draws and reads keys.
 struct Drawer {
-    taken: TakenTerminal,
+    taken: OwnedTerminal,
     keyboard: OwnedFd,
     board: Arc<Mutex<Board>>,
     over: Arc<AtomicBool>,

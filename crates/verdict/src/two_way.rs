@@ -3,7 +3,7 @@
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
-use jitlat_core::twoway::{LossRun, LostOn};
+use jitlat_core::twoway::{LossRun, LossSide};
 
 /// Where requests without an answer were lost, as far as the far host's count shows.
 pub struct RequestLosses<'a> {
@@ -59,9 +59,9 @@ fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
         let (from, to) = (u64::from(run.first), u64::from(run.first) + u64::from(run.length));
         let common = to.min(last + 1).saturating_sub(from.max(first));
         match run.way {
-            LostOn::Up => up += common,
-            LostOn::Down => down += common,
-            LostOn::Either => either += common,
+            LossSide::Up => up += common,
+            LossSide::Down => down += common,
+            LossSide::Either => either += common,
         }
     }
     let all = up + down + either;

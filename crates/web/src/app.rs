@@ -98,7 +98,7 @@ impl App {
     ) -> Result<T, Problem> {
         let permit = self.readers.clone().acquire_owned().await.map_err(|_| Problem::Busy)?;
         let app = self.clone();
-        let waited = Waited(Arc::new(AtomicBool::new(false)));
+        let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
             // Held until the work ends, even if nobody waits for its result any more.
@@ -120,9 +120,9 @@ impl App {
 }
 
 /// Somebody waits for what is read; when it is dropped, nobody does.
-struct Waited(Arc<AtomicBool>);
+struct ReadGuard(Arc<AtomicBool>);
 
-impl Drop for Waited {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

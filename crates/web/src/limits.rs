@@ -88,17 +88,17 @@ impl Drop for ConnectionSlot {
 
 /// A connection that fails when its client reads nothing for a while.
 #[derive(Debug)]
-pub struct Patient {
+pub struct TimeoutConnection {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while something cannot be sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl TimeoutConnection {
     /// `stream`, for as long as it takes what is sent.
-    pub fn new(stream: TcpStream, patience: Duration) -> Patient {
-        Patient { stream, patience, stalled: None }
+    pub fn new(stream: TcpStream, timeout: Duration) -> TimeoutConnection {
+        TimeoutConnection { stream, timeout, stalled: None }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -106,10 +106,10 @@ impl Patient {
             self.stalled = None;
             return sent;
         }
-        let patience = self.patience;
+        let timeout = self.timeout;
         let stalled = self.stalled.get_or_insert_with(|| {
-            let mut timer = Box::pin(sleep(patience));
-            timer.as_mut().reset(Instant::now() + patience);
+            let mut timer = Box::pin(sleep(timeout));
+            timer.as_mut().reset(Instant::now() + timeout);
             timer
         });
         ready!(stalled.as_mut().poll(cx));
@@ -117,13 +117,13 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for TimeoutConnection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, to)
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for TimeoutConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let sent = Pin::new(&mut this.stream).poll_write(cx, bytes);

@@ -2,7 +2,7 @@
 
 use crate::access::ReadAccess;
 use crate::app::{App, router};
-use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, Patient};
+use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
 use crate::run::Starters;
 use crate::{Settings, WebError, events};
 use axum::Router;
@@ -127,7 +127,7 @@ pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
 }
 
 async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
-    let io = TokioIo::new(Patient::new(stream, app.limits.stalled));
+    let io = TokioIo::new(TimeoutConnection::new(stream, app.limits.stalled));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(app.limits.headers)

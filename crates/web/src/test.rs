@@ -3,7 +3,7 @@
 use crate::page::{self, PROGRAM, PageTab, encoded};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
-use jitlat_archive::{Archive, Listed, TestId};
+use jitlat_archive::{Archive, ListedTest, TestId};
 use jitlat_core::Analyzer;
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, HtmlReport, PageFrame, ReportPart};
@@ -24,7 +24,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
 }
 
 /// The report, within the links of this server.
-fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Problem> {
+fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, Problem> {
     let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
     let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
@@ -55,7 +55,7 @@ fn report(archive: &Archive, id: TestId, listed: &Listed) -> Result<String, Prob
 }
 
 /// The link to the path at the time of the test.
-fn way_back(listed: &Listed) -> Markup {
+fn way_back(listed: &ListedTest) -> Markup {
     let (from, to) = crate::times::CalendarUnit::Day.around(listed.started_ns);
     let address = format!(
         "/path/{}/{}?from={}&to={}",
@@ -72,7 +72,7 @@ fn way_back(listed: &Listed) -> Markup {
 }
 
 /// A test without packets: what the catalogue has of it.
-fn without(listed: &Listed, why: &str) -> String {
+fn without(listed: &ListedTest, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
     let header =
         markup! { p.what { (jitlat_archive::utc(listed.started_ns)) ", " (listed.packets) " packets" } };

@@ -4,7 +4,7 @@ use super::columns::{COLUMNS, Width};
 use super::{Piece, ROWS_PER_READ, TESTS_KEY, VERSION, VERSION_KEY, pages};
 use crate::error::ArchiveError;
 use crate::packed::decompress;
-use crate::text::Rest;
+use crate::text::OtherLines;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -50,7 +50,7 @@ pub(crate) struct StoredTest {
     pub source: String,
     /// Tags given to the archive.
     pub tags: Vec<(String, String)>,
-    pub rest: Rest,
+    pub rest: OtherLines,
 }
 
 impl FileTests {

@@ -2,8 +2,8 @@
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
-    AddOutcome, Archive, Arrived, Filter, IncomingLog, Keep, MAX_UNSETTLED, PoolPeriod, PreparedTest,
-    Settled, Unfit,
+    AddOutcome, Archive, Arrived, Filter, IncomingLog, MAX_UNSETTLED, PoolPeriod, PreparedTest, PushResult,
+    Retention, Unfit,
 };
 use jitlat_core::WallTime;
 use jitlat_core::pool;
@@ -220,7 +220,7 @@ fn a_size_is_kept_by_whole_files_and_the_oldest_go() {
         archive.add(&write_log(folder.path(), k, NEW_YEAR + k * HOUR, 200), &[]).unwrap();
     }
     let whole = archive.check(false).unwrap().bytes;
-    let keep: Keep = format!("size={}", whole / 2).parse().unwrap();
+    let keep: Retention = format!("size={}", whole / 2).parse().unwrap();
     let done = archive.prune(keep, WallTime(NEW_YEAR)).unwrap();
     assert!((5..=6).contains(&done.files) && done.tests == 0, "{done:?}");
     let list = archive.list(&Filter::default(), &[]).unwrap();
@@ -337,17 +337,17 @@ proptest! {
         let (mut made, mut far) = (0, BTreeSet::new());
         // Of this connection: sent, stored there, and the answers that came.
         let mut sent: Vec<(i64, u128)> = Vec::new();
-        let mut answers: Vec<(i64, Settled)> = Vec::new();
+        let mut answers: Vec<(i64, PushResult)> = Vec::new();
         let mut stored = 0;
         let reconnect = |archive: &Archive, far: &BTreeSet<u128>| {
             let doubts = archive.push_doubts("c").unwrap();
-            let known: Vec<(i64, Settled)> = doubts
+            let known: Vec<(i64, PushResult)> = doubts
                 .into_iter()
-                .map(|(n, hash)| (n, if far.contains(&hash) { Settled::Stored } else { Settled::Gone }))
+                .map(|(n, hash)| (n, if far.contains(&hash) { PushResult::Stored } else { PushResult::Gone }))
                 .collect();
             archive.settle_push("c", 0, &known).unwrap();
         };
-        let hear = |archive: &Archive, answers: &mut Vec<(i64, Settled)>| {
+        let hear = |archive: &Archive, answers: &mut Vec<(i64, PushResult)>| {
             let upto = answers.iter().map(|(n, _)| *n).max().unwrap_or(0);
             archive.settle_push("c", upto, answers).unwrap();
             answers.clear();
@@ -371,7 +371,7 @@ proptest! {
                 Step::Store(n) => {
                     for (number, hash) in sent.iter().skip(stored).take(n) {
                         far.insert(*hash);
-                        answers.push((*number, Settled::Stored));
+                        answers.push((*number, PushResult::Stored));
                     }
                     stored = (stored + n).min(sent.len());
                 }
@@ -383,11 +383,11 @@ proptest! {
                 }
                 Step::Prune(days) => {
                     let now = WallTime(NEW_YEAR + (days + 1) * DAY);
-                    archive.prune(Keep::Packets { days: 1 }, now).unwrap();
+                    archive.prune(Retention::Packets { days: 1 }, now).unwrap();
                 }
                 Step::Forget(days) => {
                     let now = WallTime(NEW_YEAR + (days + 1) * DAY);
-                    archive.prune(Keep::Tests { days: 1 }, now).unwrap();
+                    archive.prune(Retention::Tests { days: 1 }, now).unwrap();
                 }
                 Step::Bound(n) => drop(archive.bound_push("c", n * 3000).unwrap()),
             }
@@ -401,7 +401,7 @@ proptest! {
             }
             let mut answers = next.iter().map(|t| {
                 far.insert(t.hash);
-                (t.number, Settled::Stored)
+                (t.number, PushResult::Stored)
             }).collect();
             hear(&archive, &mut answers);
         }

@@ -1,7 +1,9 @@
 //! What goes into an archive comes out again, whole.
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
-use jitlat_archive::{AddOutcome, Archive, ArchiveError, Filter, Keep, PoolPeriod, TestHeader, TestId, When};
+use jitlat_archive::{
+    AddOutcome, Archive, ArchiveError, Filter, PoolPeriod, Retention, TestHeader, TestId, When,
+};
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{Analyzer, PacketRecord, WallTime};
@@ -255,7 +257,7 @@ fn stored_rollups_are_those_made_anew() {
             same_anew(n);
         }
         if n == 19 {
-            archive.prune(Keep::Tests { days: 40 }, WallTime(start(18) + 9 * DAY)).unwrap();
+            archive.prune(Retention::Tests { days: 40 }, WallTime(start(18) + 9 * DAY)).unwrap();
             same_anew(n);
         }
         if n == 27 {
@@ -337,11 +339,11 @@ fn what_is_pruned_stays_in_the_figures() {
     let all = |archive: &Archive| archive.query(&Filter::default(), figure, PoolPeriod::Day).unwrap();
     let before = all(&archive);
     let now = WallTime(NEW_YEAR + 6 * DAY);
-    let pruned = archive.prune(Keep::Packets { days: 2 }, now).unwrap();
+    let pruned = archive.prune(Retention::Packets { days: 2 }, now).unwrap();
     assert_eq!((pruned.packets_of, pruned.files, pruned.tests), (4, 4, 0));
     assert!(matches!(archive.log(ids[0]), Err(ArchiveError::Pruned(_))) && archive.log(ids[5]).is_ok());
     assert_eq!(all(&archive), before);
-    let pruned = archive.prune(Keep::Tests { days: 4 }, now).unwrap();
+    let pruned = archive.prune(Retention::Tests { days: 4 }, now).unwrap();
     assert_eq!(pruned.tests, 2);
     assert_eq!(all(&archive), before);
     // What was pruned is not counted twice.

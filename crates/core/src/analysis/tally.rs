@@ -4,7 +4,7 @@ use super::plain::Plain;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
 use crate::record::{Moment, PacketRecord};
 use crate::session::Session;
-use crate::summary::{Coverage, FarEnd, StampCounts};
+use crate::summary::{Coverage, ReceivedHeaders, StampCounts};
 use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -262,8 +262,8 @@ impl Tally {
     }
 
     /// What the receiver saw.
-    pub fn far_end(&self) -> FarEnd {
-        let mut seen = FarEnd { odd_sizes: self.odd_sizes, ..FarEnd::default() };
+    pub fn far_end(&self) -> ReceivedHeaders {
+        let mut seen = ReceivedHeaders { odd_sizes: self.odd_sizes, ..ReceivedHeaders::default() };
         let add = |map: &mut BTreeMap<u8, u64>, key: u8, count: u64| {
             if count > 0 {
                 *map.entry(key).or_default() += count;

@@ -12,7 +12,7 @@ use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
-    DirectionResult, Directions, LossRun, LostOn, NotAnswers, Processing, RecordView, SendingMode, TwoWay,
+    DirectionResult, Directions, LossRun, LossSide, NotAnswers, Processing, RecordView, SendingMode, TwoWay,
     TwoWayFigures, far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
@@ -389,11 +389,11 @@ fn losses_of(
         return (whole, None);
     }
     let (mine, other) = match view {
-        RecordView::Down => (LostOn::Down, LostOn::Up),
-        _ => (LostOn::Up, LostOn::Down),
+        RecordView::Down => (LossSide::Down, LossSide::Up),
+        _ => (LossSide::Up, LossSide::Down),
     };
     // Requests lost on the way there never set out on the way back.
-    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == RecordView::Down;
+    let skipped = |way: LossSide| way == LossSide::Either || way == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
     let kept: Vec<SeqRun> = runs
         .iter()
@@ -402,7 +402,7 @@ fn losses_of(
             let start = u64::from(run.first) - out;
             if skipped(run.way) {
                 out += length;
-                undetermined += if run.way == LostOn::Either { length } else { 0 };
+                undetermined += if run.way == LossSide::Either { length } else { 0 };
             }
             (run.way == mine).then_some(SeqRun { start, len: length })
         })
@@ -444,7 +444,7 @@ fn overtaken(samples: &Samples, view: RecordView) -> u64 {
 mod tests {
     use super::*;
 
-    fn run(first: u32, length: u32, way: LostOn) -> LossRun {
+    fn run(first: u32, length: u32, way: LossSide) -> LossRun {
         LossRun { first, length, way }
     }
 
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn losses_cluster_on_the_way_they_were_lost() {
-        use LostOn::{Down, Either, Up};
+        use LossSide::{Down, Either, Up};
         let spec = crate::TestSpec::new(
             crate::Direction::Up,
             crate::Transport::Udp,

@@ -329,7 +329,7 @@ mod tests {
     use crate::metrics::periods::MeanPeriods;
     use crate::metrics::seqset::SeqSet;
     use crate::metrics::series::Series;
-    use crate::scalars::{ScalarUnit, Take};
+    use crate::scalars::{ScalarGetter, ScalarUnit};
     use crate::spec::TestSpec;
     use std::borrow::Cow;
     use std::sync::OnceLock;
@@ -343,8 +343,8 @@ mod tests {
 
     impl Metric for Falls {
         const SCALARS: &'static [Scalar] = &[
-            Scalar::new("last", "last", ScalarUnit::Time, Take::Computed),
-            Scalar::new("falls", "falls", ScalarUnit::Packets, Take::Computed),
+            Scalar::new("last", "last", ScalarUnit::Time, ScalarGetter::Computed),
+            Scalar::new("falls", "falls", ScalarUnit::Packets, ScalarGetter::Computed),
         ];
         type Found = [Option<f64>; 2];
 

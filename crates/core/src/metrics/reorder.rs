@@ -80,7 +80,7 @@ const MAX_SINGLE_N: u64 = 1000;
 /// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
 /// consecutively are kept as one stretch; O(log) a packet whatever the order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Overtaking {
+pub struct ReorderCounter {
     arrivals: u64,
     expected: Option<u64>,
     /// Running maxima of the sequence number: where each stretch of them began. The earliest larger
@@ -101,7 +101,7 @@ pub struct Overtaking {
     forgotten: u64,
     /// Where discontinuities no longer in `maxima` were: the first of all.
     positions: Vec<u64>,
-    /// Whether [`Overtaking::mark`] was called, and the run of packets in order that was the first to end after that.
+    /// Whether [`ReorderCounter::mark`] was called, and the run of packets in order that was the first to end after that.
     marked: bool,
     marked_run: Option<u64>,
 }
@@ -157,11 +157,11 @@ fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
     from + stretches[from..].partition_point(|s| s.seq < seq)
 }
 
-impl Overtaking {
+impl ReorderCounter {
     /// In constant memory: of packets that come after more than `limit` further discontinuities, extents
     /// and late times are understated.
-    pub fn bounded(limit: usize) -> Overtaking {
-        Overtaking { limit, ..Overtaking::default() }
+    pub fn bounded(limit: usize) -> ReorderCounter {
+        ReorderCounter { limit, ..ReorderCounter::default() }
     }
 
     /// Whether it can have come to this after `n` packets, keeping `limit` discontinuities; as far as computing
@@ -207,14 +207,14 @@ impl Overtaking {
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to remember what [`Overtaking::join`] needs.
+    /// Begins to remember what [`ReorderCounter::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
     /// Adds the packets that `whole` has had since it was `lead`, when it was marked. Their numbers must be above all
     /// of this one's but those that `lead` has too.
-    pub(crate) fn join(&mut self, mut whole: Overtaking, lead: &Overtaking) {
+    pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
         if later == 0 {
@@ -286,7 +286,7 @@ impl Overtaking {
     }
 }
 
-impl Overtaking {
+impl ReorderCounter {
     /// The next arrivals, with consecutive numbers; `arrived` gives when the k-th of them did.
     pub fn push_run(&mut self, run: Range<u32>, arrived: impl Fn(usize) -> i64) {
         let (first, length) = (u64::from(run.start), run.len() as u64);
@@ -330,7 +330,7 @@ impl Overtaking {
     }
 }
 
-impl OnePass for Overtaking {
+impl OnePass for ReorderCounter {
     type Output = Reordering;
 
     #[inline]
@@ -377,7 +377,7 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
 
 /// Everything of metrics §13 for a stream of `payload` bytes a packet.
 pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
-    let mut overtaking = Overtaking::default();
+    let mut overtaking = ReorderCounter::default();
     let (mut occupancy, mut at) = (Occupancy::new(THRESHOLD, 0), 0);
     for run in runs(series.numbers()) {
         let length = run.len();

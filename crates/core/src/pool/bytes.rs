@@ -2,7 +2,7 @@
 
 use super::{COUNTED, Pool, Pooled, halves, has, is_worst_of_tests, scalar_of, whole};
 use crate::distribution::LogHistogram;
-use crate::distribution::log_histogram::bytes::{Filled, put, put_signed, take_signed, take_u64};
+use crate::distribution::log_histogram::bytes::{SparseHistogram, put, put_signed, take_signed, take_u64};
 use crate::scalars::Scalar;
 use std::collections::BTreeMap;
 
@@ -52,14 +52,14 @@ pub struct PoolScalar {
 
 /// A distribution as its bytes have it.
 struct StoredDistribution {
-    values: Filled,
+    values: SparseHistogram,
     sums: [(i64, u64); 2],
 }
 
 impl StoredDistribution {
     fn read(bytes: &mut &[u8]) -> Option<StoredDistribution> {
         let sums = [halves(take_signed(bytes)?), halves(take_signed(bytes)?)];
-        Some(StoredDistribution { values: Filled::read(bytes)?, sums })
+        Some(StoredDistribution { values: SparseHistogram::read(bytes)?, sums })
             .filter(|stored| stored.values.is_possible())
     }
 
@@ -67,7 +67,7 @@ impl StoredDistribution {
     fn skip(bytes: &mut &[u8]) -> Option<()> {
         take_signed(bytes)?;
         take_signed(bytes)?;
-        Filled::skip(bytes)
+        SparseHistogram::skip(bytes)
     }
 
     fn scalar(&self, what: &str) -> Option<f64> {

@@ -25,7 +25,7 @@ mod source;
 mod unit;
 
 pub use condition::{ConditionError, ScalarCondition};
-pub use scalar::{Applies, Better, Quantile, Scalar, Take};
+pub use scalar::{Applies, Better, Quantile, Scalar, ScalarGetter};
 pub use selector::{Selector, UnknownScalar, closest, selectors};
 pub use source::ScalarSource;
 pub use unit::{ExactNumber, ScalarUnit};

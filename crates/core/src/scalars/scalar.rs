@@ -32,7 +32,7 @@ pub struct Scalar {
     pub openmetrics: Option<&'static str>,
     /// Set if it is a percentile of a distribution: OpenMetrics writes all percentiles of a distribution together.
     pub quantile: Option<Quantile>,
-    take: Take,
+    take: ScalarGetter,
 }
 
 /// One of the percentiles of a distribution.
@@ -89,7 +89,7 @@ impl Applies {
 
 /// How to read a scalar from a summary or from one way of a round-trip test. `None` if it is undefined there.
 #[derive(Clone, Copy, Debug)]
-pub enum Take {
+pub enum ScalarGetter {
     /// A count.
     Count(fn(&ScalarSource<'_>) -> Option<u64>),
     /// An integer, mostly of nanoseconds.
@@ -102,7 +102,7 @@ pub enum Take {
 
 impl Scalar {
     /// A scalar of every stream, neither good nor bad.
-    pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: Take) -> Scalar {
+    pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
             label,
@@ -172,7 +172,7 @@ impl Scalar {
 
     /// Whether its metric has no field of its own in the summary: reports list it under further figures.
     pub const fn is_computed(&self) -> bool {
-        matches!(self.take, Take::Computed)
+        matches!(self.take, ScalarGetter::Computed)
     }
 
     /// Its value in the whole `summary`; `None` if it is undefined.
@@ -183,10 +183,10 @@ impl Scalar {
     /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
     pub fn from(&self, source: &ScalarSource<'_>) -> Option<ExactNumber> {
         let value = match self.take {
-            Take::Count(take) => take(source).map(ExactNumber::from),
-            Take::Whole(take) => take(source).map(ExactNumber::from),
-            Take::Real(take) => take(source).map(ExactNumber::from),
-            Take::Computed => source.computed(self.key).map(ExactNumber::from),
+            ScalarGetter::Count(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Whole(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Real(take) => take(source).map(ExactNumber::from),
+            ScalarGetter::Computed => source.computed(self.key).map(ExactNumber::from),
         };
         value.filter(|x| x.as_f64().is_finite())
     }

@@ -68,14 +68,14 @@ pub struct LossRun {
     /// Number of requests.
     pub length: u32,
     /// Where they were lost.
-    pub way: LostOn,
+    pub way: LossSide,
 }
 
 /// Where a run of requests without an answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum LostOn {
+pub enum LossSide {
     /// All on the way there.
     Up,
     /// All on the way back.

@@ -123,7 +123,7 @@ impl Checkup {
         let wake = |way: &Pacing| lateness(way, question.period, part(13), stop);
         let pacing = Pacing::default();
         let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
-        let plan = |spec| PingPlan { spec, wait: None, patience: Span::seconds(1) };
+        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1) };
         let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
         Checkup {
             at: jitlat_net::clock::wall(),

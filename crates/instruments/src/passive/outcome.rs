@@ -1,7 +1,7 @@
 //! [`PassiveOutcome`]: the result of a passive measurement.
 
 use super::error::PassiveError;
-use super::records::WayRecords;
+use super::records::DirectionRecords;
 use super::settings::{Matching, Passive};
 use jitlat_core::spec::Direction;
 use jitlat_core::{Session, Span};
@@ -37,7 +37,7 @@ pub(super) struct MatchedCaptures {
 }
 
 /// Sends what was found since the last call to `observer`.
-pub(super) fn forward(observers: &mut MatchObservers<WayRecords>, observer: &mut dyn CaptureObserver) {
+pub(super) fn forward(observers: &mut MatchObservers<DirectionRecords>, observer: &mut dyn CaptureObserver) {
     if !observers.estimator.pairs().is_empty() {
         observer.capture_event(&CaptureEvent::Pairs(observers.estimator.pairs()));
         observers.estimator.take_pairs();
@@ -59,11 +59,11 @@ impl Passive {
         &self,
         plan: &MatchPlan,
         part: Option<CapturePart>,
-    ) -> MatchObservers<WayRecords> {
+    ) -> MatchObservers<DirectionRecords> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let streams = self.records && !is_caia;
         MatchObservers {
-            streams: streams.then(|| StreamBuilder::new(WayRecords::new(&plan.sides))),
+            streams: streams.then(|| StreamBuilder::new(DirectionRecords::new(&plan.sides))),
             flows: self.grouping.map(|_| FlowAnalyzer::new(self.max_turnaround)),
             matched: self.matched.then(Vec::new),
             part: part.filter(|_| self.part.is_some_and(|p| p.state)).map(|part| (part, Vec::new())),
@@ -75,7 +75,7 @@ impl Passive {
     pub(super) fn conclude(
         &self,
         followed: MatchedCaptures,
-        mut observers: MatchObservers<WayRecords>,
+        mut observers: MatchObservers<DirectionRecords>,
         observer: &mut dyn CaptureObserver,
     ) -> PassiveOutcome {
         forward(&mut observers, observer);

@@ -1,7 +1,7 @@
 //! Two live points without an end: what passes them, period by period of wall time, in bounded memory.
 
 use super::error::PassiveError;
-use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LiveSettings, LIVE_MAX_TRANSIT};
+use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LIVE_MAX_TRANSIT, LiveSettings};
 use super::points::{LivePoint, LivePoints, PointEnd, PointSource};
 use super::settings::{Matching, Passive};
 use crate::stop::Stop;

@@ -309,8 +309,8 @@ fn take_batches(
     let mut all = 0;
     while all < FRAMES_PER_DELIVERY {
         let now = clock::wall();
-        let patience = if frames.is_empty() && !last { READ_TIMEOUT } else { Duration::ZERO };
-        let taken = capture.poll(patience, |f| {
+        let timeout = if frames.is_empty() && !last { READ_TIMEOUT } else { Duration::ZERO };
+        let taken = capture.poll(timeout, |f| {
             if !decode(f.link, f.data, f.wire_length).is_ok_and(|p| is_own(&p, own)) {
                 frames.push(&f);
             }

@@ -1,4 +1,4 @@
-//! [`WayRecords`]: collects the records of both ways for the observer, in bounded memory.
+//! [`DirectionRecords`]: collects the records of both ways for the observer, in bounded memory.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::spec::MAX_PACKETS;
@@ -12,7 +12,7 @@ const MAX_HELD_RECORDS: usize = 1 << 20;
 const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
 /// Holds the records of both ways until the sessions are complete, or until there are too many.
-pub(super) struct WayRecords {
+pub(super) struct DirectionRecords {
     /// The sessions, without the number of packets and the times.
     sessions: [Session; 2],
     held: [Vec<PacketRecord>; 2],
@@ -21,15 +21,15 @@ pub(super) struct WayRecords {
     started: bool,
 }
 
-impl WayRecords {
+impl DirectionRecords {
     /// Without records; `sides` as each point sees them.
-    pub(super) fn new(sides: &[Sides; 2]) -> WayRecords {
+    pub(super) fn new(sides: &[Sides; 2]) -> DirectionRecords {
         let unknown = |way| {
             let mut session = session(way, sides, MAX_PACKETS.into(), 0, Span(0));
             session.sent = None;
             session
         };
-        WayRecords {
+        DirectionRecords {
             sessions: Direction::BOTH.map(unknown),
             held: Default::default(),
             open: [false; 2],
@@ -70,7 +70,7 @@ impl WayRecords {
     }
 }
 
-impl StreamSink for WayRecords {
+impl StreamSink for DirectionRecords {
     #[inline]
     fn record(&mut self, way: Direction, record: &PacketRecord) {
         self.held[way as usize].push(*record);
@@ -102,7 +102,7 @@ mod tests {
             },
             _ => {}
         };
-        let mut held = WayRecords::new(&Default::default());
+        let mut held = DirectionRecords::new(&Default::default());
         let most = records[0].max(records[1]);
         for i in 0..most {
             for way in Direction::BOTH {

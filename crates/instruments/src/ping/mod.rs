@@ -134,7 +134,7 @@ impl Ping {
         let transport = self.client.protocol().transport;
         let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
         spec.dscp = self.dscp;
-        Ok(PingPlan { spec, wait: self.wait, patience: self.timeout })
+        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout })
     }
 
     /// The far host's address and port.
@@ -221,9 +221,9 @@ impl Instrument for Ping {
 
     fn duration(&self) -> Result<Span, Error> {
         let plan = self.plan()?;
-        let answer = plan.patience.min(USUAL_ANSWER);
+        let answer = plan.timeout.min(USUAL_ANSWER);
         let waiting = plan.wait.map(|w| (w + answer).times(plan.spec.packets().into()));
-        Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.patience))
+        Ok(waiting.unwrap_or_else(|| plan.spec.duration() + plan.timeout))
     }
 
     fn quantity(&self) -> &'static str {

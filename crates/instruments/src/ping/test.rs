@@ -133,7 +133,7 @@ impl Ping {
         session.two_way = Some(Box::new(TwoWay {
             protocol: self.client.protocol().name.to_owned(),
             wait: plan.wait,
-            timeout: Some(plan.patience),
+            timeout: Some(plan.timeout),
             ..TwoWay::default()
         }));
         session

@@ -8,7 +8,7 @@ use crate::output::write_file;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
-use jitlat_archive::{Archive, Listed, PoolPeriod, TestId, analyse};
+use jitlat_archive::{Archive, ListedTest, PoolPeriod, TestId, analyse};
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarCondition};
 use jitlat_core::{pool, quantity};
@@ -66,7 +66,7 @@ impl GroupKey {
         }
     }
 
-    fn of(self, test: &Listed) -> String {
+    fn of(self, test: &ListedTest) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
             GroupKey::Time(PoolPeriod::All) => "all".to_owned(),
@@ -85,7 +85,7 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
     }
-    let group = |test: &Listed| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
+    let group = |test: &ListedTest| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
     let tests: Vec<(TestId, Vec<String>)> = tests
         .iter()
         .filter(|t| t.has_packets)

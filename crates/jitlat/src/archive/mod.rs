@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 #[cfg(test)]
 pub use dataset::DatasetDocument;
 use jitlat_archive::{
-    AddOutcome, Archive, Endpoints, Filter, Keep, PoolPeriod, TestId, VERSION, When, is_archive,
+    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
 };
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
@@ -201,7 +201,7 @@ struct PruneArgs {
     /// their part in the figures of periods stays. size=20G: the oldest packets are removed until the others take
     /// this much.
     #[arg(long, required = true, value_name = "WHAT")]
-    keep: Vec<Keep>,
+    keep: Vec<Retention>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -260,7 +260,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
-            &analyze::Together::default(),
+            &analyze::SeveralLogs::default(),
             &args.report,
         ),
         Verb::Query(args) => query(args),

@@ -4,7 +4,7 @@ use crate::console;
 use crate::exit::ExitStatus;
 use anyhow::Result;
 use jitlat_archive::{
-    Checked, CollectedHost, Compacted, Listed, PeriodValue, PoolPeriod, PooledStream, Pruned, Pushed, utc,
+    Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod, PooledStream, Pruned, Pushed, utc,
 };
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::{ExactNumber, Scalar, ScalarUnit, Selector};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListDocument<'a> {
     /// Tests, in the order they began.
-    pub tests: &'a [Listed],
+    pub tests: &'a [ListedTest],
 }
 
 /// What `archive query --json` writes.
@@ -104,7 +104,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Prints tests.
-pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool) -> Result<ExitStatus> {
+pub fn list(tests: &[ListedTest], figures: &[Selector], as_json: bool, as_csv: bool) -> Result<ExitStatus> {
     if as_json {
         return json(&ListDocument { tests });
     }

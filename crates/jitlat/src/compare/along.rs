@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The runs at each number, in one curve or several.
-pub struct Along {
+pub struct CurveReport {
     quantity: &'static str,
     grid: SweepGrid,
     points: Vec<SweepPoint>,
@@ -32,14 +32,14 @@ pub struct Along {
     measured: String,
 }
 
-impl Along {
+impl CurveReport {
     /// Arranges `runs` by the number in `key`, and in curves by `group`. Runs that agree in both are repetitions.
     pub fn new(
         runs: &[LabelledRun],
         key: &RunKey,
         group: Option<&RunKey>,
         confidence: ConfidenceLevel,
-    ) -> Result<Along> {
+    ) -> Result<CurveReport> {
         let round_trips = runs.iter().filter(|r| r.summary.is_round_trip()).count();
         ensure!(
             round_trips == 0 || round_trips == runs.len(),
@@ -100,7 +100,7 @@ impl Along {
         let title = format!("{quantity} by {}: {} tests", grid.axes[0].label(), runs.len());
         let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
         let measured = measured_of_several(measured);
-        Ok(Along { quantity, grid, points, confidence, answer, title, measured })
+        Ok(CurveReport { quantity, grid, points, confidence, answer, title, measured })
     }
 
     /// What changes with the number.
@@ -143,9 +143,9 @@ impl Along {
     }
 }
 
-impl Report for Along {
+impl Report for CurveReport {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(AlongDocument {
+        Ok(serde_json::to_value(CurveDocument {
             format: "jitlat along 1",
             quantity: self.quantity,
             confidence: self.confidence,
@@ -176,7 +176,7 @@ impl Report for Along {
 /// Tests against a number, as a program reads them: `docs/formats/compare.md`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AlongDocument<'a> {
+pub struct CurveDocument<'a> {
     /// `jitlat along 1`.
     format: &'static str,
     /// `round trip` or `one-way delay`.
@@ -229,8 +229,8 @@ mod tests {
         run
     }
 
-    fn along(runs: &[LabelledRun], group: Option<&RunKey>) -> Result<Along> {
-        Along::new(runs, &"tag:distance".parse().unwrap(), group, ConfidenceLevel::Ninety)
+    fn along(runs: &[LabelledRun], group: Option<&RunKey>) -> Result<CurveReport> {
+        CurveReport::new(runs, &"tag:distance".parse().unwrap(), group, ConfidenceLevel::Ninety)
     }
 
     #[test]

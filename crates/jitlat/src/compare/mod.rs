@@ -9,7 +9,7 @@ use crate::console;
 use crate::exit::ExitStatus;
 use crate::options::report::LengthArgs;
 use crate::output::{Outputs, ReportParts, screen};
-use along::Along;
+use along::CurveReport;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::FailCondition;
@@ -22,7 +22,7 @@ use jitlat_verdict::compare::{
 use report::GridReport;
 
 #[cfg(test)]
-pub use along::AlongDocument;
+pub use along::CurveDocument;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -142,7 +142,7 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
     // The directions of a test are different paths.
     let itself = input::rows_of_themselves(runs, &RunKey::Label);
     let group = args.group_by.as_ref().or(itself.as_ref());
-    let report = Along::new(runs, along, group, args.confidence)?;
+    let report = CurveReport::new(runs, along, group, args.confidence)?;
     let whole = args.outputs.write(&report, || {
         let one_screen = || screen::finished(report.screen(), &args.outputs);
         args.length.choose(report.answer(), || report.page(), one_screen)

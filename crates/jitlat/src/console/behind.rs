@@ -12,7 +12,7 @@ const MIN_CONSECUTIVE: u32 = 4;
 
 /// How far a sender is behind its schedule.
 #[derive(Debug, Default)]
-pub struct Behind {
+pub struct SenderLag {
     /// When packets were first seen to be sent, and how many had been.
     first: Option<(Instant, u32)>,
     /// Seconds behind when last looked at, and how many times in a row they grew.
@@ -21,7 +21,7 @@ pub struct Behind {
     is_said: bool,
 }
 
-impl Behind {
+impl SenderLag {
     /// Returns, once, what to print when the sender keeps falling behind: `sent` packets have left at `now`, of a stream of one
     /// packet per `period` seconds. A sender is behind only by what exceeds a period: the next packet may not be due before.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
@@ -60,7 +60,7 @@ mod tests {
 
     /// The same of one packet per `period` seconds, looked at for so many fifths of a second.
     fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
-        let (start, mut behind) = (Instant::now(), Behind::default());
+        let (start, mut behind) = (Instant::now(), SenderLag::default());
         let look = |k: u32| {
             let now = start + Duration::from_millis(200) * k;
             Some((k, behind.look(now, sent(k), period)?))

@@ -1,6 +1,6 @@
 //! One line on the terminal while a test runs; nothing in a pipe.
 
-use super::behind::Behind;
+use super::behind::SenderLag;
 use jitlat_core::distribution::Precision;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::so_far::{ReceivedSoFar, SoFar};
@@ -91,7 +91,7 @@ struct ProgressStream {
     /// Seconds between packets; `None` if unknown.
     period: Option<f64>,
     /// Whether this host keeps its schedule; `None` if it does not send, or by a connection that may hold it up.
-    behind: Option<Behind>,
+    behind: Option<SenderLag>,
 }
 
 impl ProgressObserver {
@@ -225,7 +225,7 @@ impl ProgressStream {
             classic: session.classic,
             shift: shift.unwrap_or(0),
             period: session.period_known.then(|| session.spec.period().as_seconds()),
-            behind: sends.then(Behind::default),
+            behind: sends.then(SenderLag::default),
         }
     }
 

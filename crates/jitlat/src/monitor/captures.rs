@@ -7,7 +7,7 @@ use clap::FromArgMatches;
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{LivePoint, PassiveError, PeriodEvent, SegmentCapture};
 use jitlat_monitor::agenda::SlotFailure;
-use jitlat_monitor::file::{DeclaredCapture, OptionValue, Wrong};
+use jitlat_monitor::file::{DeclaredCapture, EntryError, OptionValue};
 use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
@@ -48,7 +48,7 @@ const OPTIONS: [&str; 11] = [
 ];
 
 /// Checks what the file asks for.
-pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), Wrong> {
+pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
     let is_far = asked.is_far && asked.instrument == "spp";
     let args = read(asked.options, ["reference", "monitor"], is_far, ends)?;
@@ -82,7 +82,7 @@ fn read(
     [reference, monitor]: [&str; 2],
     is_far: bool,
     ends: Option<[&str; 2]>,
-) -> Result<SppArgs, Wrong> {
+) -> Result<SppArgs, EntryError> {
     let second = if is_far { "remote" } else { "interface" };
     let mut others =
         vec![format!("--reference-interface={reference}"), format!("--monitor-{second}={monitor}")];
@@ -90,15 +90,15 @@ fn read(
         let Some([own, far]) = ends else {
             let message = "say whose traffic it is: options = { reference-address = [\"10.1.0.0/16\"], \
                            monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
-            return Err(Wrong { key: None, message: message.to_owned() });
+            return Err(EntryError { key: None, message: message.to_owned() });
         };
         others.push(format!("--reference-address={own}"));
         others.extend(far.split(',').map(|far| format!("--monitor-address={far}")));
     }
     let matches = options().read(given, &others)?;
     let args =
-        SppArgs::from_arg_matches(&matches).map_err(|e| Wrong { key: None, message: e.to_string() })?;
-    let wrong = |e: anyhow::Error| Wrong { key: None, message: explain(&e) };
+        SppArgs::from_arg_matches(&matches).map_err(|e| EntryError { key: None, message: e.to_string() })?;
+    let wrong = |e: anyhow::Error| EntryError { key: None, message: explain(&e) };
     args.live.settings().map_err(wrong)?;
     Ok(args)
 }
@@ -144,7 +144,7 @@ fn follow_segments(
     each: &mut dyn FnMut(PeriodEvent<'_>),
 ) -> CaptureResult {
     let other = |e: &anyhow::Error| (SlotFailure::Other, explain(e));
-    let wrong = |wrong: Wrong| (SlotFailure::Other, wrong.message);
+    let wrong = |wrong: EntryError| (SlotFailure::Other, wrong.message);
     let ends = [setup.address.as_str(), setup.far_address.as_deref().unwrap_or(ANYWHERE)];
     let points = [setup.capture.interface.as_str(), "none"];
     let args = read(&setup.capture.options, points, false, Some(ends)).map_err(wrong)?;
@@ -157,11 +157,11 @@ fn follow_segments(
 }
 
 /// The port of a filter that TCP passes; `None`: all ports.
-fn only_tcp(args: &SppArgs) -> Result<Option<u16>, Wrong> {
+fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     let Some(only) = args.only else { return Ok(None) };
     if only.protocols.is_some() && only != PacketFilter::tcp(only.port) {
         let message = "this instrument is of TCP alone: write only = \"tcp:443\", or leave it out".to_owned();
-        return Err(Wrong { key: Some("only".to_owned()), message });
+        return Err(EntryError { key: Some("only".to_owned()), message });
     }
     Ok(only.port)
 }

@@ -1,7 +1,7 @@
 //! Tests that people ask for on a page are what the command line would send.
 
 use super::instruments::MonitorInstruments;
-use jitlat_monitor::runtime::Demand;
+use jitlat_monitor::runtime::DemandedTest;
 use jitlat_web::{HostOffer, RunRefusal, RunRequest};
 
 fn host(only_answers: bool) -> HostOffer {
@@ -16,7 +16,7 @@ fn wish(fields: &[(&str, &str)]) -> RunRequest {
 #[test]
 fn a_wish_is_what_the_command_line_would_send() {
     let of = |fields: &[(&str, &str)]| {
-        Demand::of(&wish(fields), &host(false), &MonitorInstruments).unwrap().planned()
+        DemandedTest::of(&wish(fields), &host(false), &MonitorInstruments).unwrap().planned()
     };
     let usual = of(&[]);
     assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
@@ -29,7 +29,7 @@ fn a_wish_is_what_the_command_line_would_send() {
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
     // Whatever is offered can be asked for.
-    for test in Demand::offered() {
+    for test in DemandedTest::offered() {
         assert!(
             of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets > 0
         );
@@ -51,7 +51,7 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("profile", "vioce")], false, "profile", "vioce"),
     ] {
         let Err(RunRefusal::Wish(about, why)) =
-            Demand::of(&wish(fields), &host(answers), &MonitorInstruments)
+            DemandedTest::of(&wish(fields), &host(answers), &MonitorInstruments)
         else {
             panic!("{fields:?}")
         };

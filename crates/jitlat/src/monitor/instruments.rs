@@ -21,13 +21,13 @@ use jitlat_instruments::passive::PeriodEvent;
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::SlotFailure;
-use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, Instruments, OptionValue, Wrong};
+use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, EntryError, Instruments, OptionValue};
 use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
 use jitlat_monitor::runtime::{CaptureResult, CaptureSetup, Equipment, ServerKeys, TestSite};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 
 /// Makes a test of the file ready to run, from its options.
-type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
+type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
@@ -36,7 +36,7 @@ pub struct Monitored {
     /// Its options.
     options: fn() -> OptionSet,
     /// What a test of it sends.
-    traffic: fn(&OptionSet, &DeclaredTest<'_>) -> Result<Traffic, Wrong>,
+    traffic: fn(&OptionSet, &DeclaredTest<'_>) -> Result<Traffic, EntryError>,
     /// A test that is ready to run.
     test: MakeTest,
 }
@@ -60,7 +60,7 @@ impl Instruments for MonitorInstruments {
         "ping"
     }
 
-    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, Wrong> {
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
         (instrument.traffic)(&(instrument.options)(), asked)
@@ -70,7 +70,7 @@ impl Instruments for MonitorInstruments {
         CAPTURED.iter().map(|kind| (kind.name, kind.two_points)).collect()
     }
 
-    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), Wrong> {
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
         captures::check(asked)
     }
 
@@ -78,13 +78,13 @@ impl Instruments for MonitorInstruments {
         jitlat_web::HAS_HTTPS
     }
 
-    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), Wrong> {
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError> {
         serve_args(options).map(drop)
     }
 }
 
 impl Equipment for MonitorInstruments {
-    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong> {
+    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
         (instrument.test)(&(instrument.options)(), asked, site)
@@ -125,8 +125,8 @@ impl Equipment for MonitorInstruments {
     }
 }
 
-fn whole(message: impl Into<String>) -> Wrong {
-    Wrong { key: None, message: message.into() }
+fn whole(message: impl Into<String>) -> EntryError {
+    EntryError { key: None, message: message.into() }
 }
 
 fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<(String, String)> {
@@ -173,7 +173,7 @@ fn ping_options() -> OptionSet {
 }
 
 /// The options of the server.
-pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, Wrong> {
+pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
     let confined = "the server of a monitor is not confined: leave it out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
@@ -206,7 +206,7 @@ pub fn one_way(
     asked: &DeclaredTest<'_>,
     host: &str,
     way: Option<&str>,
-) -> Result<OneWay, Wrong> {
+) -> Result<OneWay, EntryError> {
     let others: Vec<String> = duration(asked).into_iter().chain(way.map(str::to_owned)).collect();
     let matches = options.read(asked.options, &others)?;
     let mut args = OneWayArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
@@ -216,11 +216,11 @@ pub fn one_way(
     args.settings(host).map_err(|e| whole(explain(&e)))
 }
 
-fn about(key: &str, error: &anyhow::Error) -> Wrong {
-    Wrong { key: Some(key.to_owned()), message: explain(error) }
+fn about(key: &str, error: &anyhow::Error) -> EntryError {
+    EntryError { key: Some(key.to_owned()), message: explain(error) }
 }
 
-fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, Wrong> {
+fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
     let both = asked.direction == SendingHosts::Both;
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
     let flow =
@@ -235,7 +235,7 @@ fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traf
 }
 
 /// A two-way test of `host`.
-pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result<Ping, Wrong> {
+pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result<Ping, EntryError> {
     let host = ["--".to_owned(), host.to_owned()];
     let others: Vec<String> = duration(asked).into_iter().chain(host).collect();
     let matches = options.read(asked.options, &others)?;
@@ -248,10 +248,10 @@ pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result
     args.settings().map_err(|e| whole(explain(&e)))
 }
 
-fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, Wrong> {
+fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
     if asked.direction != SendingHosts::Both {
         let message = "a ping has both directions: leave 'direction' out".to_owned();
-        return Err(Wrong { key: Some("direction".to_owned()), message });
+        return Err(EntryError { key: Some("direction".to_owned()), message });
     }
     let test = ping(options, asked, "host")?;
     let spec = test.plan().map_err(|e| whole(e.to_string()))?.spec;
@@ -279,7 +279,7 @@ fn one_way_test(
     options: &OptionSet,
     asked: &DeclaredTest<'_>,
     site: &TestSite<'_>,
-) -> Result<Box<dyn Instrument>, Wrong> {
+) -> Result<Box<dyn Instrument>, EntryError> {
     let way = match (asked.direction, site.is_first) {
         (SendingHosts::Both, _) => Some("--both"),
         (SendingHosts::Forward, true) | (SendingHosts::Backward, false) => None,
@@ -297,7 +297,7 @@ fn ping_test(
     options: &OptionSet,
     asked: &DeclaredTest<'_>,
     site: &TestSite<'_>,
-) -> Result<Box<dyn Instrument>, Wrong> {
+) -> Result<Box<dyn Instrument>, EntryError> {
     let mut test = ping(options, asked, site.address)?;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))

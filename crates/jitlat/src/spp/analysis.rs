@@ -1,4 +1,4 @@
-//! [`WayAnalysis`]: a thread that analyses the records of one way, so that matching packets does not wait for it.
+//! [`DirectionAnalysis`]: a thread that analyses the records of one way, so that matching packets does not wait for it.
 
 use anyhow::{Context, anyhow};
 use jitlat_core::analysis::{Analyzer, Samples};
@@ -19,7 +19,7 @@ enum AnalysisInput {
 }
 
 /// A running analysis.
-pub struct WayAnalysis {
+pub struct DirectionAnalysis {
     given: SyncSender<AnalysisInput>,
     /// Records that are not handed over yet.
     next: Vec<PacketRecord>,
@@ -29,9 +29,9 @@ pub struct WayAnalysis {
 /// An analysis that has all its records.
 pub struct Concluding(JoinHandle<Option<(Summary, Samples)>>);
 
-impl WayAnalysis {
+impl DirectionAnalysis {
     /// Starts `analyzer` on a thread of its own.
-    pub fn start(mut analyzer: Analyzer) -> anyhow::Result<WayAnalysis> {
+    pub fn start(mut analyzer: Analyzer) -> anyhow::Result<DirectionAnalysis> {
         let (given, taken) = sync_channel(MAX_QUEUED_BATCHES);
         let analyse = move || {
             for given in taken {
@@ -44,7 +44,7 @@ impl WayAnalysis {
         };
         let thread = std::thread::Builder::new().name("analysis".to_owned());
         let thread = thread.spawn(analyse).context("starting a thread for the analysis")?;
-        Ok(WayAnalysis { given, next: Vec::with_capacity(RECORDS_PER_BATCH), thread })
+        Ok(DirectionAnalysis { given, next: Vec::with_capacity(RECORDS_PER_BATCH), thread })
     }
 
     /// The next records, in arrival order. Waits while the analysis is far behind.
@@ -92,7 +92,7 @@ mod tests {
         let begun = || Analyzer::new(&session, &jitlat_verdict::options());
         let mut all = begun();
         all.push_all(&records);
-        let mut pieces = WayAnalysis::start(begun()).unwrap();
+        let mut pieces = DirectionAnalysis::start(begun()).unwrap();
         records.chunks(300).for_each(|piece| pieces.push_all(piece));
         let (summary, samples) = pieces.end(&session).wait().unwrap();
         assert_eq!((summary, samples), all.finish_with_samples(&session));

@@ -26,7 +26,7 @@ use jitlat_report::text;
 use jitlat_report::text::screen::Timeline;
 use lines::PairPrinter;
 use tracing::info;
-use ways::WayRecorder;
+use ways::DirectionRecorder;
 
 /// Runs `jitlat spp`.
 pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
@@ -57,7 +57,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     let mut ways = StreamObserver(match passive.records {
         true => {
             let rows = args.report.outputs.needing(ReportParts::ROWS).map(|(_, path)| path);
-            Some(WayRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
+            Some(DirectionRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
         }
         false => None,
     });
@@ -86,7 +86,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
         true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
     }
-    let recorded = ways.0.map(WayRecorder::finish).unwrap_or_default();
+    let recorded = ways.0.map(DirectionRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {
         failures.push(anyhow::anyhow!("not every log was archived"));

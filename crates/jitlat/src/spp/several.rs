@@ -49,7 +49,7 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
         runs.push(CapturePairResult { label, result, trace });
     }
     let measured = runs.iter().all(|run| run.result.is_measured());
-    let report = Several { args, section: section(args, &runs), runs };
+    let report = SeveralCaptures { args, section: section(args, &runs), runs };
     failures.extend(args.report.outputs.write_files(&report));
     if !args.writes_to_output() && !args.quiet {
         console::print(&report.page_of_text())?;
@@ -58,13 +58,13 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
 }
 
 /// The captures, as formats read them.
-struct Several<'a> {
+struct SeveralCaptures<'a> {
     args: &'a SppArgs,
     runs: Vec<CapturePairResult<'a>>,
     section: Section,
 }
 
-impl Several<'_> {
+impl SeveralCaptures<'_> {
     /// A table of all; before it, with `--summary`, what each says.
     fn page_of_text(&self) -> String {
         let mut page = String::new();
@@ -79,7 +79,7 @@ impl Several<'_> {
     }
 }
 
-impl Report for Several<'_> {
+impl Report for SeveralCaptures<'_> {
     fn json(&self) -> Result<Value> {
         let one = |run: &CapturePairResult<'_>| {
             let link = self.args.link.as_ref();

@@ -1,6 +1,6 @@
-//! [`WayRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
+//! [`DirectionRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
 
-use super::analysis::WayAnalysis;
+use super::analysis::DirectionAnalysis;
 use crate::output::AnalysedStream;
 use crate::output::report::file_ending;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const LABELS: [&str; 2] = ["OUT", "IN"];
 
 /// Records both ways.
-pub struct WayRecorder {
+pub struct DirectionRecorder {
     options: Options,
     ways: [DirectionRun; 2],
     /// The file that needs every packet at the end; `None`: there is none.
@@ -29,7 +29,7 @@ pub struct WayRecorder {
 struct DirectionRun {
     session: Option<Session>,
     /// None before the measurement has begun.
-    analysis: Option<WayAnalysis>,
+    analysis: Option<DirectionAnalysis>,
     log: Option<LogFile>,
     /// Records for the file that needs every packet, if there is no log.
     records: Vec<PacketRecord>,
@@ -44,17 +44,17 @@ pub struct PointAnalyses {
     pub scratch: Vec<TempDir>,
 }
 
-impl WayRecorder {
+impl DirectionRecorder {
     /// Without records. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that needs every
     /// packet at the end.
-    pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<WayRecorder> {
+    pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<DirectionRecorder> {
         let mut ways: [DirectionRun; 2] = Default::default();
         if let Some(path) = log {
             let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), LogVersion::V3)?;
             ways.iter_mut().zip(logs).for_each(|(way, log)| way.log = Some(log));
         }
         let rows = rows.map(Path::to_owned);
-        Ok(WayRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
+        Ok(DirectionRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
     }
 
     /// Begins to analyse and to write the records of `sessions`.
@@ -63,7 +63,7 @@ impl WayRecorder {
             // The number of packets is known beforehand only for short captures.
             let streaming = self.options.streaming || session.sent.is_none();
             let options = Options { streaming, ..self.options.clone() };
-            match WayAnalysis::start(Analyzer::new(session, &options)) {
+            match DirectionAnalysis::start(Analyzer::new(session, &options)) {
                 Ok(analysis) => way.analysis = Some(analysis),
                 Err(e) => self.failures.push(e),
             }
@@ -92,7 +92,7 @@ impl WayRecorder {
 
     /// The analysis of both ways; empty if the measurement never began.
     pub fn finish(self) -> PointAnalyses {
-        let WayRecorder { ways, mut failures, scratch, .. } = self;
+        let DirectionRecorder { ways, mut failures, scratch, .. } = self;
         // Both ways are concluded side by side.
         let concluding = ways.map(|mut way| {
             let (session, analysis) = way.session.take().zip(way.analysis.take())?;
@@ -133,7 +133,7 @@ impl WayRecorder {
     }
 }
 
-impl Observer for WayRecorder {
+impl Observer for DirectionRecorder {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {

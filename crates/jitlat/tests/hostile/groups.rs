@@ -40,8 +40,8 @@ fn nothing_sent_to_a_group_is_answered() {
                 let from = if to.is_ipv4() { "10.9.0.1:0" } else { "[fd09::1]:0" };
                 let socket = UdpSocket::bind(from).unwrap();
                 socket.set_broadcast(true).unwrap();
-                let patience = if answers.len() < 4 { 5000 } else { 300 };
-                socket.set_read_timeout(Some(Duration::from_millis(patience))).unwrap();
+                let timeout = if answers.len() < 4 { 5000 } else { 300 };
+                socket.set_read_timeout(Some(Duration::from_millis(timeout))).unwrap();
                 (0..3).for_each(|_| assert_eq!(socket.send_to(packet, to).unwrap(), packet.len()));
                 answers.push(socket.recv_from(&mut [0; 2000]).is_ok());
             }

@@ -92,7 +92,7 @@ pub enum AlertEvent {
 
 /// What is to be kept, and told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decided {
+pub struct AlertDecision {
     /// States that changed, by key; `None`: it is to be forgotten.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
@@ -133,7 +133,7 @@ pub struct AlertMachine {
     /// What must not be silent, with the time since when this machine has watched it and the windows of its tests.
     watched: BTreeMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
-    decided: Decided,
+    decided: AlertDecision,
 }
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl AlertMachine {
             states: BTreeMap::new(),
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
-            decided: Decided::default(),
+            decided: AlertDecision::default(),
         };
         machine.watch(model, now);
         for (key, text) in kept {
@@ -398,7 +398,7 @@ impl AlertMachine {
 
     /// What is to be kept and told since the last call. If it could not be kept, this machine knows what nobody else does: make a new one from
     /// what was kept before.
-    pub fn take(&mut self) -> Decided {
+    pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {
             let state = self.states.get(&subject).and_then(|state| serde_json::to_string(state).ok());

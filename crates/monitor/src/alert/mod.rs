@@ -13,5 +13,5 @@ pub mod machine;
 pub mod rule;
 
 pub use condition::{AlertCondition, TestComparison};
-pub use machine::{AlertChange, AlertMachine, Decided, TestResult};
+pub use machine::{AlertChange, AlertDecision, AlertMachine, TestResult};
 pub use rule::{AlertRule, NotifyChannel};

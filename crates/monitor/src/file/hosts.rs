@@ -107,7 +107,7 @@ pub fn place(
     file: &Sections<'_>,
     table: &TableReader<'_>,
     given: &[(Located<String>, Located<OptionValue>)],
-    wrong: super::Wrong,
+    wrong: super::EntryError,
 ) {
     let of = wrong.key.as_deref().unwrap_or("options");
     match given.iter().find(|(name, _)| name.get_ref() == of) {

@@ -36,8 +36,8 @@ pub trait Instruments {
     /// What a test sends.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, Wrong>;
+    /// [`EntryError`].
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError>;
 
     /// Those of captures, each with whether it needs two points; the first is that of a capture that names none.
     fn captures(&self) -> Vec<(&'static str, bool)>;
@@ -45,8 +45,8 @@ pub trait Instruments {
     /// Checks what a capture asks for.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), Wrong>;
+    /// [`EntryError`].
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError>;
 
     /// Whether webhooks may have `https://` addresses.
     fn has_https(&self) -> bool;
@@ -54,8 +54,8 @@ pub trait Instruments {
     /// Checks options of `jitlat serve`.
     ///
     /// # Errors
-    /// [`Wrong`].
-    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), Wrong>;
+    /// [`EntryError`].
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError>;
 }
 
 /// A test as the file has it.
@@ -88,7 +88,7 @@ pub struct DeclaredCapture<'a> {
 
 /// What is wrong with a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct EntryError {
     /// The option or key it is about; `None`: the test as a whole.
     pub key: Option<String>,
     /// What is wrong, and what to write.

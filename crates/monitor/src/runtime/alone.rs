@@ -1,7 +1,7 @@
-//! [`Alone`]: tests that `jitlat web --run` makes, beside no timetable.
+//! [`StandaloneRunner`]: tests that `jitlat web --run` makes, beside no timetable.
 
 use super::Equipment;
-use super::on_demand::{Demand, TestPlacement, profiles};
+use super::on_demand::{DemandedTest, TestPlacement, profiles};
 use jitlat_archive::Archive;
 use jitlat_proto::jitlat::PresharedKey;
 use jitlat_web::{HostOffer, Planned, RunFeed, RunOffer, RunRefusal, RunRequest, Runner};
@@ -13,7 +13,7 @@ use tracing::debug;
 
 /// Makes tests with the hosts of a list, or with those that the archive knows.
 #[derive(Debug)]
-pub struct Alone {
+pub struct StandaloneRunner {
     /// What tests are made with.
     pub equipment: Arc<dyn Equipment>,
     /// Where results go.
@@ -24,21 +24,21 @@ pub struct Alone {
     pub key: Option<PresharedKey>,
 }
 
-impl Runner for Alone {
+impl Runner for StandaloneRunner {
     fn offer(&self, archive: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let named =
             |name: &String| HostOffer { name: name.clone(), address: name.clone(), only_answers: false };
         let hosts =
             if self.hosts.is_empty() { known(archive)? } else { self.hosts.iter().map(named).collect() };
-        Ok(RunOffer { from: own_name(), hosts, tests: Demand::offered(), profiles: profiles() })
+        Ok(RunOffer { from: own_name(), hosts, tests: DemandedTest::offered(), profiles: profiles() })
     }
 
     fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
+        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
     }
 
     fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = Demand::of(wish, host, &*self.equipment)?;
+        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
         let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
         debug!("page: test {} with {} starts", feed.id(), host.address);

@@ -44,16 +44,16 @@ struct IntakeJob {
     number: u64,
     test: PreparedTest,
     to: Sender<(u64, IntakeResult)>,
-    entering: Entering,
+    entering: PendingLog,
 }
 
 /// A log that has come and is not yet in the archive; it is, or will not be, when this is dropped.
-struct Entering {
+struct PendingLog {
     shared: Arc<CollectorState>,
     hash: u128,
 }
 
-impl Drop for Entering {
+impl Drop for PendingLog {
     fn drop(&mut self) {
         self.shared.entering().remove(&self.hash);
     }
@@ -425,7 +425,7 @@ impl HostIntake {
         self.shared.hosts.foreign(&self.host, tags, session).map(PushOutcome::Refused)
     }
 
-    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: Entering) {
+    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: PendingLog) {
         let shared = self.shared.clone();
         let prepared = {
             let _place = shared.place();
@@ -445,7 +445,7 @@ impl HostIntake {
     }
 
     /// A long log, which is read again from its file: by a thread of its own, as its host is to hear meanwhile that this one is still there.
-    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: Entering) {
+    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: PendingLog) {
         // What is no log is refused where it is entered.
         if let Ok(log) = LogReader::open(file.path()) {
             let tags = [&about.tags[..], &log.session().tags].concat();
@@ -504,7 +504,7 @@ impl PushIntake for HostIntake {
         match incoming.finish() {
             Ok(arrived) => {
                 self.shared.entering().insert(hash);
-                let entering = Entering { shared: self.shared.clone(), hash };
+                let entering = PendingLog { shared: self.shared.clone(), hash };
                 match arrived {
                     Arrived::Text(text) => self.enter_text(number, &text, &about, entering),
                     Arrived::File(file) => self.enter_file(number, file, about, entering),

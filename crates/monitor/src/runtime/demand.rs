@@ -1,8 +1,8 @@
-//! [`Demands`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
+//! [`RunQueue`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
 //! into a gap of the timetable, and says when, or that there is none.
 
 use super::Equipment;
-use super::on_demand::{Demand, TestPlacement, profiles};
+use super::on_demand::{DemandedTest, TestPlacement, profiles};
 use crate::Model;
 use crate::extra::{MAX_WAIT, NoGap};
 use crate::file::text_of;
@@ -19,29 +19,29 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is asked for, on its way to the monitor.
 #[derive(Debug)]
-pub struct Demands {
+pub struct RunQueue {
     equipment: Arc<dyn Equipment>,
     /// The file, and this host's place in it.
     now: Mutex<(Arc<Model>, usize)>,
-    queue: Mutex<Vec<Demanded>>,
+    queue: Mutex<Vec<QueuedRun>>,
     /// Wakes the monitor.
     waker: Waker,
 }
 
 /// A test that somebody asks for.
 #[derive(Debug)]
-pub struct Demanded {
-    pub demand: Demand,
+pub struct QueuedRun {
+    pub demand: DemandedTest,
     pub host: HostOffer,
     pub feed: RunFeed,
     /// Whether it is made.
     pub answer: SyncSender<Result<(), RunRefusal>>,
 }
 
-impl Demands {
+impl RunQueue {
     /// Of the host at this place of the file.
-    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> Demands {
-        Demands { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
+    pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> RunQueue {
+        RunQueue { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
     }
 
     /// Follows a new file.
@@ -50,12 +50,12 @@ impl Demands {
     }
 
     /// What was asked for since the last call.
-    pub fn take(&self) -> Vec<Demanded> {
+    pub fn take(&self) -> Vec<QueuedRun> {
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Runner for Demands {
+impl Runner for RunQueue {
     fn offer(&self, _: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError> {
         let (model, own) = &*self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let others = model.hosts.iter().enumerate().filter(|(k, _)| k != own).map(|(_, host)| HostOffer {
@@ -73,20 +73,20 @@ impl Runner for Demands {
         Ok(RunOffer {
             from,
             hosts: others.chain(targets).collect(),
-            tests: Demand::offered(),
+            tests: DemandedTest::offered(),
             profiles: profiles(),
         })
     }
 
     fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(Demand::of(wish, host, &*self.equipment)?.planned())
+        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
     }
 
     fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = Demand::of(wish, host, &*self.equipment)?;
+        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
-        let demanded = Demanded { demand, host: host.clone(), feed, answer };
+        let demanded = QueuedRun { demand, host: host.clone(), feed, answer };
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(demanded);
         self.waker.wake();
         answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| {
@@ -96,7 +96,7 @@ impl Runner for Demands {
     }
 }
 
-impl Demanded {
+impl QueuedRun {
     /// Whether it is not wanted any more.
     pub fn is_stopped(&self) -> bool {
         self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)

@@ -2,7 +2,7 @@
 
 use super::CaptureSetup;
 use crate::agenda::SlotFailure;
-use crate::file::{DeclaredTest, Instruments, OptionValue, Wrong};
+use crate::file::{DeclaredTest, EntryError, Instruments, OptionValue};
 use anyhow::Result;
 use jitlat_instruments::passive::{CaptureEnd, PeriodEvent};
 use jitlat_instruments::serve::Serve;
@@ -19,8 +19,8 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// A test that is ready to run.
     ///
     /// # Errors
-    /// [`Wrong`], with the option it is about.
-    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, Wrong>;
+    /// [`EntryError`], with the option it is about.
+    fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
     /// Captures until `stop`; `key` is what this host proves at others.
     ///

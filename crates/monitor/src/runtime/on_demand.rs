@@ -2,7 +2,7 @@
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
-use crate::file::{DeclaredTest, OptionValue, Wrong};
+use crate::file::{DeclaredTest, EntryError, OptionValue};
 use crate::model::{OneWayTraffic, SendingHosts, Traffic};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, quantity};
@@ -56,7 +56,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
 
 /// A wish that can be measured.
 #[derive(Clone, Debug)]
-pub struct Demand {
+pub struct DemandedTest {
     instrument: &'static str,
     profiles: Vec<String>,
     options: Vec<(String, OptionValue)>,
@@ -71,7 +71,7 @@ pub struct Demand {
 /// Fields of a wish with the options they stand for, where both have different names.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
-impl Demand {
+impl DemandedTest {
     /// What may be measured: one way over UDP and TCP, and by every other protocol there is.
     pub fn offered() -> Vec<TestOffer> {
         choices()
@@ -83,7 +83,11 @@ impl Demand {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn of(wish: &RunRequest, host: &HostOffer, equipment: &dyn Equipment) -> Result<Demand, RunRefusal> {
+    pub fn of(
+        wish: &RunRequest,
+        host: &HostOffer,
+        equipment: &dyn Equipment,
+    ) -> Result<DemandedTest, RunRefusal> {
         let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
         let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
         let Some(choice) = found else {
@@ -117,7 +121,7 @@ impl Demand {
                 options.push((option.to_owned(), OptionValue::Text(value.trim().to_owned())));
             }
         }
-        let mut demand = Demand {
+        let mut demand = DemandedTest {
             instrument: if choice.one_way { "one-way" } else { "ping" },
             profiles: Some(wish.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
             options,
@@ -188,7 +192,7 @@ pub struct TestPlacement<'a> {
 }
 
 /// What is wrong with options, by the field that they come from.
-fn refused(wrong: Wrong) -> RunRefusal {
+fn refused(wrong: EntryError) -> RunRefusal {
     let key = wrong.key.unwrap_or_default();
     let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
     RunRefusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())

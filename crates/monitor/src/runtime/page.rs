@@ -1,6 +1,6 @@
 //! The page of this host's archive, beside the tests.
 
-use super::demand::Demands;
+use super::demand::RunQueue;
 use crate::Model;
 use crate::agenda::{EndingCounts, SlotEnding};
 use crate::model::{Readers, RunRules};
@@ -34,7 +34,7 @@ impl RunningPage {
         folder: &Path,
         archive: Option<&Path>,
         state: &Arc<MonitorState>,
-        demands: &Arc<Demands>,
+        demands: &Arc<RunQueue>,
     ) -> Result<Option<RunningPage>> {
         let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
         let Some(archive) = archive else {
@@ -85,7 +85,7 @@ fn token(path: &Path) -> Result<Token> {
 }
 
 /// Who may run tests from the page, and how much, by the file.
-fn runs(rules: &RunRules, folder: &Path, demands: &Arc<Demands>) -> Result<PageRuns> {
+fn runs(rules: &RunRules, folder: &Path, demands: &Arc<RunQueue>) -> Result<PageRuns> {
     let token = |name: &String| {
         let file = folder.join(name);
         token(&file).with_context(|| format!("[web] run-token-file {}", file.display()))

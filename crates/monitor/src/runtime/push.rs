@@ -3,7 +3,7 @@
 use super::watch::ArchiveWatch;
 use crate::Model;
 use anyhow::Result;
-use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, Settled};
+use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, PushResult};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::wake::StopSignal;
@@ -486,15 +486,15 @@ impl<'a> PushSession<'a> {
             settled.push((
                 signed,
                 match outcome {
-                    Some(PushOutcome::Stored | PushOutcome::Known) => Settled::Stored,
+                    Some(PushOutcome::Stored | PushOutcome::Known) => PushResult::Stored,
                     Some(PushOutcome::Refused(why)) => {
                         if self.refused.as_ref() != Some(&why) {
                             warn!("{}: a test is refused: {why}", self.target.name);
                             self.refused = Some(why.clone());
                         }
-                        Settled::Refused(why)
+                        PushResult::Refused(why)
                     }
-                    None => unreadable.map_or(Settled::Gone, Settled::Refused),
+                    None => unreadable.map_or(PushResult::Gone, PushResult::Refused),
                 },
             ));
         }

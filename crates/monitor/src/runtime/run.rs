@@ -3,7 +3,7 @@
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, Print, RunningAlerts};
 use super::captures::{self, RunningCaptures};
-use super::demand::{Demanded, Demands, refused};
+use super::demand::{QueuedRun, RunQueue, refused};
 use super::job::{Task, options_of_server};
 use super::on_demand::TestPlacement;
 use super::page::{OwnState, RunningPage};
@@ -18,7 +18,7 @@ use crate::model::ArchiveRules;
 use crate::text;
 use crate::{Agenda, Model, Timetable};
 use anyhow::{Context, Result, bail};
-use jitlat_archive::{Archive, Keep, SlotFilter, is_archive};
+use jitlat_archive::{Archive, Retention, SlotFilter, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
@@ -108,8 +108,8 @@ struct Monitor<'a> {
     page: Option<RunningPage>,
     state: OwnState,
     /// Tests that are asked for on the page, and those of them that wait for their time.
-    demands: Arc<Demands>,
-    demanded: BTreeMap<u64, Demanded>,
+    demands: Arc<RunQueue>,
+    demanded: BTreeMap<u64, QueuedRun>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
@@ -154,7 +154,7 @@ pub fn run(
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let waker = Waker::new()?;
-    let demands = Arc::new(Demands::new(model.clone(), host, equipment.clone(), waker.clone()));
+    let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
     let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
@@ -683,9 +683,9 @@ fn recover(root: Option<&Path>) -> Result<()> {
 
 /// Applies the rules of the file to an archive; `said`: when it was last said that what is removed was not pushed.
 fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
-    let by_age = rules.packets.map(|days| Keep::Packets { days }).into_iter();
-    let by_age = by_age.chain(rules.tests.map(|days| Keep::Tests { days }));
-    for keep in by_age.chain(rules.size.map(|bytes| Keep::Size { bytes })) {
+    let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
+    let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));
+    for keep in by_age.chain(rules.size.map(|bytes| Retention::Size { bytes })) {
         let archive = Archive::open_to_write(root)?;
         let done = archive.prune(keep, clock::wall())?;
         if done.packets_of + done.tests > 0 {

@@ -4,7 +4,7 @@
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
 use jitlat_monitor::Model;
-use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, Instruments, OptionValue, Wrong, read};
+use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, EntryError, Instruments, OptionValue, read};
 use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
 
 pub struct Simple;
@@ -19,7 +19,7 @@ impl Instruments for Simple {
     }
 
     /// 50 packets of 126 bytes a second, or of the option `rate` in bit/s.
-    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, Wrong> {
+    fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let duration = asked.duration.unwrap_or(Span::seconds(20));
         let mut rate = 50_400;
         for (name, value) in asked.options {
@@ -27,7 +27,7 @@ impl Instruments for Simple {
                 ("rate", OptionValue::Text(text)) => rate = quantity::bit_rate(text).unwrap(),
                 _ => {
                     let message = format!("there is no option --{name}");
-                    return Err(Wrong { key: Some(name.clone()), message });
+                    return Err(EntryError { key: Some(name.clone()), message });
                 }
             }
         }
@@ -45,9 +45,9 @@ impl Instruments for Simple {
         vec![("spp", true), ("tcp", false)]
     }
 
-    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), Wrong> {
+    fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
         match asked.options.iter().find(|(name, _)| name != "only") {
-            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            Some((name, _)) => Err(EntryError { key: Some(name.clone()), message: format!("no --{name}") }),
             None => Ok(()),
         }
     }
@@ -56,9 +56,9 @@ impl Instruments for Simple {
         true
     }
 
-    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), Wrong> {
+    fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError> {
         match options.iter().find(|(name, _)| name != "control-port") {
-            Some((name, _)) => Err(Wrong { key: Some(name.clone()), message: format!("no --{name}") }),
+            Some((name, _)) => Err(EntryError { key: Some(name.clone()), message: format!("no --{name}") }),
             None => Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use crate::common::model;
 use jitlat_core::{Span, WallTime};
 use jitlat_monitor::Model;
 use jitlat_monitor::alert::machine::AlertEvent;
-use jitlat_monitor::alert::{AlertChange, AlertMachine, Decided, TestComparison, TestResult};
+use jitlat_monitor::alert::{AlertChange, AlertDecision, AlertMachine, TestComparison, TestResult};
 use jitlat_monitor::window::MONDAY;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl Kept {
     }
 
     fn keep(&mut self) {
-        let Decided { states, changes } = self.machine.take();
+        let AlertDecision { states, changes } = self.machine.take();
         for (key, state) in states {
             match state {
                 Some(state) => self.states.insert(key, state),

@@ -174,26 +174,26 @@ impl InterfaceCapture {
             .map_err(|source| InterfaceError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Passes a batch of captured packets to `each`, after waiting up to `patience` for the first. Returns how many
+    /// Passes a batch of captured packets to `each`, after waiting up to `timeout` for the first. Returns how many
     /// packets were taken from the kernel, including those filtered out; 0 means that it had none to hand over: all that
     /// were stamped [`InterfaceCapture::delay`] before the call were passed on.
     pub fn poll(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         mut each: impl FnMut(Frame<'_>),
     ) -> Result<usize, InterfaceError> {
         if let KernelQueue::Ring(_) = self.packets {
             let taken = self.take_block(&mut each);
-            if taken > 0 || patience.is_zero() {
+            if taken > 0 || timeout.is_zero() {
                 return Ok(taken);
             }
-            return Ok(if self.is_ready(patience)? { self.take_block(&mut each) } else { 0 });
+            return Ok(if self.is_ready(timeout)? { self.take_block(&mut each) } else { 0 });
         }
-        if !patience.is_zero() {
-            if !self.is_ready(patience)? {
+        if !timeout.is_zero() {
+            if !self.is_ready(timeout)? {
                 return Ok(0);
             }
-            if matches!(self.packets, KernelQueue::Queue(_, true)) && patience > GATHER_TIME {
+            if matches!(self.packets, KernelQueue::Queue(_, true)) && timeout > GATHER_TIME {
                 std::thread::sleep(GATHER_TIME);
             }
         }
@@ -232,8 +232,8 @@ impl InterfaceCapture {
     }
 
     /// Waits until the kernel has packets; `false` if it had none for so long, or a signal came.
-    fn is_ready(&mut self, patience: Duration) -> Result<bool, InterfaceError> {
-        let wait = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    fn is_ready(&mut self, timeout: Duration) -> Result<bool, InterfaceError> {
+        let wait = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         if matches!(nix::poll::poll(&mut ready, wait), Ok(0) | Err(Errno::EINTR)) {
             return Ok(false);

@@ -125,8 +125,8 @@ impl DigestCollector {
         self.machine.handle(tick(), CollectorInput::Stop);
     }
 
-    /// The next event, after waiting up to `patience`; `None` if there is none.
-    pub fn poll(&mut self, patience: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
+    /// The next event, after waiting up to `timeout`; `None` if there is none.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
         if let Some(event) = self.next_event()? {
             return Ok(Some(event));
         }
@@ -134,8 +134,8 @@ impl DigestCollector {
         let mut out = Vec::new();
         while self.machine.poll_transmit(tick(), &mut out) {}
         self.stream.write_all(&out).map_err(broken)?;
-        let patience = patience.max(Duration::from_millis(1));
-        self.stream.set_read_timeout(Some(patience)).map_err(broken)?;
+        let timeout = timeout.max(Duration::from_millis(1));
+        self.stream.set_read_timeout(Some(timeout)).map_err(broken)?;
         match self.stream.read(&mut self.buffer) {
             Ok(0) => self.machine.handle(tick(), CollectorInput::Closed),
             Ok(n) => self.machine.handle(tick(), CollectorInput::Bytes(&self.buffer[..n])),

@@ -342,8 +342,8 @@ impl DigestConversation<'_> {
         let mut all = 0;
         while all < MAX_PACKETS {
             let before = clock::wall();
-            let patience = if all == 0 { MAX_WAIT } else { Duration::ZERO };
-            let polled = live.poll(patience, |f| {
+            let timeout = if all == 0 { MAX_WAIT } else { Duration::ZERO };
+            let polled = live.poll(timeout, |f| {
                 let Ok(p) = decode(f.link, f.data, f.wire_length) else { return };
                 if is_own(&p, port) {
                     return;

@@ -40,7 +40,7 @@ impl<'a> ReceivingStream<'a> {
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
         recording.reserve((packets + packets / 16).min(RESERVED_RECORDS));
-        let receiver = StreamReceiver::new(&opening.spec, opening.patience, opening.greetings, steady())
+        let receiver = StreamReceiver::new(&opening.spec, opening.timeouts, opening.greetings, steady())
             .limited_to(opening.peak);
         ReceivingStream {
             context,

@@ -64,10 +64,10 @@ pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Resul
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
 }
 
-/// Waits until `stream` accepts more bytes, for at most `patience`; returns whether it does.
-pub(crate) fn writable(stream: &TcpStream, patience: PollTimeout) -> bool {
+/// Waits until `stream` accepts more bytes, for at most `timeout`; returns whether it does.
+pub(crate) fn writable(stream: &TcpStream, timeout: PollTimeout) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut queue, patience).is_ok_and(|n| n > 0)
+    poll(&mut queue, timeout).is_ok_and(|n| n > 0)
 }
 
 /// Writes as much of the concatenated `parts`, from byte `done` on, as the kernel accepts without blocking.

@@ -2,11 +2,11 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{MAX_WAIT_MS, Woken};
+use super::idle::{MAX_WAIT_MS, WakeReason};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
-use crate::sockets::{self, PatientStream};
+use crate::sockets::{self, TimeoutStream};
 use jitlat_core::Transport::Tcp;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
@@ -37,22 +37,23 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     let (entrance, local) = open(&context, connections)?;
     let id = context.opening.flow;
     context.reporter.report(FlowReport::Opened(id, local.port()));
-    let mut met = Met { connection: None, head: Vec::new() };
+    let mut met = MetConnection { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
     // Connect (not for a classic listener), then Start; a connection may arrive at any time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, MAX_WAIT_MS) {
-            Woken::Instructed(Instruction::Connected(stream, head)) => {
+            WakeReason::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
                 let from = stream.peer_addr().map_err(FlowError::Gone)?;
-                met = Met { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
+                met =
+                    MetConnection { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
                 entrance = None;
                 if greeted {
                     context.reporter.report(FlowReport::Greeted(id, from));
                 }
             }
-            Woken::Instructed(Instruction::Connect(peer, greeting)) => {
+            WakeReason::Instructed(Instruction::Connect(peer, greeting)) => {
                 met.connection = Some(match (entrance.take(), met.connection.take()) {
                     (_, Some(stream)) => {
                         echo(&stream, peer, context.opening.meeting)?;
@@ -69,9 +70,9 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                 });
                 context.reporter.report(FlowReport::Ready(id));
             }
-            Woken::Instructed(Instruction::Start) => started = Some(steady()),
-            Woken::Look => {}
-            Woken::Over => {
+            WakeReason::Instructed(Instruction::Start) => started = Some(steady()),
+            WakeReason::Look => {}
+            WakeReason::Over => {
                 if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
                     receive::nothing(&context);
                 }
@@ -79,7 +80,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             }
         }
         let Some(since) = started else { continue };
-        if met.connection.is_none() && steady() - since > context.opening.patience.silence {
+        if met.connection.is_none() && steady() - since > context.opening.timeouts.silence {
             receive::no_sender(&context);
             return Ok(());
         }
@@ -99,7 +100,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
 }
 
 /// The connection, and what was read from it before its flow was known.
-struct Met {
+struct MetConnection {
     connection: Option<TcpStream>,
     head: Vec<u8>,
 }
@@ -151,10 +152,10 @@ fn dial(
     peer: SocketAddr,
     greeting: Option<(u64, Span)>,
 ) -> Result<TcpStream, FlowError> {
-    let patience = greeting.map_or(ACCEPT_TIMEOUT, |(_, patience)| patience);
-    let patience = Duration::from_nanos(patience.0.max(1) as u64);
+    let timeout = greeting.map_or(ACCEPT_TIMEOUT, |(_, timeout)| timeout);
+    let timeout = Duration::from_nanos(timeout.0.max(1) as u64);
     let stopped = || context.stop_flags.is_stopped();
-    let stream = sockets::connect(socket, peer, patience, stopped).map_err(|source| FlowError::Connect {
+    let stream = sockets::connect(socket, peer, timeout, stopped).map_err(|source| FlowError::Connect {
         transport: Tcp,
         peer,
         source,
@@ -164,9 +165,9 @@ fn dial(
         let mut echo = [0; HEADER_LEN];
         let mut exchange = || -> std::io::Result<()> {
             stream.set_nodelay(true)?;
-            let peer = PatientStream::new(&stream, stopped)?;
-            peer.write_all(&hello, patience)?;
-            peer.read_exact(&mut echo, patience)
+            let peer = TimeoutStream::new(&stream, stopped)?;
+            peer.write_all(&hello, timeout)?;
+            peer.read_exact(&mut echo, timeout)
         };
         exchange().map_err(|source| FlowError::Greeting { peer, source })?;
         if echo != hello {

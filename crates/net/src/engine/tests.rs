@@ -8,7 +8,7 @@ use crate::sockets::bind_tcp;
 use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
 use jitlat_proto::jitlat::packet::PacketHeader;
-use jitlat_proto::jitlat::stream::Patience;
+use jitlat_proto::jitlat::stream::ReceiverTimeouts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -48,7 +48,7 @@ fn open_for(engine: &mut Engine, transport: Transport, meeting: Meeting) -> u16 
     let opening = Opening {
         flow: FLOW,
         role: FlowRole::Send,
-        patience: Patience::of(&spec),
+        timeouts: ReceiverTimeouts::of(&spec),
         spec,
         bind_port: 0,
         any_port_will_do: true,

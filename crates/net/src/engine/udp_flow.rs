@@ -2,7 +2,7 @@
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
-use super::idle::{MAX_WAIT_MS, Woken};
+use super::idle::{MAX_WAIT_MS, WakeReason};
 use super::rendezvous::{Notify, Registration};
 use super::{receive, send, stream_socket};
 use crate::clock::steady;
@@ -45,9 +45,9 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     context.reporter.report(FlowReport::Opened(context.opening.flow, local.port()));
     let (peer, greeting) = loop {
         match context.wait(None, MAX_WAIT_MS) {
-            Woken::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
-            Woken::Instructed(_) | Woken::Look => {}
-            Woken::Over => return Ok(()),
+            WakeReason::Instructed(Instruction::Connect(peer, greeting)) => break (peer, greeting),
+            WakeReason::Instructed(_) | WakeReason::Look => {}
+            WakeReason::Over => return Ok(()),
         }
     };
     let socket = match entrance {
@@ -69,7 +69,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     };
     let first = connect(&context, &socket, peer, greeting.is_some())?;
     match greeting {
-        Some((token, patience)) => greet(&context, &socket, launch, peer, token, patience)?,
+        Some((token, timeout)) => greet(&context, &socket, launch, peer, token, timeout)?,
         None => answer(&socket, launch, context.opening.meeting),
     }
     context.reporter.report(FlowReport::Ready(context.opening.flow));
@@ -175,15 +175,15 @@ fn greet(
     launch: Option<Launch>,
     peer: SocketAddr,
     token: u64,
-    patience: Span,
+    timeout: Span,
 ) -> Result<(), FlowError> {
-    let mut greeter = Greeter::new(token, steady(), patience);
+    let mut greeter = Greeter::new(token, steady(), timeout);
     let mut said = "nothing came back";
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, said, patience });
+            return Err(FlowError::Silent { peer, said, timeout });
         }
         if let Some(hello) = greeter.poll_send(now)
             && let Err(e) = say(socket, launch, &hello)
@@ -192,9 +192,9 @@ fn greet(
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
-            Woken::Over => return Ok(()),
-            Woken::Instructed(_) => continue,
-            Woken::Look => {}
+            WakeReason::Over => return Ok(()),
+            WakeReason::Instructed(_) => continue,
+            WakeReason::Look => {}
         }
         while let Some(received) = receive(socket, &mut buffer, MsgFlags::empty()) {
             match received {
@@ -251,10 +251,10 @@ fn wait_for_start(
     loop {
         let ready = (!stream_waits).then(|| socket.as_fd());
         match context.wait(ready, if stream_waits { 1 } else { MAX_WAIT_MS }) {
-            Woken::Instructed(Instruction::Start) => break,
-            Woken::Instructed(_) => {}
-            Woken::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
-            Woken::Over => {
+            WakeReason::Instructed(Instruction::Start) => break,
+            WakeReason::Instructed(_) => {}
+            WakeReason::Look => stream_waits = !answer_greetings(context, socket, launch, &mut buffer),
+            WakeReason::Over => {
                 finish_unstarted(context);
                 return false;
             }
@@ -293,13 +293,13 @@ fn answer_greetings(
 /// For classic peers that named no port: connects the socket to the source of the first packet, if it is the peer's
 /// address.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
-    let until = steady() + context.opening.patience.silence;
+    let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
     while steady() < until {
         match context.wait(Some(socket.as_fd()), MAX_WAIT_MS) {
-            Woken::Over => break,
-            Woken::Instructed(_) => {}
-            Woken::Look => match socket.peek_from(&mut buffer) {
+            WakeReason::Over => break,
+            WakeReason::Instructed(_) => {}
+            WakeReason::Look => match socket.peek_from(&mut buffer) {
                 Ok((_, from)) if from.ip().to_canonical() == peer.ip().to_canonical() => {
                     return socket.connect(from).is_ok();
                 }

@@ -54,7 +54,7 @@ pub struct OwampRequest {
     /// After how long a packet is lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
     /// How long the server may take for each step of the conversation.
-    pub patience: Span,
+    pub step_timeout: Span,
 }
 
 impl OwampRequest {
@@ -205,7 +205,7 @@ impl<'a> OwampTest<'a> {
             lead: START_DELAY,
             fetches: Vec::new(),
             most_records: 0,
-            patience: request.patience,
+            step_timeout: request.step_timeout,
             random,
             sid,
         };

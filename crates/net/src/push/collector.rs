@@ -236,12 +236,12 @@ impl PushConversation<'_> {
                 }
                 _ => {}
             }
-            let patience = match self.driver.machine.unsettled() {
+            let timeout = match self.driver.machine.unsettled() {
                 _ if self.behind => Span::ZERO,
                 0 => POLL_INTERVALS.1,
                 _ => POLL_INTERVALS.0,
             };
-            self.driver.wait_for(patience);
+            self.driver.wait_for(timeout);
             // A host that does not take its answers is not read, and neither is more than can be done.
             if !self.driver.is_pending() {
                 self.unread = None;
@@ -263,9 +263,9 @@ impl PushConversation<'_> {
                 }
             }
             self.driver.write_output();
-            let patience =
+            let timeout =
                 if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
-            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > patience {
+            if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > timeout {
                 return timed_out("it does not take its answers");
             }
         }

@@ -85,15 +85,15 @@ impl PushConnection {
         !self.driver.is_pending() && self.driver.machine.needs_data()
     }
 
-    /// The next event, after waiting up to `patience`; `None`: there is none, or data is needed.
-    pub fn poll(&mut self, patience: Span) -> Option<SenderEvent> {
+    /// The next event, after waiting up to `timeout`; `None`: there is none, or data is needed.
+    pub fn poll(&mut self, timeout: Span) -> Option<SenderEvent> {
         self.driver.check_timer();
         self.driver.write_output();
         if let Some(event) = self.driver.machine.poll_event() {
             return Some(event);
         }
         if !self.needs_data() {
-            self.driver.wait_for(patience);
+            self.driver.wait_for(timeout);
         }
         self.driver.read_input();
         self.driver.write_output();

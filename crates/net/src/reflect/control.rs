@@ -1,12 +1,12 @@
 //! [`ControlConnection`]: what the control connections of OWAMP and TWAMP have in common at a server.
 
-use super::{MAX_WAIT, Opened, ReflectorContext};
+use super::{MAX_WAIT, OpenReflector, ReflectorContext};
 use crate::accept::{Acceptor, ConnectionService, Listener};
 use crate::audit;
 use crate::clock::{self, tick};
 use crate::drive::Conversing;
 use crate::random;
-use crate::sockets::{self, PatientStream};
+use crate::sockets::{self, TimeoutStream};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::amp::{AcceptCode, ServerRandom};
 use jitlat_proto::policy::{Ask, Grant, Service};
@@ -35,12 +35,12 @@ pub(super) fn listen<S: ConnectionService>(
     at: SocketAddr,
     shared: &ReflectorContext,
     make: impl FnOnce(&Acceptor) -> S,
-) -> io::Result<Opened> {
+) -> io::Result<OpenReflector> {
     let listener = Listener::bind(at)?;
     let address = listener.local_addr()?;
     let acceptor = Acceptor::new(vec![listener], shared.gate.clone(), shared.stop.clone())?;
     let service = Arc::new(make(&acceptor));
-    Ok(Opened { address, run: Box::new(move || acceptor.run(&service)) })
+    Ok(OpenReflector { address, run: Box::new(move || acceptor.run(&service)) })
 }
 
 /// A control connection with the machine that converses on it.
@@ -102,7 +102,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         if !self.machine.poll_transmit(tick(), &mut out) {
             return false;
         }
-        let peer = PatientStream::new(&self.stream, || self.shared.is_stopping());
+        let peer = TimeoutStream::new(&self.stream, || self.shared.is_stopping());
         if peer.and_then(|peer| peer.write_all(&out, WRITE_LIMIT)).is_err() {
             self.handle(M::closed(None));
         }

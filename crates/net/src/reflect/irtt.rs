@@ -2,7 +2,7 @@
 
 use super::lamp::secret;
 use super::udp::{AnsweringSocket, MAX_DATAGRAM};
-use super::{Opened, Reflector, ReflectorContext, at_port, loopback};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::Span;
@@ -74,12 +74,12 @@ impl Reflector for IrttReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (rules, table) = self.rules(shared);
         let server = Server::new(rules, secret()?, clock::steady());
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || serve(socket, server, &table, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || serve(socket, server, &table, &shared)) })
     }
 }
 

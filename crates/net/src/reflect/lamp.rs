@@ -1,7 +1,7 @@
 //! The LaMP server over UDP sockets.
 
 use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
-use super::{Opened, Reflector, ReflectorContext, at_port};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::LocalAddress;
@@ -41,11 +41,11 @@ impl Reflector for LampReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let (address, shared) = (socket.local_addr()?, shared.clone());
         let (secret, trusted) = (secret()?, self.trusted.clone());
-        Ok(Opened { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || serve(socket, secret, trusted, &shared)) })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::MAX_DATAGRAM;
-use super::{Opened, Reflector, ReflectorContext};
+use super::{OpenReflector, Reflector, ReflectorContext};
 use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -53,10 +53,10 @@ impl Reflector for LampFrameReflector {
         vec![(Ipv4Addr::UNSPECIFIED, self.port).into()]
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let (frames, address) = Frames::open(&self.interface, at.port(), shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
-        Ok(Opened { address, run: Box::new(move || frames.serve(secret, trusted)) })
+        Ok(OpenReflector { address, run: Box::new(move || frames.serve(secret, trusted)) })
     }
 }
 
@@ -87,7 +87,7 @@ impl Reflector for LampEthernetReflector {
         vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
     }
 
-    fn open(&self, _at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, _at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let (mac, addresses) = raw::addresses(&self.interface)?;
         if !lamp_frame::is_unicast(mac) {
             let why = format!("{} is no Ethernet interface", self.interface);
@@ -97,7 +97,7 @@ impl Reflector for LampEthernetReflector {
         let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
-        Ok(Opened {
+        Ok(OpenReflector {
             address: lamp_frame::address_of(mac),
             run: Box::new(move || frames.serve(secret, trusted)),
         })

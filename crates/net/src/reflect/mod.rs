@@ -74,13 +74,13 @@ pub trait Reflector {
         false
     }
 
-    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`Opened::run`]
+    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`OpenReflector::run`]
     /// runs, which must end once the server stops: [`ReflectorContext::wait`] waits for packets and for that.
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened>;
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector>;
 }
 
 /// A reflector whose socket is open.
-pub struct Opened {
+pub struct OpenReflector {
     /// Its address, with its port.
     pub address: SocketAddr,
     /// Answers; to be run on a thread of its own.

@@ -2,7 +2,7 @@
 //! thread for each session in which it sends.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
-use super::{Opened, Reflector, ReflectorContext, at_port};
+use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
@@ -64,7 +64,7 @@ impl Reflector for OwampServer {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         listen(at, shared, |acceptor| OwampService {
             rules: rules(shared.policy(), &self.users),
             test_ports: self.test_ports.clone(),

@@ -1,7 +1,7 @@
 //! The STAMP and TWAMP Light reflector.
 
 use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
-use super::{ClockError, Opened, Reflector, ReflectorContext, at_port, loopback};
+use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::BegunTests;
 use crate::clock;
 use jitlat_core::StampSource;
@@ -74,7 +74,7 @@ impl Reflector for StampReflector {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let socket = AnsweringSocket::bind(at, shared, MAX_DATAGRAM)?;
         let size = stamp::StampSessionReflector::BYTES_PER_SESSION;
         let table = shared.gate.reserve_table(policy::STAMP, self.sessions, size, clock::steady());
@@ -88,7 +88,7 @@ impl Reflector for StampReflector {
             ..ReflectorRules::default()
         };
         let (address, shared) = (socket.local_addr()?, shared.clone());
-        Ok(Opened { address, run: Box::new(move || reflect(socket, rules, &table, &shared)) })
+        Ok(OpenReflector { address, run: Box::new(move || reflect(socket, rules, &table, &shared)) })
     }
 }
 

@@ -36,7 +36,7 @@ fn start(ip: &str) -> Reflectors {
 fn plan(packets: u64, payload: u64) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, payload, Span::millis(2), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait: None, patience: Span::seconds(2) }
+    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2) }
 }
 
 fn link(to: SocketAddr) -> TwoWayLink {
@@ -143,10 +143,10 @@ fn hosts_that_are_not_allowed_hear_nothing() {
     let networks = Networks { allow, ..Networks::default() };
     let reflectors = all("127.0.0.1", Policy { networks, ..Policy::default() });
     let to = address(&reflectors, "STAMP");
-    let ask = |ip: &str, patience| {
+    let ask = |ip: &str, timeout| {
         let mut link = link(to);
         link.marking.bind = Some(ip.parse().unwrap());
-        let plan = PingPlan { patience, ..plan(3, 44) };
+        let plan = PingPlan { timeout, ..plan(3, 44) };
         let stop = AtomicBool::new(false);
         let sender = stamp::StampSender::new(Default::default());
         run(|_| sender, plan, &link, &stop).unwrap().outcome.requests.answered()
@@ -160,7 +160,7 @@ fn nobody_there_is_said() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = AtomicBool::new(false);
     let sender = stamp::StampSender::new(Default::default());
-    let result = run(|_| sender, PingPlan { patience: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
+    let result = run(|_| sender, PingPlan { timeout: Span::millis(50), ..plan(3, 44) }, &link(port), &stop);
     assert!(matches!(result.map(|m| m.refused), Err(PingError::Refused(at)) if at == port));
 }
 
@@ -302,7 +302,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 };
                 let responder = std::thread::spawn(responder);
                 let stop = AtomicBool::new(false);
-                let plan = PingPlan { patience: Span::millis(300), ..plan(6, 100) };
+                let plan = PingPlan { timeout: Span::millis(300), ..plan(6, 100) };
                 let result = request_response::run(sizes, plan, &link(to), &stop);
                 let whole = step.saturating_sub(16) / 50;
                 match result {
@@ -412,7 +412,7 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let mut reflectors = Reflectors::new(Policy::default()).unwrap();
-    let responder = TcpResponder { port: 0, patience: Duration::from_millis(300) };
+    let responder = TcpResponder { port: 0, timeout: Duration::from_millis(300) };
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::ExchangeSizes::new(1460, 20).unwrap().greeting();

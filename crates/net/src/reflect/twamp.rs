@@ -3,7 +3,7 @@
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
 use super::udp::{AnswerFate, AnsweringSocket};
-use super::{ClockError, Opened, Reflector, ReflectorContext, at_port};
+use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
@@ -56,7 +56,7 @@ impl Reflector for TwampServer {
         at_port(ips, self.port)
     }
 
-    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<Opened> {
+    fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         listen(at, shared, |_| TwampService {
             rules: TwampRules { users: self.users.clone(), ..TwampRules::default() },
             test_ports: self.test_ports.clone(),

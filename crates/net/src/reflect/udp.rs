@@ -229,8 +229,8 @@ impl<K: Copy> AnsweringSocket<K> {
                 }
                 departed.extend(tracked.fate(AnswerFate::Stamped(stamp.at)));
             });
-            let patience = clock::wall() - MAX_STAMP_DELAY;
-            departures.give_up_before(patience, |tracked| {
+            let timeout = clock::wall() - MAX_STAMP_DELAY;
+            departures.give_up_before(timeout, |tracked| {
                 departed.extend(tracked.fate(AnswerFate::Unstamped));
             });
         }
@@ -292,7 +292,7 @@ impl<K> Tracked<K> {
 
 /// When an answer will probably leave.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct ExpectedDeparture {
     /// Its time of departure.
     pub at: Tick,
     /// The clock reading on which that is based.
@@ -306,13 +306,13 @@ impl<K: Copy> Answers<K> {
     }
 
     /// Reads the clock for an answer to `to` that is pushed next, with what this returns.
-    pub(crate) fn leaving(&self, to: SocketAddr) -> Leaving {
+    pub(crate) fn leaving(&self, to: SocketAddr) -> ExpectedDeparture {
         let read = clock::tick();
-        Leaving { at: read + self.lead.of(to.ip()), read }
+        ExpectedDeparture { at: read + self.lead.of(to.ip()), read }
     }
 
     /// Whether what leaves is to be stamped to know how long that takes.
-    fn is_lead_due(&mut self, leaving: Leaving) -> bool {
+    fn is_lead_due(&mut self, leaving: ExpectedDeparture) -> bool {
         self.stamps && self.lead.is_due(leaving.read.steady)
     }
 
@@ -323,7 +323,7 @@ impl<K: Copy> Answers<K> {
         to: SocketAddr,
         from: Option<LocalAddress>,
         dscp: u8,
-        leaving: Leaving,
+        leaving: ExpectedDeparture,
     ) {
         let stamped = self.is_lead_due(leaving);
         self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
@@ -340,7 +340,7 @@ impl<K: Copy> Answers<K> {
         dscp: u8,
         which: K,
         stamped: bool,
-        leaving: Option<Leaving>,
+        leaving: Option<ExpectedDeparture>,
     ) {
         let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
         let read = leaving.map(|leaving| leaving.read.wall);

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::clock::tick;
-use crate::sockets::{self, PatientStream};
+use crate::sockets::{self, TimeoutStream};
 use crate::stamp::StampMode;
 use crate::sys::tcp_info;
 use crate::twoway::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
@@ -182,7 +182,7 @@ enum GreetingError {
 
 fn greet(stream: &TcpStream, sizes: ExchangeSizes, stopped: impl Fn() -> bool) -> Result<(), GreetingError> {
     stream.set_nodelay(true)?;
-    let peer = PatientStream::new(stream, stopped)?;
+    let peer = TimeoutStream::new(stream, stopped)?;
     peer.write_all(&sizes.greeting(), CONNECT_TIMEOUT)?;
     let mut echo = [0; GREETING_LEN];
     peer.read_exact(&mut echo, CONNECT_TIMEOUT)?;

@@ -55,7 +55,7 @@ pub struct SessionRequest {
     /// The sessions to request.
     pub sessions: Vec<TwampSessionSpec>,
     /// How long each step may take.
-    pub patience: Span,
+    pub step_timeout: Span,
 }
 
 /// A control connection with granted sessions.
@@ -74,17 +74,17 @@ impl TwampControl {
     /// Connects, negotiates a mode and requests the sessions.
     pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
         let to = asking.to;
-        let patience = Duration::from_nanos(asking.patience.0.max(1) as u64);
+        let step_timeout = Duration::from_nanos(asking.step_timeout.0.max(1) as u64);
         let connect = |source| TwampError::Connect { to, source };
-        let stream = sockets::connect_tcp(asking.bind, to, patience, || stop.load(Ordering::Acquire));
+        let stream = sockets::connect_tcp(asking.bind, to, step_timeout, || stop.load(Ordering::Acquire));
         let stream = stream.map_err(|e| match e.kind() {
             io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
-        let SessionRequest { mode, user, sessions, patience, .. } = asking;
-        let config = TwampOptions { mode, user, sessions, patience, random: bytes };
+        let SessionRequest { mode, user, sessions, step_timeout, .. } = asking;
+        let config = TwampOptions { mode, user, sessions, step_timeout, random: bytes };
         let mut control = TwampControl {
             to,
             driver: Driver::new(Client::new(config, tick()), stream).map_err(connect)?,

@@ -96,7 +96,7 @@ pub(super) enum OutputSlot {
 
 /// What is known of one way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WayMatches {
+pub(super) struct DirectionMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
     /// Source time of the first match and of the match sent last, on the source's clock.
@@ -118,7 +118,7 @@ pub(super) struct Matches {
     pub(super) slots: VecDeque<OutputSlot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
-    pub(super) ways: [WayMatches; 2],
+    pub(super) ways: [DirectionMatches; 2],
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
     /// Times at which a point dropped packets, on its clock, ascending and apart.

@@ -15,14 +15,14 @@ const MAX_SAMPLE: usize = 1 << 15;
 
 /// The beginning of a frame, kept.
 #[derive(Clone, Debug)]
-struct KeptFrame {
+struct FrameStart {
     at: WallTime,
     link: LinkType,
     wire_length: u32,
     data: Vec<u8>,
 }
 
-impl KeptFrame {
+impl FrameStart {
     fn packet(&self) -> Result<IpPacket<'_>, Skip> {
         decode(self.link, &self.data, self.wire_length)
     }
@@ -31,7 +31,7 @@ impl KeptFrame {
 /// The first frames of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureHead {
-    frames: Vec<KeptFrame>,
+    frames: Vec<FrameStart>,
 }
 
 impl CaptureHead {
@@ -43,7 +43,7 @@ impl CaptureHead {
     /// Keeps the beginning of the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
         let data = f.data[..f.data.len().min(BYTES_PER_FRAME)].to_vec();
-        self.frames.push(KeptFrame { at: f.at, link: f.link, wire_length: f.wire_length, data });
+        self.frames.push(FrameStart { at: f.at, link: f.link, wire_length: f.wire_length, data });
     }
 
     /// The frames again, in order.
@@ -58,7 +58,7 @@ impl CaptureHead {
 
     /// Bytes that this capture is sure to have of every IP packet.
     pub fn available(&self) -> usize {
-        let cut = |k: &KeptFrame| {
+        let cut = |k: &FrameStart| {
             let p = k.packet().ok()?;
             (p.ip.len() < p.length as usize).then_some(p.ip.len())
         };
@@ -73,7 +73,7 @@ impl CaptureHead {
 
     /// What a survey needs of each packet, if both captures have `available` bytes of it.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
-        let preview = |k: &KeptFrame| PacketPreview::of(&k.packet().ok()?, k.at, available);
+        let preview = |k: &FrameStart| PacketPreview::of(&k.packet().ok()?, k.at, available);
         self.frames.iter().filter_map(preview).collect()
     }
 }

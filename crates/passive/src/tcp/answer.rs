@@ -21,7 +21,7 @@ const MAX_CAUSES: usize = 16;
 
 /// The data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TcpWay<'a> {
+pub struct TcpDirection<'a> {
     /// Who sends the data.
     pub from: SocketAddr,
     /// Who receives them.
@@ -38,7 +38,7 @@ pub struct TcpWay<'a> {
     pub causes: Vec<Cause>,
 }
 
-impl TcpWay<'_> {
+impl TcpDirection<'_> {
     /// How bad it is; unknown of too few segments.
     pub fn severity(&self) -> Severity {
         if self.data.data_segments < MIN_SEGMENTS {
@@ -49,25 +49,25 @@ impl TcpWay<'_> {
 }
 
 /// The ways with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
-pub fn ways(r: &TcpResult) -> Vec<TcpWay<'_>> {
+pub fn ways(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
         let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
         [way(c, Direction::Up, begin, between[0]), way(c, Direction::Down, begin, between[1])]
     };
-    let mut ways: Vec<TcpWay<'_>> = r.connections().flat_map(both).collect();
+    let mut ways: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
     ways.retain(|w| w.data.unique_bytes > 0);
     ways.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
     ways
 }
 
-fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
+fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpDirection<'_> {
     let (from, to, data, peer) = match direction {
         Direction::Up => (c.client, c.server, &c.up, &c.down),
         Direction::Down => (c.server, c.client, &c.down, &c.up),
     };
     let held_ns = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
-    let mut way = TcpWay {
+    let mut way = TcpDirection {
         from,
         to,
         data,
@@ -115,7 +115,7 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
-fn queue(way: &TcpWay<'_>) -> Option<Cause> {
+fn queue(way: &TcpDirection<'_>) -> Option<Cause> {
     let r = way.rtt?;
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
@@ -132,7 +132,7 @@ fn queue(way: &TcpWay<'_>) -> Option<Cause> {
 }
 
 /// Lost segments, of which so many packets were lost between two points.
-fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
+fn loss(way: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let (data, lost) = (way.data, lost(way.data));
     if lost == 0 {
         return None;
@@ -158,7 +158,7 @@ fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
 
-fn window(way: &TcpWay<'_>, c: &ObservedConnection) -> Option<Cause> {
+fn window(way: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
     let share = way.held_ns as f64 / c.duration().0 as f64;
     if share < MIN_CLOSED_SHARE || way.zero_windows == 0 {
         return None;
@@ -173,7 +173,7 @@ fn window(way: &TcpWay<'_>, c: &ObservedConnection) -> Option<Cause> {
     Some(Cause { magnitude_ns: Some(way.held_ns), count: way.zero_windows, ..found })
 }
 
-fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
+fn overtaken(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
     let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
@@ -184,7 +184,7 @@ fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
     })
 }
 
-fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
+fn doubled(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
     let because = format!("{n} packets ({}) came twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
@@ -195,7 +195,7 @@ fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
     })
 }
 
-fn missed(way: &TcpWay<'_>) -> Option<Cause> {
+fn missed(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.unfilled_gaps, share(way.data.unfilled_gaps, way.data));
     let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
@@ -205,7 +205,7 @@ fn missed(way: &TcpWay<'_>) -> Option<Cause> {
 /// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
     let ways = ways(r);
-    let judged: Vec<&TcpWay<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let judged: Vec<&TcpDirection<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // Stable: the worst way comes first.
@@ -225,7 +225,7 @@ pub fn answer(r: &TcpResult) -> Answer {
     }
 }
 
-fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
+fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let Some(worst) = judged.first() else {
         return match all {
             0 => "No verdict: no connection carried data.".to_owned(),

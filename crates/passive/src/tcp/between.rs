@@ -2,7 +2,7 @@
 
 use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
-use crate::{FlowFigures, FlowWay};
+use crate::{FlowDirection, FlowFigures};
 use core::net::SocketAddr;
 use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct DirectionBetween {
 impl DirectionBetween {
     /// From the figures at the point that the data passes first and at the other, as far as known.
     fn new(
-        way: &FlowWay,
+        way: &FlowDirection,
         first: Option<&DirectionFigures>,
         last: Option<&DirectionFigures>,
     ) -> DirectionBetween {
@@ -136,7 +136,12 @@ mod tests {
             8, 3, 4,
         ];
         let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Direction::Up, grouping);
-        let way = |lost| FlowWay { lost, matched: 10 * lost, duplicates: lost + 1, ..FlowWay::default() };
+        let way = |lost| FlowDirection {
+            lost,
+            matched: 10 * lost,
+            duplicates: lost + 1,
+            ..FlowDirection::default()
+        };
         let rtt = FlowRtt { min: 5, median: 6, mean: 6.5, p95: 7, max: 8 };
         FlowFigures {
             key: Some(key),

@@ -10,7 +10,7 @@ use crate::twoway::reflect::{RequestArrival, Silence};
 use crate::twoway::{ConversationState, DatagramKind, Directions, Protocol, RequestTable};
 use crate::wire::unhex;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::twoway::LostOn;
+use jitlat_core::twoway::LossSide;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::Ipv4Addr;
 
@@ -303,7 +303,7 @@ fn losses_have_the_recorded_way() {
         (directions, runs)
     };
     let lost = |d: &Directions| (d.up_lost, d.down_lost, d.unknown_lost);
-    use LostOn::{Down, Either, Up};
+    use LossSide::{Down, Either, Up};
     let (d, runs) = of("loss-up");
     assert_eq!((lost(&d), runs), ((3, 0, 0), vec![(3, 1, Up), (7, 2, Up)]));
     let (d, runs) = of("loss-down");

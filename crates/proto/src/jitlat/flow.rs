@@ -17,7 +17,7 @@
 //! Instead of any of these answers, [`FlowReport::Failed`].
 
 use super::recording::{Recording, SentStamps};
-use super::stream::{Finish, Patience};
+use super::stream::{Finish, ReceiverTimeouts};
 use core::fmt;
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
@@ -82,7 +82,7 @@ pub struct Opening {
     /// The best stamps to ask of the system.
     pub stamps: StampSource,
     /// How long a receiver waits.
-    pub patience: Patience,
+    pub timeouts: ReceiverTimeouts,
     /// Most records that a receiver may keep, including duplicates.
     pub record_limit: usize,
     /// Whether a receiver also reports about once a second what has arrived so far ([`FlowReport::SoFar`]).
@@ -97,7 +97,7 @@ pub enum FlowCommand {
     /// Bind, allocate and prepare. Answer with [`FlowReport::Opened`].
     Open(Box<Opening>),
     /// Tie the flow to `peer`; a `greeting` is to be sent there with a `Greeter` until it comes back, for
-    /// at most the given patience. Answer [`FlowReport::Ready`].
+    /// at most the given time. Answer [`FlowReport::Ready`].
     Connect {
         /// Which flow.
         flow: FlowId,

@@ -62,7 +62,7 @@ pub struct OwampOptions {
     /// Most records of one of those that are read.
     pub most_records: usize,
     /// How long the server may take for each step.
-    pub patience: Span,
+    pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
     /// Random bytes for the identifiers of sessions that this end receives; the n-th identifier is their sum with n.
@@ -163,7 +163,7 @@ impl Client {
     pub fn new(config: OwampOptions, now: Tick) -> Client {
         let fetches = config.fetches.iter().map(|fetch| (*fetch, config.most_records)).collect();
         Client {
-            deadline: now.steady + config.patience,
+            deadline: now.steady + config.step_timeout,
             config,
             state: OwampClientState::Greeting,
             connection: AmpConnection::default(),
@@ -197,7 +197,7 @@ impl Client {
 
     fn enter(&mut self, state: OwampClientState, now: Tick) {
         self.state = state;
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.step_timeout;
     }
 
     fn over(&mut self, event: OwampClientEvent) {
@@ -272,7 +272,7 @@ impl Client {
                     Some(_) => return Err(AmpFailure::Unasked(step)),
                 }
                 if running.begin_peer_stop(now.wall) {
-                    self.deadline = now.steady + self.config.patience;
+                    self.deadline = now.steady + self.config.step_timeout;
                     if running.stop() {
                         self.events.push_back(OwampClientEvent::StopSending);
                     }
@@ -290,7 +290,7 @@ impl Client {
                 let before = incoming.len();
                 let read = reader.poll(incoming);
                 if incoming.len() < before {
-                    self.deadline = now.steady + self.config.patience;
+                    self.deadline = now.steady + self.config.step_timeout;
                 }
                 match read {
                     Ok(None) => return Ok(false),
@@ -482,7 +482,7 @@ impl Machine for Client {
             OwampClientState::Running(running) => {
                 let Some(stop) = running.poll_stop() else { return false };
                 stop.write(&mut message);
-                self.deadline = now.steady + self.config.patience;
+                self.deadline = now.steady + self.config.step_timeout;
                 self.end_test(now);
             }
             OwampClientState::Fetch(_) => {

@@ -37,7 +37,7 @@ pub struct TracePlan {
     /// The largest time to live to try.
     pub hops: u8,
     /// How long to wait for an answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 impl TracePlan {
@@ -53,7 +53,7 @@ impl TracePlan {
             period: Span::seconds(1),
             spacing: Span::millis(20),
             hops: 30,
-            patience: Span::seconds(2),
+            timeout: Span::seconds(2),
         }
     }
 }
@@ -169,7 +169,7 @@ impl Tracer {
         self.slot = (self.slot + 1) % MAX_PROBES;
         self.next_ttl += 1;
         self.next_at = now + self.plan.spacing;
-        self.over_at = now + self.plan.patience;
+        self.over_at = now + self.plan.timeout;
         if self.next_ttl > self.last {
             self.end_round(now);
         }
@@ -185,7 +185,7 @@ impl Tracer {
 
     /// Records that `due` was sent at `at`.
     pub fn sent(&mut self, due: DueProbe, at: WallTime, now: SteadyTime) {
-        let until = now + self.plan.patience;
+        let until = now + self.plan.timeout;
         self.replies[usize::from(due.ttl) - 1].sent += 1;
         self.outstanding[usize::from(due.slot)] = Some(Outstanding { ttl: due.ttl, sent: at, until });
         self.over_at = self.over_at.max(until);

@@ -1,7 +1,7 @@
 //! [`Gate`]: what clients hold, counted against the [`Policy`].
 
 use super::proofs::WrongProofs;
-use super::wasted::WastedPlaces;
+use super::wasted::WastedGrants;
 use super::{LimitRefusal, Policy, PolicyRefusal, Quota, Scope, Service};
 use crate::access::ClientAddress;
 use core::fmt;
@@ -70,7 +70,7 @@ struct GateState {
     on_eviction: Vec<Weak<dyn Fn() + Send + Sync>>,
     next: u64,
     proofs: WrongProofs,
-    wasted: WastedPlaces,
+    wasted: WastedGrants,
     /// The latest time given so far.
     now: Option<SteadyTime>,
 }
@@ -122,7 +122,7 @@ impl Activity {
         let used = SteadyTime(self.used.load(Relaxed));
         let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
-        let of = |idle: Span, patience: Span| (idle >= patience).then_some(idle.0 / (patience.0 / 1000));
+        let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
         let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
         // Words alone keep it only so long.
         let words = match (self.was_used(), again) {

@@ -84,7 +84,7 @@ impl SimEngine {
                 let Some(f) = self.flow(flow) else { return };
                 f.connected = true;
                 match greeting {
-                    Some((token, patience)) => f.greeter = Some(Greeter::new(token, now.steady, patience)),
+                    Some((token, timeout)) => f.greeter = Some(Greeter::new(token, now.steady, timeout)),
                     None => self.reports.push_back(FlowReport::Ready(flow)),
                 }
             }
@@ -209,7 +209,7 @@ impl SimEngine {
 
 impl SimFlow {
     fn start(&mut self, now: SteadyTime) {
-        let Opening { spec, patience, greetings, record_limit, peak, watched, .. } = &self.opening;
+        let Opening { spec, timeouts, greetings, record_limit, peak, watched, .. } = &self.opening;
         self.work = match self.opening.role {
             FlowRole::Send => FlowWork::Sending {
                 sender: StreamSender::new(spec, now),
@@ -217,7 +217,7 @@ impl SimFlow {
                 ended: false,
             },
             FlowRole::Receive => FlowWork::Receiving {
-                receiver: StreamReceiver::new(spec, *patience, *greetings, now).limited_to(*peak),
+                receiver: StreamReceiver::new(spec, *timeouts, *greetings, now).limited_to(*peak),
                 recording: Recording::new(*record_limit),
                 watched: watched.then(|| {
                     let so_far = SoFar::new(Precision::FLOW);

@@ -97,7 +97,7 @@ impl OwampSimulation {
             lead: Span::millis(100),
             fetches: Vec::new(),
             most_records: 0,
-            patience: Span::seconds(5),
+            step_timeout: Span::seconds(5),
             random: core::array::from_fn(|i| i as u8),
             sid: [3; 4],
         };

@@ -44,7 +44,7 @@ pub struct TwampOptions {
     /// Sessions to ask for, on one connection.
     pub sessions: Vec<TwampSessionSpec>,
     /// How long the server may take for each step.
-    pub patience: Span,
+    pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
 }
@@ -132,7 +132,7 @@ impl Client {
     /// A client whose connection is open since `now`.
     pub fn new(config: TwampOptions, now: Tick) -> Client {
         Client {
-            deadline: now.steady + config.patience,
+            deadline: now.steady + config.step_timeout,
             config,
             state: TwampClientState::At(AmpStep::Greeting),
             connection: AmpConnection::default(),
@@ -147,11 +147,11 @@ impl Client {
 
     fn at(&mut self, step: AmpStep, now: Tick) {
         self.state = TwampClientState::At(step);
-        let patience = match step {
+        let step_timeout = match step {
             AmpStep::Granted | AmpStep::Running => MAX_DURATION,
-            _ => self.config.patience,
+            _ => self.config.step_timeout,
         };
-        self.deadline = now.steady + patience;
+        self.deadline = now.steady + step_timeout;
     }
 
     fn fail(&mut self, failure: AmpFailure) {

@@ -40,7 +40,7 @@ fn config(mode: SecurityMode, sessions: usize) -> TwampOptions {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
         sessions: vec![wish(mode); sessions],
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random: core::array::from_fn(|i| i as u8),
     }
 }

@@ -191,7 +191,7 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
         mode: SecurityMode::from_bits(set_up.mode),
         user: keyed.map(|_| ("tester".to_owned(), SECRET.to_vec())),
         sessions: vec![wish],
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random: keyed.unwrap_or([0; 64]),
     };
     let mut client = Client::new(config, NOW);
@@ -254,7 +254,7 @@ fn replayed_wrong_key() -> Vec<TwampClientEvent> {
         mode: Some(SecurityMode::Authenticated),
         user: Some(("tester".to_owned(), b"wrong".to_vec())),
         sessions: vec![],
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random: [7; 64],
     };
     let mut client = Client::new(config, NOW);

@@ -5,7 +5,7 @@
 //! received, as irtt's server does when a request is overtaken: if a window denies a request that was answered, its
 //! other denials are ignored.
 
-use jitlat_core::twoway::{LossRun, LostOn};
+use jitlat_core::twoway::{LossRun, LossSide};
 
 /// Runs of loss whose direction is recorded: further runs are only counted.
 const MAX_RUNS: usize = 1 << 16;
@@ -79,9 +79,9 @@ impl FarWindow {
             return;
         }
         let (way, count) = match self.fates[self.place(seq)] {
-            RequestFate::Missing => (LostOn::Up, 0),
-            RequestFate::Came => (LostOn::Down, 1),
-            RequestFate::Unknown => (LostOn::Either, 2),
+            RequestFate::Missing => (LossSide::Up, 0),
+            RequestFate::Came => (LossSide::Down, 1),
+            RequestFate::Unknown => (LossSide::Either, 2),
         };
         self.lost[count] += 1;
         let last = self.runs.last_mut();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// Of requests 0 to 9 these were answered, with these windows.
-    fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LostOn)> {
+    fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LossSide)> {
         let mut far = FarWindow::new(16, 10);
         (0..10).for_each(|seq| far.sent(seq));
         answers.iter().for_each(|(seq, window)| far.note(*seq, *window));
@@ -122,7 +122,7 @@ mod tests {
             (7, 0b1001_1111),
             (8, 0b1_0011_1111),
         ]);
-        assert_eq!(losses, [(1, 2, LostOn::Up), (4, 1, LostOn::Down), (9, 1, LostOn::Either)]);
+        assert_eq!(losses, [(1, 2, LossSide::Up), (4, 1, LossSide::Down), (9, 1, LossSide::Either)]);
     }
 
     #[test]
@@ -139,8 +139,8 @@ mod tests {
             (8, 1),
             (9, 3),
         ]);
-        assert_eq!(losses, [(2, 1, LostOn::Down)]);
+        assert_eq!(losses, [(2, 1, LossSide::Down)]);
         let losses = runs(&[(0, 1), (1, 3), (4, 1), (5, 3), (6, 7), (7, 15), (8, 31), (9, 63)]);
-        assert_eq!(losses, [(2, 2, LostOn::Either)]);
+        assert_eq!(losses, [(2, 2, LossSide::Either)]);
     }
 }

@@ -25,10 +25,10 @@ pub struct PingPlan {
     /// Count, period and schedule.
     pub spec: TestSpec,
     /// Stop and wait: the next request is sent this long after the answer to the previous one, or after
-    /// [`patience`](Self::patience) without one. The period of `spec` is then not used.
+    /// [`timeout`](Self::patience) without one. The period of `spec` is then not used.
     pub wait: Option<Span>,
     /// How long an answer may take.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 /// A packet for the driver to send.
@@ -188,7 +188,7 @@ impl<P: Protocol> Pinger<P> {
 
     fn finish_sending(&mut self, now: Tick) {
         self.state = PingerState::Draining;
-        self.until = Some(now.steady + self.plan.patience);
+        self.until = Some(now.steady + self.plan.timeout);
         self.protocol.all_sent(now.steady);
     }
 
@@ -294,7 +294,7 @@ impl<P: Protocol> Pinger<P> {
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
         if self.plan.wait.is_some() {
-            self.until = Some(now.steady + self.plan.patience);
+            self.until = Some(now.steady + self.plan.timeout);
         }
         match (self.deadlines.next(), self.start) {
             (Some(next), Some(start)) => self.due = start + next,

@@ -17,7 +17,7 @@ const AHEAD: i64 = 250_000_000;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let period = Span::millis(10);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, patience: Span::seconds(1) }
+    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1) }
 }
 
 /// What the path does to the k-th packet of one direction: copies, and how long each takes.

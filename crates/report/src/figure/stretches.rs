@@ -13,27 +13,27 @@ pub trait Join {
 
 /// The sum.
 #[derive(Clone, Copy, Debug)]
-pub struct Sum;
+pub struct SumJoin;
 /// The largest.
 #[derive(Clone, Copy, Debug)]
-pub struct Most;
+pub struct MaxJoin;
 /// The smallest.
 #[derive(Clone, Copy, Debug)]
-pub struct Least;
+pub struct MinJoin;
 
-impl Join for Sum {
+impl Join for SumJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.saturating_add(b)
     }
 }
 
-impl Join for Most {
+impl Join for MaxJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.max(b)
     }
 }
 
-impl Join for Least {
+impl Join for MinJoin {
     fn join(a: i64, b: i64) -> i64 {
         a.min(b)
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_stretches_double() {
-        let (mut sum, mut most) = (TimeBins::<Sum>::new(10), TimeBins::<Most>::new(10));
+        let (mut sum, mut most) = (TimeBins::<SumJoin>::new(10), TimeBins::<MaxJoin>::new(10));
         for i in 0..100_000i64 {
             sum.add(i * 7, 1);
             most.add(i * 7, i);

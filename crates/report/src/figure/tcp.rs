@@ -1,7 +1,7 @@
 //! TCP connections over time: round trips with the delays of retransmissions; bytes in flight and the window.
 
 use super::series::{drawn, extent};
-use super::stretches::{Least, Most, TimeBins};
+use super::stretches::{MaxJoin, MinJoin, TimeBins};
 use super::trace::{Cloud, MAX_SINGLE_POINTS};
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::WallTime;
@@ -16,8 +16,8 @@ pub struct TcpTrace {
     origin: Option<i64>,
     by_ack: Cloud,
     by_timestamp: Cloud,
-    flight: TimeBins<Most>,
-    window: TimeBins<Least>,
+    flight: TimeBins<MaxJoin>,
+    window: TimeBins<MinJoin>,
     /// The latest time of bytes in flight, and how many.
     latest: Option<(i64, i64)>,
     /// Time of each retransmission, and how long its data was delayed, in ns.

@@ -7,7 +7,7 @@ use crate::text::screen::Screen;
 use jitlat_core::units;
 use jitlat_passive::tcp::{DirectionFigures, TcpResult, explain_delays};
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{PassiveResult, PingFigures, PingSource, SpreadFigures, WayFigures};
+use jitlat_passive::{MatchedFigures, PassiveResult, PingFigures, PingSource, SpreadFigures};
 
 /// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
 pub fn passive_section(
@@ -48,7 +48,7 @@ pub fn passive_section(
 
 fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     let s = &r.summary;
-    let way = |name: &str, w: &WayFigures| {
+    let way = |name: &str, w: &MatchedFigures| {
         let loss = w.loss_ratio.map_or(String::new(), |l| format!(" ({:.3} %)", l * 100.0));
         format!(
             "{name}: {} of {} packets matched, {} lost{loss}, {} duplicated, {} reordered.",

@@ -5,7 +5,7 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LostOn, NotAnswers, TcpStats, TwoWay};
+use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -143,18 +143,19 @@ fn losses_text(runs: &[LossRun]) -> String {
     runs.join(" ")
 }
 
-fn way_name(way: LostOn) -> &'static str {
+fn way_name(way: LossSide) -> &'static str {
     match way {
-        LostOn::Up => "up",
-        LostOn::Down => "down",
-        LostOn::Either => "either",
+        LossSide::Up => "up",
+        LossSide::Down => "down",
+        LossSide::Either => "either",
     }
 }
 
 fn losses(text: &str) -> Result<Vec<LossRun>, String> {
     let run = |word: &str| {
         let (way, run) = word.split_once(':')?;
-        let way = [LostOn::Up, LostOn::Down, LostOn::Either].into_iter().find(|w| way_name(*w) == way)?;
+        let way =
+            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|w| way_name(*w) == way)?;
         let (first, length) = run.split_once('+').unwrap_or((run, "1"));
         let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
         (run.length > 0).then_some(run)
@@ -273,7 +274,7 @@ mod tests {
                 .map(|k| LossRun {
                     first: 10 * k,
                     length: k % 3 + 1,
-                    way: [LostOn::Up, LostOn::Down, LostOn::Either][k as usize % 3],
+                    way: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },

@@ -9,7 +9,7 @@ fn judged(causes: Vec<Cause>) -> Judgement {
     judged
 }
 
-fn lost(first: u32, length: u32, way: LostOn) -> LossRun {
+fn lost(first: u32, length: u32, way: LossSide) -> LossRun {
     LossRun { first, length, way }
 }
 
@@ -22,9 +22,9 @@ fn way_of_loss(id: CauseId, runs: &[LossRun]) -> Option<Direction> {
 fn nine_of_ten_lost_on_a_way_are_lost_there() {
     let of = |up: u32, down: u32, either: u32| {
         let runs = [
-            lost(100, up, LostOn::Up),
-            lost(100 + up, down, LostOn::Down),
-            lost(100 + up + down, either, LostOn::Either),
+            lost(100, up, LossSide::Up),
+            lost(100 + up, down, LossSide::Down),
+            lost(100 + up + down, either, LossSide::Either),
         ];
         way_of_loss(CauseId::RandomLoss, &runs)
     };
@@ -48,23 +48,23 @@ fn nine_of_ten_lost_on_a_way_are_lost_there() {
 #[test]
 fn packets_before_and_after_a_cause_do_not_count() {
     // Ten of the cause's own packets were lost on the way back, and many others on the way there.
-    let runs = [lost(0, 100, LostOn::Up), lost(150, 10, LostOn::Down), lost(200, 100, LostOn::Up)];
+    let runs = [lost(0, 100, LossSide::Up), lost(150, 10, LossSide::Down), lost(200, 100, LossSide::Up)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Down));
     // The first and the last packet are the cause's own.
     for first in [91, 199] {
-        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LostOn::Up)]), Some(Direction::Up));
+        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), Some(Direction::Up));
     }
     for first in [90, 200] {
-        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LostOn::Up)]), None);
+        assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), None);
     }
     // Nine of the cause's own packets on the way there, one and a part of a longer run on the way back.
-    let runs = [lost(91, 18, LostOn::Up), lost(199, 50, LostOn::Down)];
+    let runs = [lost(91, 18, LossSide::Up), lost(199, 50, LossSide::Down)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Up));
 }
 
 #[test]
 fn losses_are_of_a_way_and_stalls_are_not() {
-    let up = |id| way_of_loss(id, &[lost(100, 100, LostOn::Up)]);
+    let up = |id| way_of_loss(id, &[lost(100, 100, LossSide::Up)]);
     for id in CauseId::ALL {
         let loses = [
             CauseId::Outage,

@@ -516,7 +516,7 @@ fn metrics_that_were_counted_on_are_those_that_are_counted_anew() {
     }
     check("late ones, and a new stream", &mut before);
     let pruned =
-        archive.prune(jitlat_archive::Keep::Tests { days: 30 }, jitlat_core::WallTime(now())).unwrap();
+        archive.prune(jitlat_archive::Retention::Tests { days: 30 }, jitlat_core::WallTime(now())).unwrap();
     assert_eq!(pruned.tests, 24);
     check("what is old was removed", &mut before);
     mesh::add(&archive, ("10.0.0.3", "10.0.0.2"), now(), Went::Well).unwrap();

@@ -124,13 +124,13 @@ impl LogHistogram {
 
     /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<LogHistogram> {
-        Some(Filled::read(bytes)?.with_empty_buckets())
+        Some(SparseHistogram::read(bytes)?.with_empty_buckets())
     }
 }
 
 /// A [`LogHistogram`] as its bytes have it, without its empty buckets: quick to read where one figure of it is wanted.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct SparseHistogram {
     precision: Precision,
     origin: Option<i64>,
     /// Kept values, ascending; empty if they are in buckets.
@@ -141,9 +141,9 @@ pub(crate) struct Filled {
     extremes: Option<(i64, i64)>,
 }
 
-impl Filled {
+impl SparseHistogram {
     /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
-    pub(crate) fn read(bytes: &mut &[u8]) -> Option<Filled> {
+    pub(crate) fn read(bytes: &mut &[u8]) -> Option<SparseHistogram> {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
         *bytes = rest;
@@ -152,7 +152,7 @@ impl Filled {
         }
         let origin = take_i64(bytes)?;
         let n = take_u64(bytes).filter(|n| *n <= MAX_VALUES)?;
-        let mut read = Filled {
+        let mut read = SparseHistogram {
             precision: Precision { exact, bits },
             origin: (known == 1).then_some(origin),
             first: Vec::new(),
@@ -213,7 +213,7 @@ impl Filled {
     }
 
     fn with_empty_buckets(self) -> LogHistogram {
-        let Filled { precision, origin, first, sides, n, extremes } = self;
+        let SparseHistogram { precision, origin, first, sides, n, extremes } = self;
         let [above, below] = sides.map(|side| {
             let (Some(first), Some(last)) = (side.first(), side.last()) else { return Buckets::default() };
             let mut buckets = Buckets { lowest: first.0, counts: vec![0; last.0 - first.0 + 1] };

@@ -5,7 +5,7 @@ use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::skew::StreamingHull;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarSource, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarSource, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{ClockEstimate, Distribution, SkewHull, Summary, Trend};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ impl Metric for ClockMetric {
             "latency-corrected-min",
             "corrected min",
             ScalarUnit::Time,
-            Take::Whole(|s| s.latency_corrected().and_then(|c| c.min)),
+            ScalarGetter::Whole(|s| s.latency_corrected().and_then(|c| c.min)),
         )
         .about("smallest delay corrected by the clock estimate")
         .lower_is_better()
@@ -29,7 +29,7 @@ impl Metric for ClockMetric {
             "latency-corrected-mean",
             "corrected mean",
             ScalarUnit::Time,
-            Take::Real(|s| s.latency_corrected().and_then(|c| c.mean)),
+            ScalarGetter::Real(|s| s.latency_corrected().and_then(|c| c.mean)),
         )
         .about("mean delay corrected by the clock estimate")
         .lower_is_better()
@@ -38,7 +38,7 @@ impl Metric for ClockMetric {
             "latency-corrected-median",
             "corrected median",
             ScalarUnit::Time,
-            Take::Real(|s| s.latency_corrected().and_then(|c| c.median)),
+            ScalarGetter::Real(|s| s.latency_corrected().and_then(|c| c.median)),
         )
         .about("median delay corrected by the clock estimate")
         .lower_is_better()
@@ -47,25 +47,35 @@ impl Metric for ClockMetric {
             "latency-corrected-max",
             "corrected max",
             ScalarUnit::Time,
-            Take::Whole(|s| s.latency_corrected().and_then(|c| c.max)),
+            ScalarGetter::Whole(|s| s.latency_corrected().and_then(|c| c.max)),
         )
         .about("largest delay corrected by the clock estimate")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
-        Scalar::new("clock-error", "clock error", ScalarUnit::Time, Take::Whole(|s| s.clock().offset_ns))
-            .about("estimated clock of the server less that of the client")
-            .source("RFC 5905 §8")
-            .only(Applies::TWO_CLOCKS),
-        Scalar::new("clock-bound", "clock error bound", ScalarUnit::Time, Take::Real(|s| s.clock().bound_ns))
-            .about("largest possible error of the clock estimate, if no delay is negative")
-            .lower_is_better()
-            .only(Applies::TWO_CLOCKS)
-            .openmetrics("clock_error_bound"),
+        Scalar::new(
+            "clock-error",
+            "clock error",
+            ScalarUnit::Time,
+            ScalarGetter::Whole(|s| s.clock().offset_ns),
+        )
+        .about("estimated clock of the server less that of the client")
+        .source("RFC 5905 §8")
+        .only(Applies::TWO_CLOCKS),
+        Scalar::new(
+            "clock-bound",
+            "clock error bound",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.clock().bound_ns),
+        )
+        .about("largest possible error of the clock estimate, if no delay is negative")
+        .lower_is_better()
+        .only(Applies::TWO_CLOCKS)
+        .openmetrics("clock_error_bound"),
         Scalar::new(
             "control-rtt-min",
             "control RTT min",
             ScalarUnit::Time,
-            Take::Whole(|s| s.clock().min_rtt_ns),
+            ScalarGetter::Whole(|s| s.clock().min_rtt_ns),
         )
         .about("minimum round-trip time of the control channel")
         .lower_is_better()
@@ -74,7 +84,7 @@ impl Metric for ClockMetric {
             "client-clock-step",
             "client clock set by",
             ScalarUnit::Time,
-            Take::Whole(|s| s.test()?.clock.client.step_ns),
+            ScalarGetter::Whole(|s| s.test()?.clock.client.step_ns),
         )
         .about("how far the client's clock was set during the test")
         .only(Applies::TESTS),
@@ -82,7 +92,7 @@ impl Metric for ClockMetric {
             "server-clock-step",
             "server clock set by",
             ScalarUnit::Time,
-            Take::Whole(|s| s.test()?.clock.server.step_ns),
+            ScalarGetter::Whole(|s| s.test()?.clock.server.step_ns),
         )
         .about("how far the server's clock was set during the test")
         .only(Applies::TESTS),
@@ -109,7 +119,7 @@ impl Metric for StreamingHull {
             "skew",
             "clock skew",
             ScalarUnit::Ppm,
-            Take::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
+            ScalarGetter::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
         )
         .about("slope of the lower hull of delay over send time: the clocks' relative skew, where it is one")
         .source("Moon, Skelly and Towsley 1999")
@@ -118,7 +128,7 @@ impl Metric for StreamingHull {
             "pdv-deskewed-p99",
             "jitter 99%, no skew",
             ScalarUnit::Time,
-            Take::Whole(|s| deskewed(s, 99_000)),
+            ScalarGetter::Whole(|s| deskewed(s, 99_000)),
         )
         .about("99th percentile of PDV with the skew of the clocks taken out, where it matters")
         .lower_is_better()
@@ -127,7 +137,7 @@ impl Metric for StreamingHull {
             "pdv-deskewed-max",
             "jitter max, no skew",
             ScalarUnit::Time,
-            Take::Whole(|s| deskewed(s, 100_000)),
+            ScalarGetter::Whole(|s| deskewed(s, 100_000)),
         )
         .about("largest PDV with the skew of the clocks taken out, where it matters")
         .lower_is_better()

@@ -4,7 +4,7 @@ use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
 use crate::metrics::{bootstrap, confidence};
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
@@ -32,15 +32,20 @@ macro_rules! student {
         )
     };
     ($field:ident, $end:literal, $key:expr, $label:expr, $level:literal, $side:literal) => {
-        Scalar::new($key, $label, ScalarUnit::Time, Take::Real(|s| Some(s.test()?.inference.$field?[$end])))
-            .about(concat!(
-                $side,
-                " end of Student's ",
-                $level,
-                " % interval of the mean delay: of independent packets only"
-            ))
-            .lower_is_better()
-            .only(Applies::WHOLE)
+        Scalar::new(
+            $key,
+            $label,
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| Some(s.test()?.inference.$field?[$end])),
+        )
+        .about(concat!(
+            $side,
+            " end of Student's ",
+            $level,
+            " % interval of the mean delay: of independent packets only"
+        ))
+        .lower_is_better()
+        .only(Applies::WHOLE)
     };
 }
 
@@ -54,7 +59,7 @@ impl Metric for ConfidenceMetric {
             "autocorrelation",
             "autocorrelation",
             ScalarUnit::Plain { decimals: 3 },
-            Take::Real(|s| s.test()?.inference.acf1_send_order),
+            ScalarGetter::Real(|s| s.test()?.inference.acf1_send_order),
         )
         .about("lag-1 autocorrelation of delay in send order")
         .only(Applies::WHOLE),
@@ -62,7 +67,7 @@ impl Metric for ConfidenceMetric {
             "effective-n",
             "effective sample",
             ScalarUnit::Packets,
-            Take::Real(|s| s.test()?.inference.effective_n),
+            ScalarGetter::Real(|s| s.test()?.inference.effective_n),
         )
         .about("independent packets that would give the mean the same precision")
         .higher_is_better()
@@ -71,7 +76,7 @@ impl Metric for ConfidenceMetric {
             "latency-mean-low",
             "mean at least",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
+            ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
         )
         .about("lower end of the 95 % interval of the mean delay, by batches")
         .lower_is_better()
@@ -80,7 +85,7 @@ impl Metric for ConfidenceMetric {
             "latency-mean-high",
             "mean at most",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
+            ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
         )
         .about("upper end of the 95 % interval of the mean delay, by batches")
         .lower_is_better()
@@ -117,15 +122,15 @@ impl Metric for ConfidenceMetric {
 }
 /// Shares of packets near the middle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NearMiddle;
+pub struct NearMedian;
 
-impl Metric for NearMiddle {
+impl Metric for NearMedian {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "within-mean",
             "near the mean",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.test()?.within?.of_mean)),
+            ScalarGetter::Real(|s| Some(s.test()?.within?.of_mean)),
         )
         .about("share of packets whose delay is within `--within` of the mean")
         .higher_is_better()
@@ -134,7 +139,7 @@ impl Metric for NearMiddle {
             "within-median",
             "near the median",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.test()?.within?.of_median)),
+            ScalarGetter::Real(|s| Some(s.test()?.within?.of_median)),
         )
         .about("share of packets whose delay is within `--within` of the median")
         .higher_is_better()
@@ -143,8 +148,8 @@ impl Metric for NearMiddle {
 
     type Found = Option<Within>;
 
-    fn begin(_: &Session) -> NearMiddle {
-        NearMiddle
+    fn begin(_: &Session) -> NearMedian {
+        NearMedian
     }
 
     fn found(&self, _: &EndedStream<'_>) -> Option<Within> {

@@ -3,7 +3,7 @@
 use super::percent;
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Counts, Summary};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ impl Metric for PacketCounts {
         reason = "a path to the method is of one lifetime only"
     )]
     const SCALARS: &'static [Scalar] = &[
-    Scalar::new("sent", "packets sent", ScalarUnit::Packets, Take::Count(|s| s.sent()))
+    Scalar::new("sent", "packets sent", ScalarUnit::Packets, ScalarGetter::Count(|s| s.sent()))
         .about("packets sent, as far as their fate is known")
         .headline()
         .openmetrics("packets_sent"),
@@ -26,7 +26,7 @@ impl Metric for PacketCounts {
         "received",
         "packets received",
         ScalarUnit::Packets,
-        Take::Count(|s| Some(s.test()?.counts.received)),
+        ScalarGetter::Count(|s| Some(s.test()?.counts.received)),
     )
     .about("datagrams received, whatever they were")
     .only(Applies::WHOLE)
@@ -35,33 +35,33 @@ impl Metric for PacketCounts {
         "unique-valid",
         "unique and valid",
         ScalarUnit::Packets,
-        Take::Count(|s| Some(s.test()?.counts.unique_valid)),
+        ScalarGetter::Count(|s| Some(s.test()?.counts.unique_valid)),
     )
     .about("first clean copies received: the packets all other figures are about")
     .only(Applies::WHOLE)
     .openmetrics("packets_valid"),
-    Scalar::new("duplicate", "duplicate packets", ScalarUnit::Packets, Take::Count(|s| s.duplicate()))
+    Scalar::new("duplicate", "duplicate packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.duplicate()))
         .about("further copies received")
         .source("RFC 5560")
         .lower_is_better()
         .openmetrics("packets_duplicate"),
-    Scalar::new("invalid", "invalid packets", ScalarUnit::Packets, Take::Count(|s| Some(s.test()?.counts.invalid)))
+    Scalar::new("invalid", "invalid packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.invalid)))
         .about("number out of range, damaged, or without times to subtract")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_invalid"),
-    Scalar::new("lost", "lost packets", ScalarUnit::Packets, Take::Count(|s| s.lost()))
+    Scalar::new("lost", "lost packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.lost()))
         .about("sent, and not accepted")
         .source("RFC 7680")
         .lower_is_better()
         .openmetrics("packets_lost"),
-    Scalar::new("late", "late packets", ScalarUnit::Packets, Take::Count(|s| Some(s.test()?.counts.late)))
+    Scalar::new("late", "late packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.late)))
         .about("of the lost: arrived clean, but after the waiting time")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_late"),
-    Scalar::new("out-of-sequence", "out of sequence", ScalarUnit::Packets, Take::Count(|s| s.out_of_sequence()))
+    Scalar::new("out-of-sequence", "out of sequence", ScalarUnit::Packets, ScalarGetter::Count(|s| s.out_of_sequence()))
         .about("accepted, but overtaken by a later packet")
         .source("RFC 4737 §3")
         .lower_is_better()
@@ -70,7 +70,7 @@ impl Metric for PacketCounts {
         "invalid-ratio",
         "share invalid",
         ScalarUnit::Share,
-        Take::Real(|s| share(s.test()?.counts.invalid_pct)),
+        ScalarGetter::Real(|s| share(s.test()?.counts.invalid_pct)),
     )
     .about("invalid over received")
     .lower_is_better()
@@ -79,7 +79,7 @@ impl Metric for PacketCounts {
         "duplicates",
         "share duplicate",
         ScalarUnit::Share,
-        Take::Real(|s| share(s.test()?.counts.duplicate_pct)),
+        ScalarGetter::Real(|s| share(s.test()?.counts.duplicate_pct)),
     )
     .about("further copies over received")
     .source("RFC 5560")
@@ -89,7 +89,7 @@ impl Metric for PacketCounts {
         "reordered",
         "share overtaken",
         ScalarUnit::Share,
-        Take::Real(|s| share(s.test()?.counts.out_of_sequence_pct)),
+        ScalarGetter::Real(|s| share(s.test()?.counts.out_of_sequence_pct)),
     )
     .about("overtaken packets over accepted ones")
     .source("RFC 4737 §3")
@@ -99,7 +99,7 @@ impl Metric for PacketCounts {
         "clock-regressions",
         "receive time back",
         ScalarUnit::Count,
-        Take::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
+        ScalarGetter::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
     )
     .about("times the receiver's clock went back between two arrivals")
     .lower_is_better()
@@ -108,7 +108,7 @@ impl Metric for PacketCounts {
         "receiver-drops",
         "receiver drops",
         ScalarUnit::Packets,
-        Take::Count(|s| s.test()?.session.receiver_drops),
+        ScalarGetter::Count(|s| s.test()?.session.receiver_drops),
     )
     .about("datagrams the receiving kernel dropped for want of buffer space: the host's loss, not the path's")
     .lower_is_better()

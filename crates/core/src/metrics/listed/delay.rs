@@ -5,7 +5,7 @@ use crate::metrics::all_packets::AllPackets;
 use crate::metrics::known::StreamFacts;
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Scalar, ScalarUnit, Take};
+use crate::scalars::{Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Distribution, Summary, Unconditional};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ macro_rules! percentile {
             concat!($name, "-p", $p),
             concat!($called, $p, "%"),
             ScalarUnit::Time,
-            Take::Whole(|s| s.$of().percentile(Percent($at))),
+            ScalarGetter::Whole(|s| s.$of().percentile(Percent($at))),
         )
         .about(concat!($p, "th percentile of ", $meaning))
         .source("RFC 2330 §11.3")
@@ -46,22 +46,22 @@ impl Metric for Pdv {
         percentile!(PDV, "99.5", 99_500).alias("jitter-p99.5"),
         percentile!(PDV, "99.7", 99_700).alias("jitter-p99.7"),
         percentile!(PDV, "99.9", 99_900).headline().alias("jitter-p99.9"),
-        Scalar::new("pdv-max", "jitter 100%", ScalarUnit::Time, Take::Whole(|s| s.pdv().max))
+        Scalar::new("pdv-max", "jitter 100%", ScalarUnit::Time, ScalarGetter::Whole(|s| s.pdv().max))
             .about("largest delay above the smallest delay (PDV)")
             .source("RFC 5481 §4.2")
             .lower_is_better()
             .headline()
             .alias("jitter-max")
             .quantile("pdv", "delay above the smallest delay (PDV)", Percent(100_000), |s| s.pdv().n),
-        Scalar::new("pdv-mean", "jitter mean", ScalarUnit::Time, Take::Real(|s| s.pdv().mean))
+        Scalar::new("pdv-mean", "jitter mean", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().mean))
             .about("mean delay above the smallest delay (PDV)")
             .source("RFC 5481 §4.2")
             .lower_is_better(),
-        Scalar::new("pdv-median", "jitter median", ScalarUnit::Time, Take::Real(|s| s.pdv().median))
+        Scalar::new("pdv-median", "jitter median", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().median))
             .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two")
             .source("RFC 5481 §4.2")
             .lower_is_better(),
-        Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, Take::Real(|s| s.pdv().stddev))
+        Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
             .about("standard deviation of delay above the smallest delay: that of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
@@ -69,7 +69,7 @@ impl Metric for Pdv {
             "pdv-mode",
             "jitter mode",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
+            ScalarGetter::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
         )
         .about("centre of the fullest bin of the histogram of PDV")
         .lower_is_better(),
@@ -95,21 +95,31 @@ pub struct Latency;
 
 impl Metric for Latency {
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("latency-min", "latency min", ScalarUnit::Time, Take::Whole(|s| s.latency().min))
+        Scalar::new("latency-min", "latency min", ScalarUnit::Time, ScalarGetter::Whole(|s| s.latency().min))
             .about("smallest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
             .headline(),
-        Scalar::new("latency-median", "latency median", ScalarUnit::Time, Take::Real(|s| s.latency().median))
-            .about("median raw delay: the middle value, or the mean of the two")
-            .source("RFC 2330 §11.3")
-            .lower_is_better()
-            .headline(),
-        Scalar::new("latency-mean", "latency mean", ScalarUnit::Time, Take::Real(|s| s.latency().mean))
-            .about("mean raw delay")
-            .source("RFC 7679, RFC 2681")
-            .lower_is_better()
-            .headline(),
+        Scalar::new(
+            "latency-median",
+            "latency median",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().median),
+        )
+        .about("median raw delay: the middle value, or the mean of the two")
+        .source("RFC 2330 §11.3")
+        .lower_is_better()
+        .headline(),
+        Scalar::new(
+            "latency-mean",
+            "latency mean",
+            ScalarUnit::Time,
+            ScalarGetter::Real(|s| s.latency().mean),
+        )
+        .about("mean raw delay")
+        .source("RFC 7679, RFC 2681")
+        .lower_is_better()
+        .headline(),
         percentile!(LATENCY, "50", 50_000),
         percentile!(LATENCY, "90", 90_000),
         percentile!(LATENCY, "95", 95_000),
@@ -118,7 +128,7 @@ impl Metric for Latency {
         percentile!(LATENCY, "99.5", 99_500),
         percentile!(LATENCY, "99.7", 99_700),
         percentile!(LATENCY, "99.9", 99_900),
-        Scalar::new("latency-max", "latency max", ScalarUnit::Time, Take::Whole(|s| s.latency().max))
+        Scalar::new("latency-max", "latency max", ScalarUnit::Time, ScalarGetter::Whole(|s| s.latency().max))
             .about("largest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
@@ -127,7 +137,7 @@ impl Metric for Latency {
             "latency-stddev",
             "latency std dev",
             ScalarUnit::Time,
-            Take::Real(|s| s.latency().stddev),
+            ScalarGetter::Real(|s| s.latency().stddev),
         )
         .about("standard deviation of raw delay")
         .source("RFC 8912 §7.4.2.5")
@@ -136,7 +146,7 @@ impl Metric for Latency {
             "latency-mode",
             "latency mode",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
+            ScalarGetter::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
         )
         .about("centre of the fullest bin of the histogram of raw delay")
         .lower_is_better(),
@@ -144,7 +154,7 @@ impl Metric for Latency {
             "latency-densest",
             "latency densest",
             ScalarUnit::Time,
-            Take::Real(|s| s.latency().half_sample_mode),
+            ScalarGetter::Real(|s| s.latency().half_sample_mode),
         )
         .about("half-sample mode of raw delay: the densest half of the sample, again and again")
         .source("Bickel and Fruehwirth 2006")

@@ -2,7 +2,7 @@
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Duplicates, Summary};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ impl Metric for Duplication {
             "duplication-fraction",
             "duplication",
             ScalarUnit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.duplicates.duplication_fraction),
+            ScalarGetter::Real(|s| s.test()?.duplicates.duplication_fraction),
         )
         .about("arrivals over distinct packets, less 1")
         .source("RFC 5560 §5.2")
@@ -27,7 +27,7 @@ impl Metric for Duplication {
             "replicated-rate",
             "replicated",
             ScalarUnit::Share,
-            Take::Real(|s| s.test()?.duplicates.replicated_rate),
+            ScalarGetter::Real(|s| s.test()?.duplicates.replicated_rate),
         )
         .about("packets that came more than once over distinct packets")
         .source("RFC 5560 §5.2")
@@ -37,7 +37,7 @@ impl Metric for Duplication {
             "duplicate-after-median",
             "copy after (median)",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
+            ScalarGetter::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
         )
         .about("median time from a packet's first arrival to a further copy")
         .only(Applies::WHOLE),
@@ -45,7 +45,7 @@ impl Metric for Duplication {
             "duplicate-after-max",
             "copy after (largest)",
             ScalarUnit::Time,
-            Take::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
+            ScalarGetter::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
         )
         .about("largest time from a packet's first arrival to a further copy")
         .only(Applies::WHOLE),

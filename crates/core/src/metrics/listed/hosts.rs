@@ -6,11 +6,11 @@ use crate::metrics::known::StreamFacts;
 use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::stalls;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::spec::Schedule;
 use crate::summary::{
-    FarEnd, IntendedLatency, LocalQueue, Noise, ScheduleError, Stalls, StampCounts, Summary,
+    IntendedLatency, LocalQueue, Noise, ReceivedHeaders, ScheduleError, Stalls, StampCounts, Summary,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ impl Metric for LatenessMetric {
             "schedule-error-median",
             "send error median",
             ScalarUnit::Time,
-            Take::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
+            ScalarGetter::Real(|s| s.test()?.schedule_error.as_ref().map(|e| e.median)),
         )
         .about("median lateness of the sender against its schedule")
         .lower_is_better()
@@ -36,7 +36,7 @@ impl Metric for LatenessMetric {
             "schedule-error-p99",
             "send error 99%",
             ScalarUnit::Time,
-            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
+            ScalarGetter::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.p99)),
         )
         .about("99th percentile of the sender's own schedule error")
         .lower_is_better()
@@ -45,7 +45,7 @@ impl Metric for LatenessMetric {
             "schedule-error-max",
             "send error max",
             ScalarUnit::Time,
-            Take::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
+            ScalarGetter::Whole(|s| s.test()?.schedule_error.as_ref().map(|e| e.max)),
         )
         .about("largest lateness of the sender against its schedule")
         .lower_is_better()
@@ -54,7 +54,7 @@ impl Metric for LatenessMetric {
             "schedule-error-late",
             "sent late",
             ScalarUnit::Packets,
-            Take::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
+            ScalarGetter::Count(|s| s.test()?.schedule_error.as_ref().map(|e| e.over_half_period)),
         )
         .about("packets sent more than half a period late")
         .lower_is_better()
@@ -63,7 +63,7 @@ impl Metric for LatenessMetric {
             "schedule-stretch",
             "behind at the end",
             ScalarUnit::Time,
-            Take::Real(|s| {
+            ScalarGetter::Real(|s| {
                 let error = s.test()?.schedule_error.as_ref()?;
                 error.stretched.map(|stretched| stretched.late)
             }),
@@ -124,7 +124,7 @@ impl Metric for HostStalls {
         "stalls-sender",
         "sender stalls",
         ScalarUnit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.sender_late)),
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.sender_late)),
     )
     .about("packets sent late because the sending host stalled")
     .lower_is_better()
@@ -133,7 +133,7 @@ impl Metric for HostStalls {
         "stalls-receiver",
         "receiver stalls",
         ScalarUnit::Count,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
     )
     .about("groups of packets that arrived together as after a stall of the receiving host")
     .lower_is_better()
@@ -142,7 +142,7 @@ impl Metric for HostStalls {
         "stalls-waited",
         "waited in receiver",
         ScalarUnit::Packets,
-        Take::Count(|s| Some(s.test()?.stalls.receiver_waits)),
+        ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_waits)),
     )
     .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
     .lower_is_better()
@@ -151,7 +151,7 @@ impl Metric for HostStalls {
         "pdv-without-stalls-p99",
         "jitter 99%, no stall",
         ScalarUnit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
+        ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
     )
     .about("99th percentile of PDV without the packets the hosts disturbed")
     .lower_is_better()
@@ -160,7 +160,7 @@ impl Metric for HostStalls {
         "pdv-without-stalls-max",
         "jitter max, no stall",
         ScalarUnit::Time,
-        Take::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
+        ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
     )
     .about("largest PDV without the packets the hosts disturbed")
     .lower_is_better()
@@ -169,7 +169,7 @@ impl Metric for HostStalls {
         "intended-latency-mean",
         "from due time, mean",
         ScalarUnit::Time,
-        Take::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
+        ScalarGetter::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
     )
     .about("mean delay from when packets were due instead of sent, where the sender's error matters")
     .lower_is_better()
@@ -178,7 +178,7 @@ impl Metric for HostStalls {
         "intended-latency-pdv-p99",
         "from due time, 99%",
         ScalarUnit::Time,
-        Take::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
+        ScalarGetter::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
     )
     .about("99th percentile of PDV counted from due times, where the sender's error matters")
     .lower_is_better()
@@ -223,7 +223,7 @@ impl Metric for NoiseFloors {
             "noise-pdv-p99",
             "host's own jitter",
             ScalarUnit::Time,
-            Take::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
+            ScalarGetter::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
         )
         .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
         .lower_is_better()
@@ -232,7 +232,7 @@ impl Metric for NoiseFloors {
             "stddev-net",
             "std dev, net of host",
             ScalarUnit::Time,
-            Take::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
+            ScalarGetter::Real(|s| s.test()?.noise.as_ref()?.stddev_net),
         )
         .about("standard deviation of delay without the host's own share")
         .lower_is_better()
@@ -262,7 +262,7 @@ impl Metric for OwnQueue {
             "local-queue-median",
             "local queue median",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
+            ScalarGetter::Real(|s| Some(s.test()?.local_queue.as_ref()?.median)),
         )
         .about("median time in the queue of the sending host's own interface, before the path")
         .lower_is_better()
@@ -271,7 +271,7 @@ impl Metric for OwnQueue {
             "local-queue-mean",
             "local queue mean",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
+            ScalarGetter::Real(|s| Some(s.test()?.local_queue.as_ref()?.mean)),
         )
         .about("mean time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -280,7 +280,7 @@ impl Metric for OwnQueue {
             "local-queue-p99",
             "local queue 99%",
             ScalarUnit::Time,
-            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
+            ScalarGetter::Whole(|s| Some(s.test()?.local_queue.as_ref()?.p99)),
         )
         .about("99th percentile of the time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -289,7 +289,7 @@ impl Metric for OwnQueue {
             "local-queue-max",
             "local queue max",
             ScalarUnit::Time,
-            Take::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
+            ScalarGetter::Whole(|s| Some(s.test()?.local_queue.as_ref()?.max)),
         )
         .about("longest time in the queue of the sending host's own interface")
         .lower_is_better()
@@ -320,7 +320,7 @@ impl Metric for StampSources {
             "send-stamps-lost",
             "sent stamps lost",
             ScalarUnit::Packets,
-            Take::Count(|s| s.stamps().sent_lost),
+            ScalarGetter::Count(|s| s.stamps().sent_lost),
         )
         .about("packets for which a stamp of their departure was asked for and never came")
         .lower_is_better(),
@@ -328,7 +328,7 @@ impl Metric for StampSources {
             "send-lag-mean",
             "in sender, mean",
             ScalarUnit::Time,
-            Take::Whole(|s| s.stamps().send_lag_mean_ns),
+            ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
         .about("mean time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),
@@ -336,7 +336,7 @@ impl Metric for StampSources {
             "send-lag-max",
             "in sender, largest",
             ScalarUnit::Time,
-            Take::Whole(|s| s.stamps().send_lag_max_ns),
+            ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
         .about("largest time from the sending program's clock reading to the sent stamp")
         .lower_is_better(),
@@ -344,7 +344,7 @@ impl Metric for StampSources {
             "receive-lag-mean",
             "in receiver, mean",
             ScalarUnit::Time,
-            Take::Whole(|s| s.stamps().receive_lag_mean_ns),
+            ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
         .about("mean time from the arrived stamp to the receiving program's clock reading")
         .lower_is_better(),
@@ -352,24 +352,24 @@ impl Metric for StampSources {
             "receive-lag-max",
             "in receiver, largest",
             ScalarUnit::Time,
-            Take::Whole(|s| s.stamps().receive_lag_max_ns),
+            ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
         .about("largest time from the arrived stamp to the receiving program's clock reading")
         .lower_is_better(),
     ];
 
-    type Found = (StampCounts, FarEnd);
+    type Found = (StampCounts, ReceivedHeaders);
 
     fn begin(_: &Session) -> StampSources {
         StampSources
     }
 
-    fn found(&self, stream: &EndedStream<'_>) -> (StampCounts, FarEnd) {
+    fn found(&self, stream: &EndedStream<'_>) -> (StampCounts, ReceivedHeaders) {
         let StreamFacts { tally, session, .. } = stream.known;
         (tally.stamps(session), tally.far_end())
     }
 
-    fn write((stamps, far_end): (StampCounts, FarEnd), _: &EndedStream<'_>, to: &mut Summary) {
+    fn write((stamps, far_end): (StampCounts, ReceivedHeaders), _: &EndedStream<'_>, to: &mut Summary) {
         to.stamps = stamps;
         to.far_end = far_end;
     }

@@ -2,7 +2,7 @@
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Scalar, ScalarUnit, Take};
+use crate::scalars::{Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Loss, Summary};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ impl Metric for LossMetric {
         reason = "a path to the method is of one lifetime only"
     )]
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("loss", "lost", ScalarUnit::Share, Take::Real(|s| s.loss_ratio()))
+        Scalar::new("loss", "lost", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss_ratio()))
             .about("lost over sent")
             .source("RFC 7680")
             .lower_is_better()
@@ -26,7 +26,7 @@ impl Metric for LossMetric {
             "loss-low",
             "loss at least",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
+            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
         )
         .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
@@ -34,22 +34,32 @@ impl Metric for LossMetric {
             "loss-high",
             "loss at most",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
+            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
         )
         .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
-        Scalar::new("loss-bound", "loss below", ScalarUnit::Share, Take::Real(|s| s.loss()?.rule_of_three))
-            .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
-            .lower_is_better(),
-        Scalar::new("loss-runs", "loss runs", ScalarUnit::Count, Take::Count(|s| Some(s.loss()?.periods)))
-            .about("runs of consecutive losses")
-            .source("RFC 3357 §4")
-            .lower_is_better(),
+        Scalar::new(
+            "loss-bound",
+            "loss below",
+            ScalarUnit::Share,
+            ScalarGetter::Real(|s| s.loss()?.rule_of_three),
+        )
+        .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
+        .lower_is_better(),
+        Scalar::new(
+            "loss-runs",
+            "loss runs",
+            ScalarUnit::Count,
+            ScalarGetter::Count(|s| Some(s.loss()?.periods)),
+        )
+        .about("runs of consecutive losses")
+        .source("RFC 3357 §4")
+        .lower_is_better(),
         Scalar::new(
             "loss-run-longest",
             "longest loss",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.loss()?.longest())),
+            ScalarGetter::Count(|s| Some(s.loss()?.longest())),
         )
         .about("packets of the longest run of losses")
         .source("RFC 3357 §6.3")
@@ -60,7 +70,7 @@ impl Metric for LossMetric {
             "loss-run-mean",
             "mean loss run",
             ScalarUnit::Packets,
-            Take::Real(|s| s.loss()?.gilbert.mean_burst),
+            ScalarGetter::Real(|s| s.loss()?.gilbert.mean_burst),
         )
         .about("mean length of a run of losses")
         .source("RFC 3357 §6.3")
@@ -69,7 +79,7 @@ impl Metric for LossMetric {
             "burst-ratio",
             "burst ratio",
             ScalarUnit::Plain { decimals: 2 },
-            Take::Real(|s| s.loss()?.gilbert.burst_ratio),
+            ScalarGetter::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
         .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
         .source("G.107 §3.5")
@@ -78,7 +88,7 @@ impl Metric for LossMetric {
             "loss-noticeable",
             "noticeable loss",
             ScalarUnit::Share,
-            Take::Real(|s| s.loss()?.noticeable_rate_99),
+            ScalarGetter::Real(|s| s.loss()?.noticeable_rate_99),
         )
         .about("losses at most 99 packets after the one before, over losses")
         .source("RFC 3357 §6.1")
@@ -87,7 +97,7 @@ impl Metric for LossMetric {
             "loss-conditional",
             "loss after loss",
             ScalarUnit::Share,
-            Take::Real(|s| s.loss()?.gilbert.clp),
+            ScalarGetter::Real(|s| s.loss()?.gilbert.clp),
         )
         .about("conditional loss probability: lost, where the packet before was lost")
         .lower_is_better(),
@@ -95,7 +105,7 @@ impl Metric for LossMetric {
             "loss-correlation",
             "loss correlation",
             ScalarUnit::Plain { decimals: 3 },
-            Take::Real(|s| s.loss()?.lag1),
+            ScalarGetter::Real(|s| s.loss()?.lag1),
         )
         .about("correlation of the loss of neighbouring packets")
         .lower_is_better(),
@@ -103,41 +113,41 @@ impl Metric for LossMetric {
             "loss-runs-z",
             "runs test z",
             ScalarUnit::Plain { decimals: 2 },
-            Take::Real(|s| s.loss()?.runs_test?.z),
+            ScalarGetter::Real(|s| s.loss()?.runs_test?.z),
         )
         .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
-        Scalar::new("gilbert-p", "Gilbert p", ScalarUnit::Share, Take::Real(|s| s.loss()?.gilbert.p))
+        Scalar::new("gilbert-p", "Gilbert p", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.p))
             .about("simple Gilbert model: lost, where the packet before was received")
             .lower_is_better(),
-        Scalar::new("gilbert-q", "Gilbert q", ScalarUnit::Share, Take::Real(|s| s.loss()?.gilbert.q))
+        Scalar::new("gilbert-q", "Gilbert q", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.q))
             .about("simple Gilbert model: received, where the packet before was lost")
             .higher_is_better(),
         Scalar::new(
             "gilbert1960-p",
             "Gilbert 1960 p",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.p)),
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.p)),
         )
         .about("Gilbert's model of 1960: from the good state to the bad"),
         Scalar::new(
             "gilbert1960-r",
             "Gilbert 1960 r",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.r)),
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.r)),
         )
         .about("Gilbert's model of 1960: from the bad state to the good"),
         Scalar::new(
             "gilbert1960-h",
             "Gilbert 1960 h",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.gilbert1960?.h)),
+            ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.h)),
         )
         .about("Gilbert's model of 1960: received in the bad state"),
         Scalar::new(
             "bursts",
             "bursts of loss",
             ScalarUnit::Count,
-            Take::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
+            ScalarGetter::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
         )
         .about("bursts: losses with fewer than 16 packets received between them")
         .source("RFC 3611 §4.7.2")
@@ -146,7 +156,7 @@ impl Metric for LossMetric {
             "burst-density",
             "burst density",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
         )
         .about("losses in bursts over packets in bursts")
         .source("RFC 3611 §4.7.2")
@@ -155,7 +165,7 @@ impl Metric for LossMetric {
             "gap-density",
             "gap density",
             ScalarUnit::Share,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
         )
         .about("losses in gaps over packets in gaps")
         .source("RFC 3611 §4.7.2")
@@ -164,7 +174,7 @@ impl Metric for LossMetric {
             "burst-duration",
             "mean burst",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_burst_duration_ms? * 1e6)),
         )
         .about("mean duration of a burst of loss")
         .source("RFC 3611 §4.7.2")
@@ -173,7 +183,7 @@ impl Metric for LossMetric {
             "gap-duration",
             "mean gap",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
+            ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.mean_gap_duration_ms? * 1e6)),
         )
         .about("mean duration of a gap between bursts of loss")
         .source("RFC 3611 §4.7.2")

@@ -26,7 +26,7 @@ pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<counts::PacketCounts>(),
     MetricEntry::of::<loss::LossMetric>(),
     MetricEntry::of::<duplication::Duplication>(),
-    MetricEntry::of::<reordering::OutOfOrder>(),
+    MetricEntry::of::<reordering::ReorderMetric>(),
     MetricEntry::of::<periods::RateMetric>(),
     MetricEntry::of::<StreamingIpdv>(),
     MetricEntry::of::<rfc3550::JitterEstimator>(),
@@ -38,15 +38,15 @@ pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<trend::Slopes>(),
     MetricEntry::of::<trend::ChangeMetric>(),
     MetricEntry::of::<confidence::ConfidenceMetric>(),
-    MetricEntry::of::<confidence::NearMiddle>(),
-    MetricEntry::of::<dejitter::PlayOut>(),
+    MetricEntry::of::<confidence::NearMedian>(),
+    MetricEntry::of::<dejitter::PlayOutMetric>(),
     MetricEntry::of::<objectives::Objectives>(),
     MetricEntry::of::<hosts::LatenessMetric>(),
     MetricEntry::of::<hosts::HostStalls>(),
     MetricEntry::of::<hosts::NoiseFloors>(),
     MetricEntry::of::<hosts::StampSources>(),
     MetricEntry::of::<hosts::OwnQueue>(),
-    MetricEntry::of::<round_trips::BesideRoundTrips>(),
+    MetricEntry::of::<round_trips::RoundTripExtras>(),
 ];
 
 fn percent(part: u64, whole: u64) -> Option<f64> {

@@ -4,7 +4,7 @@ use crate::distribution::percentile::Percent;
 use crate::metrics::known::StreamFacts;
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Summary, Y1541};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ impl Metric for Objectives {
         "y1541-class",
         "Y.1541 class",
         ScalarUnit::Count,
-        Take::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
+        ScalarGetter::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
     )
     .about("most demanding class whose bounds hold: 6, 7, 0 … 4; 5 is the unspecified class")
     .source("Y.1541, as RFC 5976 §2 quotes it")

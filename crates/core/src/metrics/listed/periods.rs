@@ -2,7 +2,7 @@
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{MeanPeriods, Summary};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ impl Metric for RateMetric {
             "target-period",
             "period asked for",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.periods.target?.period_ns)),
+            ScalarGetter::Real(|s| Some(s.test()?.periods.target?.period_ns)),
         )
         .about("time between packets, as asked for")
         .only(Applies::TESTS),
@@ -25,7 +25,7 @@ impl Metric for RateMetric {
             "tx-period",
             "transmit period",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.periods.tx?.period_ns)),
+            ScalarGetter::Real(|s| Some(s.test()?.periods.tx?.period_ns)),
         )
         .about("mean time between packets, as sent; loss does not bias it")
         .only(Applies::WHOLE),
@@ -33,7 +33,7 @@ impl Metric for RateMetric {
             "rx-period",
             "receive period",
             ScalarUnit::Time,
-            Take::Real(|s| Some(s.test()?.periods.rx?.period_ns)),
+            ScalarGetter::Real(|s| Some(s.test()?.periods.rx?.period_ns)),
         )
         .about("mean time between packets, as received; loss lengthens it")
         .only(Applies::WHOLE),
@@ -41,7 +41,7 @@ impl Metric for RateMetric {
             "tx-rate",
             "packets sent a second",
             ScalarUnit::PacketRate,
-            Take::Real(|s| Some(s.test()?.periods.tx?.rate_pps)),
+            ScalarGetter::Real(|s| Some(s.test()?.periods.tx?.rate_pps)),
         )
         .about("packets sent a second")
         .only(Applies::WHOLE),
@@ -49,7 +49,7 @@ impl Metric for RateMetric {
             "rx-rate",
             "packets got a second",
             ScalarUnit::PacketRate,
-            Take::Real(|s| Some(s.test()?.periods.rx?.rate_pps)),
+            ScalarGetter::Real(|s| Some(s.test()?.periods.rx?.rate_pps)),
         )
         .about("packets received a second")
         .only(Applies::WHOLE),
@@ -57,7 +57,7 @@ impl Metric for RateMetric {
             "tx-throughput",
             "user rate sent",
             ScalarUnit::BitRate,
-            Take::Real(|s| s.test()?.periods.tx?.throughput_bps),
+            ScalarGetter::Real(|s| s.test()?.periods.tx?.throughput_bps),
         )
         .about("payload bits sent a second")
         .only(Applies::WHOLE),
@@ -65,7 +65,7 @@ impl Metric for RateMetric {
             "rx-throughput",
             "user rate received",
             ScalarUnit::BitRate,
-            Take::Real(|s| s.test()?.periods.rx?.throughput_bps),
+            ScalarGetter::Real(|s| s.test()?.periods.rx?.throughput_bps),
         )
         .about("payload bits received a second")
         .only(Applies::WHOLE),

@@ -6,9 +6,9 @@ use crate::metrics::all_packets::AllPackets;
 use crate::metrics::density::{StayBack, THRESHOLD};
 use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::occupancy::Occupancy;
-use crate::metrics::reorder::{Overtaking, ReorderDensity, reordering};
+use crate::metrics::reorder::{ReorderCounter, ReorderDensity, reordering};
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarSource, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarSource, ScalarUnit};
 use crate::session::Session;
 use crate::spec::Transport;
 use crate::summary::{Reordering, Summary};
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 /// Reordering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OutOfOrder {
-    overtaking: Overtaking,
+pub struct ReorderMetric {
+    overtaking: ReorderCounter,
     stay_back: StayBack,
     occupancy: Occupancy,
 }
@@ -25,13 +25,13 @@ pub struct OutOfOrder {
 /// Discontinuities kept.
 const MAX_DISCONTINUITIES: usize = 8192;
 
-impl Metric for OutOfOrder {
+impl Metric for ReorderMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "reorder-extent-max",
             "reordering extent",
             ScalarUnit::Packets,
-            Take::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
+            ScalarGetter::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
         .about("most arrivals between an overtaken packet and the earliest it was overtaken by")
         .source("RFC 4737 §4.2")
@@ -41,7 +41,7 @@ impl Metric for OutOfOrder {
             "reorder-late-max",
             "reordering late time",
             ScalarUnit::Time,
-            Take::Whole(|s| s.test()?.reordering.max_late_time_ns),
+            ScalarGetter::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
         .about("largest time from the arrival of the overtaker to that of the overtaken")
         .source("RFC 4737 §4.3")
@@ -51,7 +51,7 @@ impl Metric for OutOfOrder {
             "reorder-offset-max",
             "reordering offset",
             ScalarUnit::Bytes,
-            Take::Count(|s| s.test()?.reordering.max_byte_offset),
+            ScalarGetter::Count(|s| s.test()?.reordering.max_byte_offset),
         )
         .about("most payload to be held back for an overtaken packet")
         .source("RFC 4737 §4.4")
@@ -61,7 +61,7 @@ impl Metric for OutOfOrder {
             "reorder-free-runs",
             "reordering-free runs",
             ScalarUnit::Count,
-            Take::Count(|s| Some(s.test()?.reordering.free_runs)),
+            ScalarGetter::Count(|s| Some(s.test()?.reordering.free_runs)),
         )
         .about("completed runs of packets in order")
         .source("RFC 4737 §4.6")
@@ -71,7 +71,7 @@ impl Metric for OutOfOrder {
             "reorder-three-late",
             "three or more late",
             ScalarUnit::Share,
-            Take::Real(|s| density(s).map(|d| d.three_or_more_late)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.three_or_more_late)),
         )
         .about("packets displaced by three or more: what a TCP sender takes for loss")
         .source("RFC 5236 §4")
@@ -81,7 +81,7 @@ impl Metric for OutOfOrder {
             "reorder-late-ratio",
             "displaced late",
             ScalarUnit::Share,
-            Take::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
         )
         .about("packets that arrived later than their place")
         .source("RFC 5236 §4")
@@ -91,7 +91,7 @@ impl Metric for OutOfOrder {
             "reorder-early-ratio",
             "displaced early",
             ScalarUnit::Share,
-            Take::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
         )
         .about("packets that arrived earlier than their place")
         .source("RFC 5236 §4")
@@ -101,7 +101,7 @@ impl Metric for OutOfOrder {
             "reorder-displacement",
             "mean displacement",
             ScalarUnit::Packets,
-            Take::Real(|s| density(s).map(|d| d.mean_displacement)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.mean_displacement)),
         )
         .about("mean distance of a packet from its place, in arrivals")
         .source("RFC 5236 §4")
@@ -111,7 +111,7 @@ impl Metric for OutOfOrder {
             "reorder-entropy",
             "reordering entropy",
             ScalarUnit::Plain { decimals: 3 },
-            Take::Real(|s| density(s).map(|d| d.entropy)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.entropy)),
         )
         .about("entropy of the reorder density, in nats")
         .source("RFC 5236 §4")
@@ -121,7 +121,7 @@ impl Metric for OutOfOrder {
             "reorder-occupancy",
             "reorder buffer",
             ScalarUnit::Packets,
-            Take::Real(|s| density(s).map(|d| d.mean_occupancy)),
+            ScalarGetter::Real(|s| density(s).map(|d| d.mean_occupancy)),
         )
         .about("mean occupancy of a reorder buffer, lost packets skipped")
         .source("RFC 5236 §5")
@@ -131,9 +131,9 @@ impl Metric for OutOfOrder {
 
     type Found = Reordering;
 
-    fn begin(_: &Session) -> OutOfOrder {
-        OutOfOrder {
-            overtaking: Overtaking::bounded(MAX_DISCONTINUITIES),
+    fn begin(_: &Session) -> ReorderMetric {
+        ReorderMetric {
+            overtaking: ReorderCounter::bounded(MAX_DISCONTINUITIES),
             stay_back: StayBack::new(THRESHOLD, 0),
             occupancy: Occupancy::new(THRESHOLD, 0),
         }
@@ -149,7 +149,7 @@ impl Metric for OutOfOrder {
         }
     }
 
-    fn join(&mut self, later: OutOfOrder, lead: &OutOfOrder) {
+    fn join(&mut self, later: ReorderMetric, lead: &ReorderMetric) {
         self.overtaking.join(later.overtaking, &lead.overtaking);
         self.stay_back.join(later.stay_back, &lead.stay_back);
         self.occupancy.join(later.occupancy, &lead.occupancy);

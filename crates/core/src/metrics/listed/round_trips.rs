@@ -2,22 +2,22 @@
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
 /// What round-trip tests have in addition to their round trips.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BesideRoundTrips;
+pub struct RoundTripExtras;
 
-impl Metric for BesideRoundTrips {
+impl Metric for RoundTripExtras {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "processing-min",
             "processing min",
             ScalarUnit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
         )
         .about("smallest time the far host took to answer, which is not part of the round trips")
         .source("RFC 2681")
@@ -27,7 +27,7 @@ impl Metric for BesideRoundTrips {
             "processing-mean",
             "processing mean",
             ScalarUnit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
         )
         .about("mean time the far host took to answer")
         .lower_is_better()
@@ -36,20 +36,25 @@ impl Metric for BesideRoundTrips {
             "processing-max",
             "processing max",
             ScalarUnit::Time,
-            Take::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
+            ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
         )
         .about("largest time the far host took to answer")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
-        Scalar::new("unsent", "not sent", ScalarUnit::Packets, Take::Count(|s| Some(s.two_way()?.unsent)))
-            .about("requests that this host could not send")
-            .lower_is_better()
-            .only(Applies::ROUND_TRIPS),
+        Scalar::new(
+            "unsent",
+            "not sent",
+            ScalarUnit::Packets,
+            ScalarGetter::Count(|s| Some(s.two_way()?.unsent)),
+        )
+        .about("requests that this host could not send")
+        .lower_is_better()
+        .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-there",
             "lost on the way there",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.up_lost)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.up_lost)),
         )
         .about("requests lost on the way there, where the far host counts")
         .lower_is_better()
@@ -58,7 +63,7 @@ impl Metric for BesideRoundTrips {
             "lost-back",
             "lost on the way back",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.down_lost)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.down_lost)),
         )
         .about("answers lost on the way back, where the far host counts")
         .lower_is_better()
@@ -67,7 +72,7 @@ impl Metric for BesideRoundTrips {
             "lost-either",
             "lost either way",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
         )
         .about("lost in an unknown direction")
         .lower_is_better()
@@ -76,7 +81,7 @@ impl Metric for BesideRoundTrips {
             "answers-foreign",
             "foreign answers",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.foreign)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.foreign)),
         )
         .about("datagrams received that are not of this test")
         .lower_is_better()
@@ -85,7 +90,7 @@ impl Metric for BesideRoundTrips {
             "answers-malformed",
             "malformed answers",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.malformed)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.malformed)),
         )
         .about("datagrams received that are not what the protocol allows")
         .lower_is_better()
@@ -94,7 +99,7 @@ impl Metric for BesideRoundTrips {
             "answers-forged",
             "forged answers",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.forged)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.forged)),
         )
         .about("datagrams received whose integrity check failed")
         .lower_is_better()
@@ -103,7 +108,7 @@ impl Metric for BesideRoundTrips {
             "answers-unmatched",
             "unmatched answers",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
         )
         .about("answers to requests never sent or long gone")
         .lower_is_better()
@@ -112,7 +117,7 @@ impl Metric for BesideRoundTrips {
             "requests-refused",
             "requests refused",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.refused)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.refused)),
         )
         .about("ICMP messages of the far host that nothing listens there")
         .lower_is_better()
@@ -121,7 +126,7 @@ impl Metric for BesideRoundTrips {
             "requests-prohibited",
             "requests prohibited",
             ScalarUnit::Packets,
-            Take::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
         )
         .about("ICMP messages that a filter or policy prohibits the requests")
         .lower_is_better()
@@ -130,7 +135,7 @@ impl Metric for BesideRoundTrips {
             "tcp-retransmissions",
             "TCP retransmissions",
             ScalarUnit::Count,
-            Take::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
+            ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
         )
         .about("segments the kernel sent again during a TCP test")
         .lower_is_better()
@@ -139,7 +144,7 @@ impl Metric for BesideRoundTrips {
             "tcp-srtt-max",
             "TCP SRTT, largest",
             ScalarUnit::Time,
-            Take::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
+            ScalarGetter::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
         )
         .about("largest smoothed round-trip time the kernel saw during a TCP test")
         .source("RFC 6298")
@@ -149,7 +154,7 @@ impl Metric for BesideRoundTrips {
             "tcp-cwnd-min",
             "TCP window, smallest",
             ScalarUnit::Count,
-            Take::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
+            ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
         )
         .about("smallest congestion window during a TCP test, in segments")
         .higher_is_better()
@@ -158,8 +163,8 @@ impl Metric for BesideRoundTrips {
 
     type Found = ();
 
-    fn begin(_: &Session) -> BesideRoundTrips {
-        BesideRoundTrips
+    fn begin(_: &Session) -> RoundTripExtras {
+        RoundTripExtras
     }
 
     fn found(&self, _: &EndedStream<'_>) {}

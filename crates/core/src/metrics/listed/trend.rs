@@ -3,7 +3,7 @@
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Applies, Scalar, ScalarUnit, Take};
+use crate::scalars::{Applies, Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{PathSegment, Regression, Summary};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ impl Metric for Slopes {
             "slope",
             "slope of delay",
             ScalarUnit::Ppm,
-            Take::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
+            ScalarGetter::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
         )
         .about("slope of delay over send time by least squares")
         .only(Applies::WHOLE),
@@ -26,7 +26,7 @@ impl Metric for Slopes {
             "slope-r",
             "correlation with time",
             ScalarUnit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.regression_send?.r),
+            ScalarGetter::Real(|s| s.test()?.regression_send?.r),
         )
         .about("Pearson's correlation of delay and send time")
         .only(Applies::WHOLE),
@@ -34,7 +34,7 @@ impl Metric for Slopes {
             "slope-arrival",
             "slope over arrival",
             ScalarUnit::Ppm,
-            Take::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
+            ScalarGetter::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
         )
         .about("slope of delay over arrival time: the burstiness plot's m")
         .only(Applies::WHOLE),
@@ -42,7 +42,7 @@ impl Metric for Slopes {
             "slope-arrival-r",
             "r over arrival",
             ScalarUnit::Plain { decimals: 4 },
-            Take::Real(|s| s.test()?.regression_arrival?.r),
+            ScalarGetter::Real(|s| s.test()?.regression_arrival?.r),
         )
         .about("Pearson's correlation of delay and arrival time: the burstiness plot's r")
         .only(Applies::WHOLE),
@@ -72,7 +72,7 @@ impl Metric for ChangeMetric {
         "path-changes",
         "path changes",
         ScalarUnit::Count,
-        Take::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
+        ScalarGetter::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
     )
     .about("lasting jumps of the smallest delay: a route or a clock changed")
     .source("RFC 5481 §6.2")

@@ -7,22 +7,22 @@ use crate::metrics::mapdv2::Mapdv2;
 use crate::metrics::metric::{AcceptedPackets, Metric};
 use crate::metrics::rfc3550;
 use crate::metrics::stream::EndedStream;
-use crate::scalars::{Scalar, ScalarUnit, Take};
+use crate::scalars::{Scalar, ScalarGetter, ScalarUnit};
 use crate::session::Session;
 use crate::summary::{Ipdv, Rfc3550, Summary};
 
 impl Metric for StreamingIpdv {
     const SCALARS: &'static [Scalar] = &[
-        Scalar::new("ipdv-mean", "IPDV mean", ScalarUnit::Time, Take::Real(|s| s.ipdv().mean))
+        Scalar::new("ipdv-mean", "IPDV mean", ScalarUnit::Time, ScalarGetter::Real(|s| s.ipdv().mean))
             .about("mean variation between consecutive packets: the trend, not the spread")
             .source("RFC 3393")
             .headline(),
-        Scalar::new("ipdv-stddev", "IPDV std dev", ScalarUnit::Time, Take::Real(|s| s.ipdv().stddev))
+        Scalar::new("ipdv-stddev", "IPDV std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.ipdv().stddev))
             .about("standard deviation of the variation between consecutive packets, with its tails")
             .source("RFC 3393")
             .lower_is_better()
             .headline(),
-        Scalar::new("ipdv-iqr", "IPDV IQR", ScalarUnit::Time, Take::Whole(|s| s.ipdv().iqr))
+        Scalar::new("ipdv-iqr", "IPDV IQR", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().iqr))
             .about("interquartile range of the variation between consecutive packets: the bulk")
             .source("RFC 3393")
             .lower_is_better()
@@ -31,26 +31,26 @@ impl Metric for StreamingIpdv {
             "ipdv-mean-abs",
             "mean absolute IPDV",
             ScalarUnit::Time,
-            Take::Real(|s| s.ipdv().mean_abs),
+            ScalarGetter::Real(|s| s.ipdv().mean_abs),
         )
         .about("mean absolute delay variation of consecutive packets")
         .source("RFC 5481")
         .lower_is_better()
         .openmetrics("ipdv_mean_absolute"),
-        Scalar::new("ipdv-min", "IPDV min", ScalarUnit::Time, Take::Whole(|s| s.ipdv().min))
+        Scalar::new("ipdv-min", "IPDV min", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().min))
             .about("smallest variation between consecutive packets")
             .source("RFC 3393"),
-        Scalar::new("ipdv-p0.1", "IPDV 0.1%", ScalarUnit::Time, Take::Whole(|s| s.ipdv().p0_1))
+        Scalar::new("ipdv-p0.1", "IPDV 0.1%", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().p0_1))
             .about("0.1th percentile of the variation between consecutive packets")
             .source("RFC 3393"),
-        Scalar::new("ipdv-median", "IPDV median", ScalarUnit::Time, Take::Real(|s| s.ipdv().median))
+        Scalar::new("ipdv-median", "IPDV median", ScalarUnit::Time, ScalarGetter::Real(|s| s.ipdv().median))
             .about("median variation between consecutive packets")
             .source("RFC 3393"),
-        Scalar::new("ipdv-p99.9", "IPDV 99.9%", ScalarUnit::Time, Take::Whole(|s| s.ipdv().p99_9))
+        Scalar::new("ipdv-p99.9", "IPDV 99.9%", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().p99_9))
             .about("99.9th percentile of the variation between consecutive packets")
             .source("RFC 3393")
             .lower_is_better(),
-        Scalar::new("ipdv-max", "IPDV max", ScalarUnit::Time, Take::Whole(|s| s.ipdv().max))
+        Scalar::new("ipdv-max", "IPDV max", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().max))
             .about("largest variation between consecutive packets")
             .source("RFC 3393")
             .lower_is_better(),
@@ -92,7 +92,7 @@ impl Metric for rfc3550::JitterEstimator {
             "rfc3550-mean",
             "RTP jitter",
             ScalarUnit::Time,
-            Take::Real(|s| s.rfc3550_jitter().map(|j| j.mean)),
+            ScalarGetter::Real(|s| s.rfc3550_jitter().map(|j| j.mean)),
         )
         .about("mean of the running RTP jitter")
         .source("RFC 3550 §6.4.1")
@@ -103,7 +103,7 @@ impl Metric for rfc3550::JitterEstimator {
             "rfc3550-max",
             "RTP jitter, largest",
             ScalarUnit::Time,
-            Take::Real(|s| s.rfc3550_jitter().map(|j| j.max)),
+            ScalarGetter::Real(|s| s.rfc3550_jitter().map(|j| j.max)),
         )
         .about("largest running RTP jitter")
         .source("RFC 3550 §6.4.1")
@@ -113,7 +113,7 @@ impl Metric for rfc3550::JitterEstimator {
             "rfc3550-final",
             "RTP jitter, last",
             ScalarUnit::Time,
-            Take::Real(|s| s.rfc3550_jitter().map(|j| j.last)),
+            ScalarGetter::Real(|s| s.rfc3550_jitter().map(|j| j.last)),
         )
         .about("RTP jitter after the last packet: of about the last 16 packets")
         .source("RFC 3550 §6.4.1")
@@ -149,7 +149,7 @@ impl Metric for rfc3550::JitterEstimator {
 }
 impl Metric for Mapdv2 {
     const SCALARS: &'static [Scalar] =
-        &[Scalar::new("mapdv2", "MAPDV2", ScalarUnit::Time, Take::Real(|s| *s.mapdv2()))
+        &[Scalar::new("mapdv2", "MAPDV2", ScalarUnit::Time, ScalarGetter::Real(|s| *s.mapdv2()))
             .about("mean positive plus mean negative deviation from a running mean of gain 1/16")
             .source("G.1020, as RFC 5481 §6.7 describes it")
             .lower_is_better()];

@@ -164,8 +164,8 @@ fn n_is_listed_up_to_1000() {
 }
 
 /// In one pass with `limit`.
-fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> Overtaking {
-    let mut overtaking = Overtaking::bounded(limit);
+fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> ReorderCounter {
+    let mut overtaking = ReorderCounter::bounded(limit);
     for (arrived, seq) in (0..).zip(seqs) {
         overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
     }
@@ -204,7 +204,7 @@ fn memory_keeps_to_the_limit() {
     assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
 }
 
-fn push_all(overtaking: &mut Overtaking, from: usize, seqs: &[u32]) {
+fn push_all(overtaking: &mut ReorderCounter, from: usize, seqs: &[u32]) {
     for (arrived, &seq) in (from..).zip(seqs) {
         overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
     }
@@ -219,7 +219,7 @@ fn later_arrivals_are_added_to_those_before() {
         seqs[from..to].rotate_left(1);
     }
     let part = |from: usize, marked: usize, to: usize| {
-        let mut part = Overtaking::default();
+        let mut part = ReorderCounter::default();
         push_all(&mut part, from, &seqs[from..marked]);
         part.mark();
         push_all(&mut part, marked, &seqs[marked..to]);
@@ -255,7 +255,7 @@ fn later_arrivals_keep_to_the_limit() {
     // Pairs swapped, of which four stretches are kept of either part.
     let pairs: Vec<u32> = (0..400).map(|k| k ^ 1).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &pairs[from..to]);
         part
     };
@@ -272,7 +272,7 @@ fn later_arrivals_keep_to_the_limit() {
 #[test]
 fn a_state_has_nothing_beyond_its_packets() {
     let stretch = |seq, index, len| ArrivalRun { seq, index, len, arrived: 0, overtook: false };
-    let valid = Overtaking {
+    let valid = ReorderCounter {
         arrivals: 20,
         limit: 4,
         expected: Some(31),
@@ -283,12 +283,12 @@ fn a_state_has_nothing_beyond_its_packets() {
         n_values: BTreeMap::from([(2, 3)]).into(),
         positions: vec![2, 4],
         forgotten: 3,
-        ..Overtaking::default()
+        ..ReorderCounter::default()
     };
     assert!(valid.is_possible(20, 4) && !valid.is_possible(19, 4) && !valid.is_possible(21, 4));
     assert!(!valid.is_possible(20, 3) && !valid.is_possible(20, 5));
-    let found = |changes: &[&dyn Fn(&mut Overtaking)]| {
-        let with = |change: &&dyn Fn(&mut Overtaking)| {
+    let found = |changes: &[&dyn Fn(&mut ReorderCounter)]| {
+        let with = |change: &&dyn Fn(&mut ReorderCounter)| {
             let mut changed = valid.clone();
             change(&mut changed);
             changed.is_possible(20, 4)
@@ -336,7 +336,7 @@ fn a_state_has_nothing_beyond_its_packets() {
 fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
     let pairs: Vec<u32> = (0..24_000).map(|k| k ^ 1).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &pairs[from..to]);
         part
     };
@@ -351,7 +351,7 @@ fn what_later_arrivals_made_forget_is_forgotten() {
     // Every other number below 1000, upwards: none is in order, and each begins a stretch.
     let seqs: Vec<u32> = (0..100).chain([1000]).chain((0..20).map(|k| 200 + 2 * k)).chain([150]).collect();
     let of = |from: usize, to: usize| {
-        let mut part = Overtaking::bounded(4);
+        let mut part = ReorderCounter::bounded(4);
         push_all(&mut part, from, &seqs[from..to.min(100)]);
         part.mark();
         push_all(&mut part, 100, &seqs[to.min(100)..to]);

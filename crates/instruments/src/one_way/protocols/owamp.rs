@@ -190,7 +190,7 @@ impl OwampClient {
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
-            patience: STEP_TIMEOUT,
+            step_timeout: STEP_TIMEOUT,
         }
     }
 }

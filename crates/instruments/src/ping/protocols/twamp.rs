@@ -182,7 +182,7 @@ impl TwampClient {
             addresses: if self.nat { (any, any) } else { (local, far) },
             size: test.size,
             dscp: test.link.marking.dscp,
-            timeout: test.plan.patience,
+            timeout: test.plan.timeout,
         }
     }
 
@@ -234,7 +234,7 @@ impl PingClient for TwampClient {
             mode: self.mode,
             user: self.user.clone(),
             sessions: vec![self.wish(test, local.port(), local.ip())],
-            patience: STEP_TIMEOUT,
+            step_timeout: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
         let mut control = match TwampControl::open(asking, test.stop.flag()) {

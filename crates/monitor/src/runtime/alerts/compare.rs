@@ -26,11 +26,11 @@ const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 #[derive(Default)]
 pub struct Comparer {
     /// By stream and length of the period: when the test began for which it was looked at; jitter and delay.
-    earlier: BTreeMap<(i64, i64), (i64, [Earlier; 2])>,
+    earlier: BTreeMap<(i64, i64), (i64, [BaselineTests; 2])>,
 }
 
 /// What the tests of the earlier period had.
-struct Earlier {
+struct BaselineTests {
     side: ComparisonSide,
     usual: UsualSpread,
 }
@@ -119,7 +119,11 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Compari
 }
 
 /// Tests before `test`, evenly chosen.
-fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[Earlier; 2]>, ArchiveError> {
+fn earlier(
+    archive: &Archive,
+    test: &Entered,
+    against: Span,
+) -> Result<Option<[BaselineTests; 2]>, ArchiveError> {
     let from = test.started_ns.saturating_sub(against.0);
     let tests = archive.verdicts(test.stream_id, from, test.started_ns)?.tests;
     let count = tests.len().min(BASELINE_TESTS);
@@ -134,7 +138,7 @@ fn earlier(archive: &Archive, test: &Entered, against: Span) -> Result<Option<[E
     }
     Ok(Some(both.map(|sides| {
         let usual = UsualSpread::of(sides.iter().filter_map(|side| side.median));
-        Earlier { side: ComparisonSide::pooled("the tests before", sides), usual }
+        BaselineTests { side: ComparisonSide::pooled("the tests before", sides), usual }
     })))
 }
 

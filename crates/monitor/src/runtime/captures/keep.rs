@@ -1,4 +1,4 @@
-//! [`Keeper`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
+//! [`CaptureStore`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
 
 use super::{CaptureSetup, PeriodOutcome};
 use crate::agenda::{SlotEnding, SlotFailure};
@@ -42,7 +42,7 @@ struct FinishedLogs {
 }
 
 /// Writes logs, and hands them to the thread that archives.
-pub struct Keeper {
+pub struct CaptureStore {
     setup: CaptureSetup,
     /// Where logs are until they are in the archive.
     folder: PathBuf,
@@ -55,9 +55,9 @@ pub struct Keeper {
     parts: u64,
 }
 
-impl Keeper {
+impl CaptureStore {
     /// Of a capture; outcomes of periods go to `outcomes`.
-    pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<Keeper> {
+    pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<CaptureStore> {
         // No other capture of any host that uses this archive has this name.
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
         let name: String =
@@ -77,7 +77,7 @@ impl Keeper {
         let thread = std::thread::Builder::new().name("keeper".to_owned());
         let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
         let thread = thread.context("starting the thread that archives captures")?;
-        Ok(Keeper {
+        Ok(CaptureStore {
             setup: setup.clone(),
             folder,
             open: BTreeMap::new(),
@@ -187,7 +187,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for CaptureStore {
     fn drop(&mut self) {
         self.drop_open();
         // What was handed on is archived first.

@@ -18,7 +18,7 @@ use jitlat_instruments::passive::PeriodEvent;
 use jitlat_net::clock;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::PresharedKey;
-use keep::{CapturePeriod, Keeper};
+use keep::{CapturePeriod, CaptureStore};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
@@ -243,7 +243,7 @@ fn capture(
     to: Sender<PeriodOutcome>,
 ) {
     let name = &setup.capture.name;
-    let keeper = match Keeper::start(setup, to.clone()) {
+    let keeper = match CaptureStore::start(setup, to.clone()) {
         Ok(keeper) => keeper,
         Err(e) => return error!("[[capture]] {name}: {e:#}"),
     };
@@ -269,7 +269,7 @@ fn capture(
 /// What is said of a capture, and counted.
 struct CaptureReporter<'a> {
     setup: &'a CaptureSetup,
-    keeper: Keeper,
+    keeper: CaptureStore,
     to: Sender<PeriodOutcome>,
     /// The first period without an outcome.
     next: i64,
@@ -286,7 +286,7 @@ struct CaptureReporter<'a> {
 }
 
 impl<'a> CaptureReporter<'a> {
-    fn new(setup: &'a CaptureSetup, keeper: Keeper, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
+    fn new(setup: &'a CaptureSetup, keeper: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
         let next = setup.period_of(clock::wall());
         CaptureReporter {
             setup,

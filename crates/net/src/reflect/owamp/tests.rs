@@ -41,7 +41,7 @@ fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampReq
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec())),
         timeout: Some(Span::millis(300)),
-        patience: Span::seconds(20),
+        step_timeout: Span::seconds(20),
     }
 }
 

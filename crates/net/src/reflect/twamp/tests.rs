@@ -58,7 +58,14 @@ fn wish(mode: SecurityMode, sender_port: u16, ip: IpAddr) -> TwampSessionSpec {
 
 fn asking(to: SocketAddr, mode: SecurityMode, sessions: Vec<TwampSessionSpec>) -> SessionRequest {
     let user = mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec()));
-    SessionRequest { to, bind: Some(to.ip()), mode: Some(mode), user, sessions, patience: Span::seconds(10) }
+    SessionRequest {
+        to,
+        bind: Some(to.ip()),
+        mode: Some(mode),
+        user,
+        sessions,
+        step_timeout: Span::seconds(10),
+    }
 }
 
 fn users(settings: &mut TwampServer) {
@@ -108,7 +115,7 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Span::millis(2),
                         Schedule::Periodic,
                     );
-                    let plan = PingPlan { spec: spec.unwrap(), wait: None, patience: Span::seconds(5) };
+                    let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(5) };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.requests.answered(), 20, "{mode}");
@@ -205,7 +212,7 @@ fn nobody_there_is_said() {
     // A client that sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut silent = asking(listener.local_addr().unwrap(), SecurityMode::Open, vec![]);
-    silent.patience = Span::millis(200);
+    silent.step_timeout = Span::millis(200);
     let result = TwampControl::open(silent, &GO);
     assert!(matches!(result, Err(TwampError::Failed { failure: AmpFailure::Silent(AmpStep::Greeting), .. })));
 }

@@ -45,12 +45,12 @@ pub struct ClientConfig {
     /// Whether the server is asked to say while streams run what it has received (version 3): somebody watches.
     pub feedback: bool,
     /// How long the server may take for any one answer.
-    pub patience: Span,
+    pub timeout: Span,
 }
 
 impl ClientConfig {
     /// The usual configuration: eight probes 50 ms apart, or the classic five at one-second intervals;
-    /// kernel stamps; 15 s of patience.
+    /// kernel stamps; a timeout of 15 s.
     pub fn new(
         dialect: Dialect,
         flows: Vec<TestSpec>,
@@ -75,7 +75,7 @@ impl ClientConfig {
             probes,
             probe_interval,
             feedback: false,
-            patience: Span::seconds(15),
+            timeout: Span::seconds(15),
         }
     }
 }

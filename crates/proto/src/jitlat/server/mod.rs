@@ -4,7 +4,7 @@ mod machine;
 mod results;
 
 pub use machine::ServerMachine;
-pub(super) use machine::{answer_patience, linger, longest};
+pub(super) use machine::{answer_timeout, linger, longest};
 
 use super::auth::PresharedKeys;
 use super::flow::{FlowCommand, FlowReport};

@@ -21,9 +21,9 @@ pub struct Greeter {
 }
 
 impl Greeter {
-    /// Greets with `token` from `now` on, for at most `patience` (steady clock).
-    pub fn new(token: u64, now: SteadyTime, patience: Span) -> Greeter {
-        Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + patience }
+    /// Greets with `token` from `now` on, for at most `timeout` (steady clock).
+    pub fn new(token: u64, now: SteadyTime, timeout: Span) -> Greeter {
+        Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + timeout }
     }
 
     /// The greeting to send at `now`, if one is due.

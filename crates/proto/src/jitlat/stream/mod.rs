@@ -5,7 +5,7 @@ mod receiver;
 mod sender;
 
 pub use greeter::Greeter;
-pub use receiver::{Finish, Patience, Reception, StreamArrival, StreamReceiver};
+pub use receiver::{Finish, ReceiverTimeouts, Reception, StreamArrival, StreamReceiver};
 pub use sender::{ScheduledPacket, StreamSender};
 
 use jitlat_core::{Schedule, Span, TestSpec};

@@ -8,7 +8,7 @@ use jitlat_core::{Flags, PacketRecord, Span, Stamp, SteadyTime, TestSpec, Transp
 
 /// How long a receiver waits before it gives up. All on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ReceiverTimeouts {
     /// Without any arrival while the stream should be running.
     pub silence: Span,
     /// Without any arrival after the stream should have ended: sentinels are due.
@@ -17,16 +17,16 @@ pub struct Patience {
     pub linger: Span,
 }
 
-impl Patience {
+impl ReceiverTimeouts {
     /// The values for `spec`: for silence a minute and ten of the longest regular gaps; a tail of 10 s (over TCP, which
     /// may stall that long, a minute) and two sentinel intervals; and ten periods (¼ s to 2 s) for late packets, none
     /// over TCP.
-    pub fn of(spec: &TestSpec) -> Patience {
+    pub fn of(spec: &TestSpec) -> ReceiverTimeouts {
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
             Transport::Tcp => (0, 60),
         };
-        Patience {
+        ReceiverTimeouts {
             silence: Span::seconds(60) + longest_gap(spec).times(10),
             tail: Span::seconds(tail) + sentinel_interval(spec).times(2),
             linger: Span(linger),
@@ -131,7 +131,7 @@ pub struct StreamReceiver {
     packets: u32,
     payload: u16,
     greetings: bool,
-    patience: Patience,
+    timeouts: ReceiverTimeouts,
     /// When the last packet should have been sent, on the steady clock, as far as it is known here.
     due_end: SteadyTime,
     duration: Span,
@@ -152,12 +152,17 @@ pub struct StreamReceiver {
 impl StreamReceiver {
     /// A receiver of `spec`, ready since `now` on the steady clock. `greetings`: whether −2 is a greeting
     /// (version 3) or merely an impossible sequence number (classic).
-    pub fn new(spec: &TestSpec, patience: Patience, greetings: bool, now: SteadyTime) -> StreamReceiver {
+    pub fn new(
+        spec: &TestSpec,
+        timeouts: ReceiverTimeouts,
+        greetings: bool,
+        now: SteadyTime,
+    ) -> StreamReceiver {
         StreamReceiver {
             packets: spec.packets(),
             payload: spec.payload(),
             greetings,
-            patience,
+            timeouts,
             due_end: now + spec.duration(),
             duration: spec.duration(),
             last: now,
@@ -199,7 +204,7 @@ impl StreamReceiver {
                 self.sentinels += 1;
                 self.last = how.steady;
                 // Everything arrived in order: there are no late packets to wait for.
-                let linger = if self.in_order == self.packets { Span::ZERO } else { self.patience.linger };
+                let linger = if self.in_order == self.packets { Span::ZERO } else { self.timeouts.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
                 return StreamArrival::Sentinel;
             }
@@ -256,12 +261,12 @@ impl StreamReceiver {
     pub fn deadline(&self) -> SteadyTime {
         // The first packet is due at once, whatever the period.
         let silence = if self.received == 0 {
-            FIRST_PACKET_TIMEOUT.min(self.patience.silence)
+            FIRST_PACKET_TIMEOUT.min(self.timeouts.silence)
         } else {
-            self.patience.silence
+            self.timeouts.silence
         };
         let silent = self.last + silence;
-        let tail = self.last.max(self.due_end) + self.patience.tail;
+        let tail = self.last.max(self.due_end) + self.timeouts.tail;
         let given_up = silent.min(tail);
         let ending = self.ending.map_or(given_up, |(until, _)| until);
         ending.min(self.cut_off()).min(given_up)
@@ -316,7 +321,7 @@ mod tests {
     fn receiver(packets: u64, period: Span) -> (TestSpec, StreamReceiver) {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, packets, 20, period, Schedule::Periodic).unwrap();
-        let receiver = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
+        let receiver = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), true, SteadyTime(0));
         (spec, receiver)
     }
 
@@ -375,7 +380,7 @@ mod tests {
         PacketHeader::hello(42).write(&mut hello);
         assert_eq!(rx.packet(&hello, &at(0)), StreamArrival::Hello(42));
         assert_eq!(rx.received(), 0);
-        let mut classic = StreamReceiver::new(&spec, Patience::of(&spec), false, SteadyTime(0));
+        let mut classic = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), false, SteadyTime(0));
         assert_eq!(record(classic.packet(&hello, &at(0))).seq, -2);
     }
 
@@ -388,7 +393,7 @@ mod tests {
         assert_eq!(rx.packet(&packet(-1), &at(220)), StreamArrival::Sentinel);
         assert_eq!(rx.status(at(220).steady), Some(Finish::Sentinel));
 
-        let mut rx = StreamReceiver::new(&spec, Patience::of(&spec), true, SteadyTime(0));
+        let mut rx = StreamReceiver::new(&spec, ReceiverTimeouts::of(&spec), true, SteadyTime(0));
         rx.packet(&packet(1), &at(20));
         rx.packet(&packet(-1), &at(220));
         assert_eq!((rx.status(at(469).steady), rx.deadline()), (None, at(470).steady));

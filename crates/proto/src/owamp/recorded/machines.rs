@@ -218,7 +218,7 @@ fn config(recorded: &Recorded) -> OwampOptions {
         sessions,
         lead: Span::seconds(1),
         most_records: 1000,
-        patience: Span::seconds(5),
+        step_timeout: Span::seconds(5),
         random,
         sid: [9; 4],
     }
@@ -356,7 +356,7 @@ fn refusals_are_reported_with_what_to_try() {
                 lead: Span::ZERO,
                 fetches: Vec::new(),
                 most_records: 0,
-                patience: Span::seconds(5),
+                step_timeout: Span::seconds(5),
                 random: [0; 64],
                 sid: [0; 4],
             },

@@ -10,7 +10,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::Summary;
-use jitlat_core::twoway::{LostOn, NotAnswers, TwoWay};
+use jitlat_core::twoway::{LossSide, NotAnswers, TwoWay};
 use jitlat_core::{Session, TestSpec};
 use jitlat_impair::{Choice, DuplicationModel, Jitter, PathModel, ReorderingModel};
 use lamp::LampFollowUp;
@@ -23,7 +23,7 @@ const AHEAD: i64 = 250 * MS;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, patience: PATIENCE }
+    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE }
 }
 
 /// The least time on a path of 5 ms.
@@ -157,9 +157,9 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         for run in &runs {
             let reached = (run.first..run.first + run.length).filter(|seq| reached(*seq));
             match (run.way, reached.count() as u32) {
-                (LostOn::Up, n) => assert_eq!(n, 0),
-                (LostOn::Down, n) => assert_eq!(n, run.length),
-                (LostOn::Either, n) => {
+                (LossSide::Up, n) => assert_eq!(n, 0),
+                (LossSide::Down, n) => assert_eq!(n, run.length),
+                (LossSide::Either, n) => {
                     assert!(run.first > highest || 0 < n && n < run.length, "{run:?} {n}");
                 }
             }
@@ -321,9 +321,9 @@ fn irtt_survives_anything_at_any_step() {
         let last = truth.returned.iter().map(|r| r.0).max().unwrap();
         for run in runs {
             for seq in run.first..run.first + run.length {
-                let wanted = if truth.requests[seq as usize].1 > 0 { LostOn::Down } else { LostOn::Up };
+                let wanted = if truth.requests[seq as usize].1 > 0 { LossSide::Down } else { LossSide::Up };
                 assert!(
-                    run.way == wanted || run.way == LostOn::Either && seq > last,
+                    run.way == wanted || run.way == LossSide::Either && seq > last,
                     "{run:?} {up:?} {down:?}"
                 );
             }
@@ -337,7 +337,7 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = PingPlan { spec: spec.unwrap(), wait: None, patience: PATIENCE };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE };
         for (up, down) in each_step(8) {
             let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));

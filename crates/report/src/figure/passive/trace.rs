@@ -4,7 +4,7 @@ use super::parts::n;
 use super::range::FigureRange;
 use crate::figure::grid::PointGrid;
 use crate::figure::series::extent;
-use crate::figure::stretches::{Most, Sum, TimeBins};
+use crate::figure::stretches::{MaxJoin, SumJoin, TimeBins};
 use crate::figure::trace::Cloud;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::Span;
@@ -36,10 +36,10 @@ pub struct PassiveTrace {
     levels: ThinnedTimes,
     /// By [`PingSource`].
     pings: [(Cloud, PointGrid); 2],
-    pub(super) rate: TimeBins<Sum>,
+    pub(super) rate: TimeBins<SumJoin>,
     /// Matched packets of both ways.
-    pub(super) packets: TimeBins<Sum>,
-    pub(super) variation: [TimeBins<Most>; 2],
+    pub(super) packets: TimeBins<SumJoin>,
+    pub(super) variation: [TimeBins<MaxJoin>; 2],
     pub(super) least: [Option<i64>; 2],
 }
 

@@ -5,7 +5,7 @@ use super::{Screen, content};
 use crate::text::count;
 use crate::text::page::mark;
 use jitlat_core::units::{duration, eng3};
-use jitlat_passive::tcp::{TcpResult, TcpWay, answer, ways};
+use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, ways};
 
 /// Most columns of the name of a way: two addresses and ports.
 const MAX_NAME_COLUMNS: usize = 35;
@@ -39,7 +39,7 @@ fn title(r: &TcpResult) -> String {
 /// A line for each way with data.
 fn table(r: &TcpResult) -> ScreenTable {
     let heads = ["", "data", "again", "RTT min", "p50", "order", "closed"].map(str::to_owned);
-    let line = |way: &TcpWay<'_>| {
+    let line = |way: &TcpDirection<'_>| {
         let (severity, data) = (way.severity(), way.data);
         let again = data.retransmissions as f64 / data.data_segments.max(1) as f64;
         let time = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), |ns| eng3(ns as f64));

@@ -7,7 +7,7 @@ use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{PassiveResult, WayFigures};
+use jitlat_passive::{MatchedFigures, PassiveResult};
 
 impl Screen {
     /// The content for two captures: `ways` are the judged figures of OUT and IN if the packets were kept, `round_trips`
@@ -103,7 +103,7 @@ fn found(r: &PassiveResult) -> (Level, String) {
     (Level::Good, text)
 }
 
-fn lost(way: &WayFigures) -> Option<String> {
+fn lost(way: &MatchedFigures) -> Option<String> {
     let (lost, all) = (way.counts.lost, way.counts.lost + way.counts.matched);
     (all > 0).then(|| describe_loss(lost, all, wilson95(lost, all)))
 }

@@ -115,7 +115,7 @@ impl ClientMachine {
     pub(super) fn reconnect_if_due(&mut self, now: Tick) {
         if self.stage == ClientStage::Waiting && now.steady >= self.deadline {
             self.stage = ClientStage::Reconnecting;
-            self.deadline = now.steady + self.config.patience.times(2);
+            self.deadline = now.steady + self.config.timeout.times(2);
             self.events.push_back(ClientEvent::Reconnect);
         }
     }
@@ -149,7 +149,7 @@ impl ClientMachine {
 
     pub(super) fn timed_out(&mut self, now: Tick) {
         let during = self.stage.during();
-        let after = self.config.patience;
+        let after = self.config.timeout;
         if self.streamed {
             self.connected = false;
             self.reason.get_or_insert(format!("no answer within {} while {during}", units::duration(after)));

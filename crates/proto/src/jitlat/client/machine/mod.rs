@@ -154,7 +154,7 @@ impl ClientMachine {
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
             stage: ClientStage::Greeting,
-            deadline: now.steady + config.patience,
+            deadline: now.steady + config.timeout,
             hold: false,
             connected: true,
             closed_behind: None,
@@ -337,7 +337,7 @@ impl ClientMachine {
         }));
         self.hold = true;
         self.stage = ClientStage::Greeting;
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
     }
 
     fn welcome(&mut self, now: Tick, welcome: &Welcome) {
@@ -358,7 +358,7 @@ impl ClientMachine {
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
                 self.stage = ClientStage::Proving;
-                self.deadline = now.steady + self.config.patience;
+                self.deadline = now.steady + self.config.timeout;
             }
             (false, false) => {
                 self.codec.settle();
@@ -390,8 +390,8 @@ impl ClientMachine {
     fn begin_round(&mut self, now: Tick) {
         let varied = (self.config.dialect == Dialect::V3).then_some(self.config.entropy);
         let (wanted, interval) = (self.config.probes, self.config.probe_interval);
-        let patience = self.config.patience;
-        self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, patience, varied));
+        let timeout = self.config.timeout;
+        self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, timeout, varied));
     }
 
     fn probe_answer(&mut self, now: Tick, probe: &Probe) {

@@ -25,7 +25,7 @@ impl ClientMachine {
             return self.fetch_next(now);
         }
         self.stage = ClientStage::Fetching(i);
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
         let collection = &mut self.flows[i].collection;
         collection.begin();
         let chunk = collection.chunks;
@@ -33,7 +33,7 @@ impl ClientMachine {
     }
 
     pub(super) fn chunk(&mut self, now: Tick, i: usize, chunk: Chunk) {
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
         let id = FlowId(i as u8);
         if chunk.flow != id {
             return self.disconnected(now, format!("results of {} instead of {id}", chunk.flow));

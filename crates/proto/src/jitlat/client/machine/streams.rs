@@ -8,8 +8,8 @@ use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Meeting, Opening};
 use crate::jitlat::limits::ServerLimits;
 use crate::jitlat::message::{Accept, FlowRequest, Message, Nak, NakCode, Request};
-use crate::jitlat::server::{answer_patience, linger, longest};
-use crate::jitlat::stream::{Patience, longest_gap};
+use crate::jitlat::server::{answer_timeout, linger, longest};
+use crate::jitlat::stream::{ReceiverTimeouts, longest_gap};
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
@@ -42,7 +42,7 @@ impl ClientMachine {
         let request = Request { flows: flows.collect(), host: self.client.clone() };
         self.outgoing.push_back(Message::Request(request));
         self.stage = ClientStage::Requested;
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
     }
 
     pub(super) fn accepted(&mut self, now: Tick, accept: Accept) {
@@ -54,9 +54,9 @@ impl ClientMachine {
         self.session = accept.session;
         self.server = accept.host;
         self.events.push_back(ClientEvent::Progress(ConversationProgress::Accepted(self.session)));
-        let patience = self.greeting_patience();
+        let timeout = self.greeting_timeout();
         self.stage = ClientStage::Connecting;
-        self.deadline = now.steady + patience + ENGINE_TIMEOUT;
+        self.deadline = now.steady + timeout + ENGINE_TIMEOUT;
         for (i, granted) in accept.flows.into_iter().enumerate() {
             let flow = &mut self.flows[i];
             flow.remote_port = granted.port;
@@ -65,7 +65,7 @@ impl ClientMachine {
                 continue;
             }
             let peer = SocketAddr::new(self.config.remote.ip(), granted.port);
-            let greeting = granted.token.map(|token| (token, patience));
+            let greeting = granted.token.map(|token| (token, timeout));
             let connect = FlowCommand::Connect { flow: FlowId(i as u8), peer, greeting };
             self.events.push_back(ClientEvent::Flow(connect));
         }
@@ -73,7 +73,7 @@ impl ClientMachine {
     }
 
     /// Five seconds and three round trips, according to the probes.
-    pub(super) fn greeting_patience(&self) -> Span {
+    pub(super) fn greeting_timeout(&self) -> Span {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
     }
@@ -85,7 +85,7 @@ impl ClientMachine {
         self.start_role(now, FlowRole::Receive);
         self.outgoing.push_back(Message::Start);
         self.stage = ClientStage::Starting;
-        self.deadline = now.steady + self.config.patience;
+        self.deadline = now.steady + self.config.timeout;
     }
 
     pub(super) fn start_role(&mut self, now: Tick, role: FlowRole) {
@@ -136,7 +136,7 @@ impl ClientMachine {
             }
             FlowReport::Ended(id, sent) => self.stream_ended(now, id, sent),
             FlowReport::Sent(id, report) => {
-                let (connected, patience) = (self.connected, self.config.patience);
+                let (connected, timeout) = (self.connected, self.config.timeout);
                 let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send && !f.settled) else {
                     return;
                 };
@@ -146,7 +146,7 @@ impl ClientMachine {
                     return self.settle(now, id);
                 }
                 // It ended by itself: the server must be informed that no more will come.
-                flow.deadline = now.steady + linger(&flow.spec) + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + timeout;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
@@ -174,7 +174,7 @@ impl ClientMachine {
             }
             return;
         }
-        let (connected, patience) = (self.connected, self.config.patience);
+        let (connected, timeout) = (self.connected, self.config.timeout);
         let Some(flow) = self.flow(id).filter(|f| !f.settled) else { return };
         flow.failure = Some(why);
         match flow.role {
@@ -185,7 +185,7 @@ impl ClientMachine {
             FlowRole::Send if !connected || flow.far_finished => self.settle(now, id),
             FlowRole::Send => {
                 flow.collection.sent.get_or_insert_default();
-                flow.deadline = now.steady + linger(&flow.spec) + patience;
+                flow.deadline = now.steady + linger(&flow.spec) + timeout;
                 if !core::mem::replace(&mut flow.end_said, true) {
                     self.outgoing.push_back(Message::End(id, 0));
                 }
@@ -195,19 +195,19 @@ impl ClientMachine {
 
     pub(super) fn stream_ended(&mut self, now: Tick, id: FlowId, sent: u32) {
         let (interrupted, connected) = (self.interrupted, self.connected);
-        let patience = self.config.patience;
+        let timeout = self.config.timeout;
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send && !f.ended && !f.settled) else {
             return;
         };
         flow.ended = true;
-        flow.deadline = now.steady + answer_patience(&flow.spec);
+        flow.deadline = now.steady + answer_timeout(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
             // Nothing can answer the sentinels: one has been sent, which must be enough.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_said = true;
-            flow.deadline = now.steady + STOP_TIMEOUT + patience;
+            flow.deadline = now.steady + STOP_TIMEOUT + timeout;
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
@@ -274,7 +274,7 @@ impl ClientMachine {
             let command = match (flow.role, self.connected) {
                 (FlowRole::Send, true) if flow.ended && !flow.end_said => {
                     flow.end_said = true;
-                    flow.deadline = now.steady + STOP_TIMEOUT + self.config.patience;
+                    flow.deadline = now.steady + STOP_TIMEOUT + self.config.timeout;
                     let sent = flow.far_sent.unwrap_or(0);
                     self.outgoing.push_back(Message::End(id, sent));
                     continue;
@@ -329,7 +329,7 @@ impl ClientMachine {
             if flow.ended && !flow.end_said && self.connected {
                 // Sentinels are not answered: perhaps none arrives. The control connection may still work.
                 flow.end_said = true;
-                flow.deadline = now.steady + linger(&flow.spec) + self.config.patience;
+                flow.deadline = now.steady + linger(&flow.spec) + self.config.timeout;
                 let sent = flow.far_sent.unwrap_or(0);
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;
@@ -412,7 +412,7 @@ impl ClientFlow {
             meeting: if self.listens(config.dialect) { Meeting::Listen } else { Meeting::Dial },
             greetings: v3,
             stamps: config.stamps,
-            patience: Patience::of(&self.spec),
+            timeouts: ReceiverTimeouts::of(&self.spec),
             record_limit: ServerLimits::record_limit(&self.spec),
             watched: false,
             peak: None,

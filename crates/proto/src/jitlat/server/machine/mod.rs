@@ -13,7 +13,7 @@ use crate::jitlat::message::{
     DecodeError, FEEDBACK, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome,
 };
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
-use crate::jitlat::stream::{Patience, sentinel_interval};
+use crate::jitlat::stream::{ReceiverTimeouts, sentinel_interval};
 use crate::{Machine, Tick};
 use core::net::IpAddr;
 use jitlat_core::session::HostFacts;
@@ -564,7 +564,7 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
         Transport::Udp => 2,
         Transport::Tcp => 10,
     };
-    spec.duration().times(stretch) + Patience::of(spec).silence + Span::seconds(300)
+    spec.duration().times(stretch) + ReceiverTimeouts::of(spec).silence + Span::seconds(300)
 }
 
 /// How long a receiver waits for late packets after the sender's END. Over TCP a lost segment delays everything after
@@ -578,7 +578,7 @@ pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
 
 /// How long a sender's sentinels may be unanswered before it sends END. Over TCP they wait behind everything that the
 /// system has accepted and not delivered yet.
-pub(in crate::jitlat) fn answer_patience(spec: &TestSpec) -> Span {
+pub(in crate::jitlat) fn answer_timeout(spec: &TestSpec) -> Span {
     let backlog = match spec.transport() {
         Transport::Udp => Span::ZERO,
         Transport::Tcp => Span::seconds(60) + spec.duration(),

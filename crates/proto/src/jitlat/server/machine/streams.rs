@@ -1,6 +1,6 @@
 //! The streams: requested, opened, started, finished.
 
-use super::{ENGINE_TIMEOUT, ServerFlow, ServerMachine, ServerStage, answer_patience, linger, longest};
+use super::{ENGINE_TIMEOUT, ServerFlow, ServerMachine, ServerStage, answer_timeout, linger, longest};
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::flow::{FlowCommand, FlowId, FlowReport, FlowRole, Meeting, Opening, WATCHED_RECORDS};
@@ -9,7 +9,7 @@ use crate::jitlat::message::{Accept, FlowAccept, Message, NakCode, Request};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::server::ServerEvent;
 use crate::jitlat::session_table::{Claim, FlowOutcome, FlowResults, SessionResults};
-use crate::jitlat::stream::{Finish, Patience};
+use crate::jitlat::stream::{Finish, ReceiverTimeouts};
 use crate::policy;
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::so_far::ReceivedSoFar;
@@ -224,7 +224,7 @@ impl ServerMachine {
         let Some(flow) = self.flow(id) else { return };
         if flow.ended.is_none() {
             flow.ended = Some(sent);
-            flow.deadline = now.steady + answer_patience(&flow.spec);
+            flow.deadline = now.steady + answer_timeout(&flow.spec);
         }
         if flow.end_said {
             self.outgoing.push_back(Message::End(id, sent));
@@ -422,7 +422,7 @@ impl ServerFlow {
             meeting,
             greetings: !classic,
             stamps: self.stamps,
-            patience: Patience::of(&self.spec),
+            timeouts: ReceiverTimeouts::of(&self.spec),
             record_limit: ServerLimits::record_limit(&self.spec),
             watched: watched && self.role == FlowRole::Receive,
             peak: Some(self.load.packets),
