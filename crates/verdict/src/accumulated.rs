@@ -52,7 +52,7 @@ pub fn add(
         found.harm *= packets;
         take(so_far, found, goes_on.then_some(seam));
     }
-    let first = material.series.place_of(seam.again.into());
+    let first = material.series.position_of(seam.again.into());
     let (mut least, mut new) = (i64::MAX, Vec::with_capacity(case.delays.len()));
     case.each_wait(|k, wait| {
         least = least.min(wait);

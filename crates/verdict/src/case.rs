@@ -159,7 +159,7 @@ impl<'a> Case<'a> {
         }
         // Lost where a queue was nearly full: the packet before or the one after waited for most of what any did.
         let full = |run: &SeqRun| {
-            let after = self.delays.series().place_of(run.start);
+            let after = self.delays.series().position_of(run.start);
             [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
                 let queue = self.episodes.queue_at(k);
                 queue.is_some_and(|q| self.delays.excess(k) as f64 >= 0.55 * q.height as f64)
@@ -198,7 +198,7 @@ impl<'a> Case<'a> {
     }
 
     /// The same of a place in send order.
-    pub fn place_seconds(&self, k: usize) -> f64 {
+    pub fn seconds_at(&self, k: usize) -> f64 {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 

@@ -137,7 +137,7 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
     let series = delays.series();
     // Nearly always the part of the packet before.
     let (mut part_of, mut ends) = (None, i64::MIN..i64::MIN);
-    delays.each_time(series.place_of(first.start)..series.place_of(last.start + last.len), |t| {
+    delays.each_time(series.position_of(first.start)..series.position_of(last.start + last.len), |t| {
         if !ends.contains(&t) {
             part_of = in_part(t);
             let begin = part_of.map_or(t, |part| from.saturating_add(each.saturating_mul(part as i64)));

@@ -249,7 +249,7 @@ impl<'a, 'b> LossTimes<'a, 'b> {
 
     fn neighbours(&self, seq: u64) -> [Option<TimedPacket>; 2] {
         let d = self.delays;
-        let after = d.series().place_of(seq);
+        let after = d.series().position_of(seq);
         let known = |k: usize| TimedPacket { seq: d.seq(k), time: d.time(k) };
         [after.checked_sub(1).map(known), (after < d.len()).then(|| known(after))]
     }

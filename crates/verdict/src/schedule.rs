@@ -139,7 +139,7 @@ impl SenderDelays {
     pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> SenderDelays {
         let mut late = SenderDelays { packets: delays.len(), ..SenderDelays::default() };
         let places = |noted: &[(u32, i64)]| {
-            let places = noted.iter().map(|(seq, ns)| (delays.series().place_of((*seq).into()), *ns));
+            let places = noted.iter().map(|(seq, ns)| (delays.series().position_of((*seq).into()), *ns));
             let mut places: Vec<_> = places.filter(|(k, _)| *k < delays.len()).collect();
             places.sort_unstable();
             places

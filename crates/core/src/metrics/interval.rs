@@ -102,7 +102,7 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
 
 /// Gives `window`, of the packets of `series` with numbers below `end`, its delay figures.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
-    let part = series.place_of(window.first_seq)..series.place_of(end);
+    let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);
     let moments: Moments = values.clone().collect();
     let sample = Sample::new(values);

@@ -352,7 +352,7 @@ impl<'a> Series<'a> {
     }
 
     /// The first place whose sequence number is at least `seq`.
-    pub fn place_of(&self, seq: u64) -> usize {
+    pub fn position_of(&self, seq: u64) -> usize {
         let Some(last) = self.len().checked_sub(1) else { return 0 };
         // Numbers differ: so many at most are below `seq`, and so many at most are not.
         let most = u64::from(self.get(last).seq).saturating_add(1).saturating_sub(seq);
@@ -506,7 +506,7 @@ mod tests {
                 prop_assert_eq!((series.arrival(place), sorted[place].seq), (k, samples.seq[k]));
             }
             for seq in (0..2 * n as u64 + 3).step_by(3) {
-                prop_assert_eq!(series.place_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));
+                prop_assert_eq!(series.position_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));
             }
             let sent = sorted.iter().map(|p| p.sent);
             prop_assert_eq!((series.earliest(), series.latest()), (sent.clone().min(), sent.clone().max()));
@@ -524,7 +524,7 @@ mod tests {
         }
         let series = Series::new(&samples);
         assert_eq!(series.iter().map(|p| p.seq).collect::<Vec<_>>(), [2, 3, 5, 9, 700]);
-        assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.place_of(s)), [0, 0, 2, 3, 4, 5]);
+        assert_eq!([0, 2, 4, 9, 10, 701].map(|s| series.position_of(s)), [0, 0, 2, 3, 4, 5]);
         assert_eq!((series.arrival(0), series.in_order()), (1, false));
     }
 

@@ -11,7 +11,7 @@ use jitlat_core::sweep::{
     ConfidenceLevel, Factor, FactorLevel, RunOutcome, SweepAxis, SweepGrid, SweepPoint, SweepRun, points,
     with_intervals_of_packets,
 };
-use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, say_measured};
+use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, label_measured};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::{FirstScreen, Section};
@@ -125,7 +125,7 @@ impl CurveReport {
         let (confidence, quantity) = (self.confidence, self.quantity);
         let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[], packets: &[] });
         figures.iter_mut().for_each(|f| f.id = f.id.replacen("sweep", "along", 1));
-        say_measured(&mut figures, &self.measured);
+        label_measured(&mut figures, &self.measured);
         figures
     }
 

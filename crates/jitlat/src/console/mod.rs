@@ -15,7 +15,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Prints a report to standard error, because standard output has rows.
-pub fn print_beside(text: &str) -> Result<()> {
+pub fn print_to_stderr(text: &str) -> Result<()> {
     print_to(io::stderr().lock(), text).context("writing the report to standard error")
 }
 

@@ -179,7 +179,7 @@ impl ReportArgs {
         if !self.beside_log {
             return self.outputs.write(report, text);
         }
-        let mut failures: Vec<anyhow::Error> = console::print_beside(&text()).err().into_iter().collect();
+        let mut failures: Vec<anyhow::Error> = console::print_to_stderr(&text()).err().into_iter().collect();
         failures.extend(self.outputs.write_files(report));
         log_failures(&failures)
     }

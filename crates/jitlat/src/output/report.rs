@@ -227,7 +227,7 @@ fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result
         .collect();
     let mut figures = figure::of_runs(&beside);
     let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
-    figure::say_measured(&mut figures, &figure::measured_of_several(measured));
+    figure::label_measured(&mut figures, &figure::measured_of_several(measured));
     each("", &figures)
 }
 

@@ -101,7 +101,7 @@ pub fn show(
         failures.extend(console::print(&page).err());
     } else if !args.quiet {
         // Standard error may be closed: the lines are the result.
-        let _ = console::print_beside(&page);
+        let _ = console::print_to_stderr(&page);
     }
     // A part may be a time without packets.
     if !log_failures(&failures) || !result.is_measured() && args.parts.keep.is_none() {

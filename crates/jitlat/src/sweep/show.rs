@@ -14,7 +14,7 @@ use jitlat_core::sweep::{
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_report::Section;
-use jitlat_report::figure::{CellPackets, Sweep, of_sweep, say_measured};
+use jitlat_report::figure::{CellPackets, Sweep, of_sweep, label_measured};
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, SweepPlan};
@@ -143,7 +143,7 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
     });
     let begun = state.outcomes().iter().map(|outcome| outcome.at).min();
     let when = begun.map_or(String::new(), |at| format!(", {}", utc_date(at)));
-    say_measured(&mut figures, &format!("to {}{when}", plan.host));
+    label_measured(&mut figures, &format!("to {}{when}", plan.host));
     let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
     let mean = format!("Means over the runs of each combination; n = {} packets a run.", plan.packets);
     Section {

@@ -167,7 +167,7 @@ fn show(
     mut failures: Vec<anyhow::Error>,
 ) -> Result<ExitStatus> {
     for note in &result.notes {
-        let _ = console::print_beside(&format!("note: {note}\n"));
+        let _ = console::print_to_stderr(&format!("note: {note}\n"));
     }
     let printed = match lines {
         Some(lines) => {

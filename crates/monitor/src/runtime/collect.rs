@@ -398,7 +398,7 @@ impl HostIntake {
         let (state, refused) = (self.state.take(), std::mem::take(&mut self.refused));
         let state = state.map(|state| (state.waiting, state.dropped));
         if (state.is_some() || refused > 0)
-            && let Err(e) = self.archive.hear_from(&self.host, state, refused)
+            && let Err(e) = self.archive.record_report(&self.host, state, refused)
         {
             self.fails(&e);
         }

@@ -84,11 +84,11 @@ impl DigestExporter {
         addresses: &[SocketAddr],
         gate: Gate,
     ) -> Result<RunningService, ExporterError> {
-        self.serve_patiently(addresses, gate, INTRODUCTION_TIMEOUT)
+        self.serve_with_timeouts(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
     /// The same with another limit on how long a connection may take to ask.
-    fn serve_patiently(
+    fn serve_with_timeouts(
         self,
         addresses: &[SocketAddr],
         gate: Gate,

@@ -188,7 +188,7 @@ impl Client {
             OwampClientState::Request => AmpStep::Request,
             OwampClientState::Granted => AmpStep::Granted,
             OwampClientState::Start => AmpStep::Start,
-            OwampClientState::Running(running) if running.has_said() => AmpStep::Stop,
+            OwampClientState::Running(running) if running.has_sent_stop() => AmpStep::Stop,
             OwampClientState::Running(_) => AmpStep::Running,
             OwampClientState::Fetch(_) => AmpStep::Fetch,
             OwampClientState::Over => return None,

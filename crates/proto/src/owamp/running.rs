@@ -143,7 +143,7 @@ impl RunningSessions {
     }
 
     /// Whether this side has sent it.
-    pub(super) fn has_said(&self) -> bool {
+    pub(super) fn has_sent_stop(&self) -> bool {
         self.said
     }
 

@@ -149,7 +149,7 @@ impl Server {
         self.events.push_back(OwampServerEvent::Over(reason));
     }
 
-    fn say_signed(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    fn send_signed(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
         write(&mut message);
         self.connection.outgoing.put_signed(&message, &mut bytes);
@@ -217,7 +217,7 @@ impl Server {
         let OwampServerState::Running(running) = &mut self.state else { return };
         if let Some(stop) = running.poll_stop() {
             self.deadline = now.steady + self.rules.stop_wait;
-            self.say_signed(|out| stop.write(out));
+            self.send_signed(|out| stop.write(out));
         }
         if let OwampServerState::Running(running) = &self.state
             && running.is_over()
@@ -228,7 +228,7 @@ impl Server {
 
     /// The length of what follows is unknown: the conversation cannot continue.
     fn refuse_command(&mut self) -> Result<bool, AmpEndReason> {
-        self.say_signed(|out| write_start_ack(AcceptCode::Unsupported, out));
+        self.send_signed(|out| write_start_ack(AcceptCode::Unsupported, out));
         Err(AmpEndReason::Confused)
     }
 
@@ -256,7 +256,7 @@ impl Server {
     }
 
     fn start(&mut self, now: Tick) {
-        self.say_signed(|out| write_start_ack(AcceptCode::Ok, out));
+        self.send_signed(|out| write_start_ack(AcceptCode::Ok, out));
         let sessions = core::mem::take(&mut self.sessions);
         let longest = sessions.iter().map(|session| {
             let wait = session.request.start.to_nanos(now.wall) - now.wall;
@@ -339,7 +339,7 @@ impl Server {
     }
 
     fn refuse(&mut self, accept: AcceptCode) {
-        self.say_signed(|out| AcceptSession { accept, port: 0, sid: Sid::NONE }.write(out));
+        self.send_signed(|out| AcceptSession { accept, port: 0, sid: Sid::NONE }.write(out));
     }
 
     fn opened(&mut self, opened: Result<u16, AcceptCode>) {
@@ -348,7 +348,7 @@ impl Server {
                 Ok(port) => {
                     let sid = session.sid();
                     self.sessions.push(session.with_server_port(port));
-                    self.say_signed(|out| AcceptSession { accept: AcceptCode::Ok, port, sid }.write(out));
+                    self.send_signed(|out| AcceptSession { accept: AcceptCode::Ok, port, sid }.write(out));
                 }
                 Err(accept) => self.refuse(accept),
             },
@@ -364,7 +364,7 @@ impl Server {
                 self.deadline = now.steady + self.rules.idle;
             }
             Err(accept) => {
-                self.say_signed(|out| FetchAck::refusal(accept).write(out));
+                self.send_signed(|out| FetchAck::refusal(accept).write(out));
                 self.idle(now);
             }
         }

@@ -179,7 +179,7 @@ impl Server {
         self.events.push_back(TwampServerEvent::Over(reason));
     }
 
-    fn say_signed(&mut self, message: &[u8]) {
+    fn send_signed(&mut self, message: &[u8]) {
         let mut bytes = Vec::with_capacity(message.len() + BLOCK);
         self.connection.outgoing.put_signed(message, &mut bytes);
         self.saying.push_back(bytes);
@@ -217,7 +217,7 @@ impl Server {
                 // The length of what follows is unknown: the conversation cannot continue.
                 let mut refusal = Vec::new();
                 write_start_ack(AcceptCode::Unsupported, &mut refusal);
-                self.say_signed(&refusal);
+                self.send_signed(&refusal);
                 return Err(AmpEndReason::Confused);
             }
         };
@@ -231,7 +231,7 @@ impl Server {
             command::START => {
                 let mut ack = Vec::new();
                 write_start_ack(AcceptCode::Ok, &mut ack);
-                self.say_signed(&ack);
+                self.send_signed(&ack);
                 self.state = TwampServerState::Running;
                 self.events.push_back(TwampServerEvent::Start);
                 self.deadline = now.steady + self.rules.silence;
@@ -298,7 +298,7 @@ impl Server {
     fn refuse(&mut self, accept: AcceptCode) {
         let mut message = Vec::new();
         AcceptSession { accept, port: 0, sid: Sid::NONE }.write(&mut message);
-        self.say_signed(&message);
+        self.send_signed(&message);
     }
 }
 
@@ -321,7 +321,7 @@ impl Machine for Server {
                         self.sessions += 1;
                         let mut message = Vec::new();
                         AcceptSession { accept: AcceptCode::Ok, port, sid }.write(&mut message);
-                        self.say_signed(&message);
+                        self.send_signed(&message);
                     }
                     Err(accept) => self.refuse(accept),
                 }

@@ -29,7 +29,7 @@ pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<S
 }
 
 /// Says in each of `figures` where and when it was measured, if it does not say so yet.
-pub fn say_measured(figures: &mut [Figure], measured: &str) {
+pub fn label_measured(figures: &mut [Figure], measured: &str) {
     let silent = figures.iter_mut().filter(|figure| figure.measured.is_empty());
     silent.for_each(|figure| measured.clone_into(&mut figure.measured));
 }

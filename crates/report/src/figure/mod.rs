@@ -29,7 +29,7 @@ pub use course::{DrawnStream, delay_over_time};
 pub use density::DensityCells;
 pub use grid::PointGrid;
 pub use live::{LIVE_PLOTS, LivePlot, LiveStream};
-pub use measured::{measured_of_several, say_measured};
+pub use measured::{measured_of_several, label_measured};
 pub use parts::{
     AxisOverflow, Bound, Figure, FigureView, HistogramRow, Mark, MarkSeries, MeanRow, SpreadRow, Tone,
 };
@@ -61,7 +61,7 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         histogram::latency_full(run),
     ];
     let mut figures: Vec<Figure> = figures.into_iter().flatten().collect();
-    say_measured(&mut figures, &run.summary.measured().unwrap_or_default());
+    label_measured(&mut figures, &run.summary.measured().unwrap_or_default());
     figures
 }
 
@@ -83,7 +83,7 @@ pub fn of_row(row: &ComparisonRow) -> Vec<Figure> {
     let cells = row.cells.iter().flatten();
     let measured =
         cells.flat_map(|cell| cell.measured.iter().map(|m| (cell.column.as_str(), Some(m.clone()))));
-    say_measured(&mut drawn, &measured_of_several(measured));
+    label_measured(&mut drawn, &measured_of_several(measured));
     if !row.name.is_empty() {
         drawn.iter_mut().for_each(|f| f.title = format!("{} – {}", f.title, row.name));
     }

@@ -206,7 +206,7 @@ fn groups(report: &HtmlReport<'_>, directions: bool) -> Vec<FigureGroup> {
         let printed = if directions { Printed::None } else { Printed::All };
         let mut figures = figure::of_runs(&runs);
         let measured = report.parts.iter().map(|p| (p.label, p.summary.measured()));
-        figure::say_measured(&mut figures, &figure::measured_of_several(measured));
+        figure::label_measured(&mut figures, &figure::measured_of_several(measured));
         groups.push(FigureGroup { name: "side by side".into(), figures, printed });
     }
     groups.retain(|g| !g.figures.is_empty());

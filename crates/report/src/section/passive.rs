@@ -1,7 +1,7 @@
 //! Captured traffic in the report: round trips between two points, and TCP connections.
 
 use super::Section;
-use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, say_measured};
+use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, label_measured};
 use crate::text::describe_band;
 use crate::text::screen::Screen;
 use jitlat_core::units;
@@ -83,7 +83,7 @@ pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&Passiv
     if let Some(t) = drawn {
         figures.extend(of_passive(&PassiveRun::new(t)));
     }
-    say_measured(&mut figures, &measured);
+    label_measured(&mut figures, &measured);
     let row = |name: &str, f: &dyn Fn(&DirectionFigures) -> u64| {
         vec![name.to_owned(), f(&c.up).to_string(), f(&c.down).to_string()]
     };

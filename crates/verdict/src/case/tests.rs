@@ -305,7 +305,7 @@ fn places_and_numbers_have_their_times() {
     let material = test.material();
     let case = Case::new(&material);
     assert_eq!([50, 100, 1100].map(|seq| case.seconds(seq)), [-0.5, 0.0, 10.0]);
-    assert_eq!([0, 899, 900, 5000].map(|k| case.place_seconds(k)), [0.0, 8.99, case.duration, case.duration]);
+    assert_eq!([0, 899, 900, 5000].map(|k| case.seconds_at(k)), [0.0, 8.99, case.duration, case.duration]);
     assert_eq!(case.duration, 10.99);
     // The last packet may be sent later than it should.
     let mut late = every(PERIOD, 100, |_| Some(0));

@@ -25,7 +25,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let way = if by > 0 { "forward" } else { "back" };
         let why = format!(
             "at {} the {who} host's clock was set {way} by {}: no delay of the path's",
-            case.moment(case.place_seconds(step.place)),
+            case.moment(case.seconds_at(step.place)),
             time(by.abs() as f64)
         );
         let confidence = if *reason == StepReason::SenderClock { 0.95 } else { 0.85 };

@@ -31,12 +31,12 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         " (upper bounds: the kernel stamped only when they left)"
     };
     // It began when the first of them entered.
-    let from = (case.place_seconds(first.0) - first.1 as f64 / 1e9).max(0.0);
+    let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
     let why = format!(
         "from {} to {} {} of the packets waited in the sending host's own interface, before the path: 95 of 100 of them \
          up to {}, the longest {}{bound}",
         case.moment(from),
-        case.moment(case.place_seconds(last.0)),
+        case.moment(case.seconds_at(last.0)),
         percent(share),
         time(height as f64),
         time(longest as f64)

@@ -34,7 +34,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
-                .map_or_else(|| case.seconds(run.start + run.len), |hold| case.place_seconds(hold.to));
+                .map_or_else(|| case.seconds(run.start + run.len), |hold| case.seconds_at(hold.to));
             (run, end - case.seconds(run.start))
         })
         .collect();
@@ -80,7 +80,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
     let harm = packets as f64 / case.delays.len().max(1) as f64;
-    let from = (case.place_seconds(hold.from) - length).max(0.0);
+    let from = (case.seconds_at(hold.from) - length).max(0.0);
     let why = format!(
         "nothing left the sending host for {} from {} on: it held {} until it reached the next hop again",
         time(hold.length as f64),
@@ -105,7 +105,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
         let why = format!(
             "nothing arrived for {} from {} on, then {} at once: TCP held them back",
             time(h.length as f64),
-            case.moment(case.place_seconds(h.from)),
+            case.moment(case.seconds_at(h.from)),
             count((h.to - h.from) as u64, "packet")
         );
         let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)

@@ -41,7 +41,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             0 => String::new(),
             lost => format!(", and {lost} found it full"),
         };
-        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.place_seconds(place)));
+        let [from, to] = [q.from, q.to].map(|place| case.begin.of(case.seconds_at(place)));
         let why = format!("{}{dropped}", waited(from, to, q.height));
         let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
             .places(case, q.from, q.to)
@@ -65,7 +65,7 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
         let why = format!(
             "at {} the path stood still for {} and then delivered everything at once; the kernel's stamps rule the \
              receiving program out",
-            case.moment(case.place_seconds(h.from)),
+            case.moment(case.seconds_at(h.from)),
             time(h.length as f64)
         );
         FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.6)

@@ -30,7 +30,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let why = format!(
             "nothing was read for {} from {} on, then {} at once: the receiving program stood still",
             time(length as f64),
-            case.moment(case.place_seconds(from)),
+            case.moment(case.seconds_at(from)),
             count(packets, "packet")
         );
         let mut found =
@@ -51,7 +51,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         .notes
         .read_late
         .iter()
-        .map(|(seq, lag)| (series.place_of((*seq).into()), *lag))
+        .map(|(seq, lag)| (series.position_of((*seq).into()), *lag))
         .filter(|(k, _)| *k < series.len())
         .collect();
     waits.sort_unstable();

@@ -27,13 +27,13 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let end = if back { next.map_or(n, |s| s.place) } else { n };
         let how = if step.change > 0 { "longer" } else { "shorter" };
         let until = if back {
-            format!(" until {}", case.moment(case.place_seconds(end)))
+            format!(" until {}", case.moment(case.seconds_at(end)))
         } else {
             " and stays so".into()
         };
         let why = format!(
             "from {} on the path is {} {how}{until}",
-            case.moment(case.place_seconds(step.place)),
+            case.moment(case.seconds_at(step.place)),
             time(step.change.abs() as f64)
         );
         let place = case.delays.seq(step.place);

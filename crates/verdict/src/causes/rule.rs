@@ -54,7 +54,7 @@ impl Find for FoundCause {
     fn places(mut self, case: &Case<'_>, from: usize, to: usize) -> FoundCause {
         let last = to.saturating_sub(1).max(from).min(case.delays.len() - 1);
         self.cause.packets = [case.delays.seq(from), case.delays.seq(last)];
-        (self.cause.from_s, self.cause.to_s) = (case.place_seconds(from).max(0.0), case.place_seconds(to));
+        (self.cause.from_s, self.cause.to_s) = (case.seconds_at(from).max(0.0), case.seconds_at(to));
         self
     }
 

@@ -19,7 +19,7 @@ fn service(introduction: Duration) -> (RunningService, SocketAddr) {
         settings: InterfaceSettings::default(),
     };
     let running = exporter
-        .serve_patiently(&["127.0.0.1:0".parse().unwrap()], Gate::new(Policy::default()), introduction)
+        .serve_with_timeouts(&["127.0.0.1:0".parse().unwrap()], Gate::new(Policy::default()), introduction)
         .unwrap();
     let address = running.addresses()[0];
     (running, address)

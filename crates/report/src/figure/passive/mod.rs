@@ -20,14 +20,14 @@ pub use run::PassiveRun;
 pub use several::of_captures;
 pub use trace::PassiveTrace;
 
-use super::measured::say_measured;
+use super::measured::label_measured;
 use super::parts::Figure;
 
 /// All figures of a passive measurement.
 pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     let mut figures: Vec<Figure> = [
         round_trips::round_trips(run),
-        ping::beside_ping(run),
+        ping::compared_with_ping(run),
         histogram::histogram(run),
         cdf::cdf(run),
         by_size::by_size(run),
@@ -40,7 +40,7 @@ pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     .flatten()
     .collect();
     figures.iter_mut().for_each(|f| range::mark(f, run.periods));
-    say_measured(&mut figures, &run.measured().unwrap_or_default());
+    label_measured(&mut figures, &run.measured().unwrap_or_default());
     figures
 }
 

@@ -7,7 +7,7 @@ use crate::figure::parts::{Figure, MarkSeries, Tone};
 use crate::figure::series::drawn;
 
 /// The round trips against time, beside what ping measured; None without ping.
-pub(super) fn beside_ping(run: &PassiveRun<'_>) -> Option<Figure> {
+pub(super) fn compared_with_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let (spp, how) = drawn(&trace.rtt, 0.0)?;
     let (from, to) = trace.times()?;

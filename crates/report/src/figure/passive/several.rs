@@ -4,7 +4,7 @@ use super::parts::{blank, least, margins, n, quantile, steps};
 use super::range;
 use super::run::PassiveRun;
 use crate::figure::axis::{Axis, AxisUnit};
-use crate::figure::measured::{measured_of_several, say_measured};
+use crate::figure::measured::{measured_of_several, label_measured};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::SizeFigures;
@@ -20,7 +20,7 @@ pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
     let periods = runs[0].1.periods;
     figures.iter_mut().for_each(|f| range::mark(f, periods));
     let measured = measured_of_several(runs.iter().map(|(name, run)| (*name, run.measured())));
-    say_measured(&mut figures, &measured);
+    label_measured(&mut figures, &measured);
     figures
 }
 

@@ -520,7 +520,7 @@ impl ClientMachine {
             return true;
         }
         if self.stage == ClientStage::Running && now.steady >= self.alive {
-            self.say_alive_later(now);
+            self.schedule_keepalive(now);
             self.codec.encode(&Message::KeepAlive, out);
             return true;
         }

@@ -102,7 +102,7 @@ impl ClientMachine {
             && self.flows.iter().any(|f| longest_gap(&f.spec) > KEEPALIVE_RANGE.0)
         {
             self.running_since = now.steady;
-            self.say_alive_later(now);
+            self.schedule_keepalive(now);
         }
         self.events.push_back(ClientEvent::Progress(ConversationProgress::Running));
         if self.interrupted {
@@ -112,7 +112,7 @@ impl ClientMachine {
     }
 
     /// Once half as much time has passed as since the streams began.
-    pub(super) fn say_alive_later(&mut self, now: Tick) {
+    pub(super) fn schedule_keepalive(&mut self, now: Tick) {
         let half = Span((now.steady - self.running_since).0 / 2);
         self.alive = now.steady + half.clamp(KEEPALIVE_RANGE.0, KEEPALIVE_RANGE.1);
     }
