@@ -1,16 +1,16 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
 
-use crate::exit::Status;
-use crate::input;
-use crate::label;
+use crate::exit::{Status, thresholds};
 use crate::options::report::ReportArgs;
-use crate::output::report::{Streams, file_ending};
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, Output, Part, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
 use jitlat_core::state::{Merged, State};
+use jitlat_output::input;
+use jitlat_output::label;
+use jitlat_output::screen::Origin;
+use jitlat_output::{AnalysedStream, Output, Part};
+use jitlat_output::{Streams, file_ending};
 use jitlat_report::text::analysing;
 use jitlat_store::log::{LogReader, Reading};
 use jitlat_store::output as file;
@@ -47,7 +47,7 @@ pub fn run(logs: &[PathBuf], together: &Together, args: &ReportArgs) -> Result<S
     if !written || runs.iter().all(AnalysedStream::is_unknown) {
         return Ok(Status::NotMeasured);
     }
-    Ok(text::status(&runs, &args.fail_if))
+    Ok(thresholds(&runs, &args.fail_if))
 }
 
 /// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.

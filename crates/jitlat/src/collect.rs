@@ -1,14 +1,14 @@
 //! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
 
 use crate::exit::Status;
-use crate::input;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::Origin;
 use crate::test::{self, Followed};
 use anyhow::{Result, bail};
 use jitlat_core::Direction;
 use jitlat_instruments::one_way::Interrupted;
 use jitlat_instruments::{OneWay, Stop};
+use jitlat_output::input;
+use jitlat_output::screen::Origin;
 use std::path::{Path, PathBuf};
 
 /// Fetches the results, saves them under a new name, and reports.

@@ -3,12 +3,13 @@
 use crate::exit::Status;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::Origin;
-use crate::{console, interrupt, test};
+use crate::{interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jitlat_impair::Scenario;
 use jitlat_instruments::demo::TestBed;
+use jitlat_output::screen::Origin;
+use jitlat_output::terminal;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;
 
@@ -39,7 +40,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     );
     let stop = interrupt::stop()?;
     if !args.one_way.report.is_silent() {
-        console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        terminal::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);

@@ -3,12 +3,12 @@
 use crate::analyze::{self, Together};
 use crate::exit::Status;
 use crate::options::analysis::AnalysisArgs;
+use crate::options::outputs::Exports;
 use crate::options::report::ReportArgs;
-use crate::output::args::Exports;
-use crate::output::report::Streams;
-use crate::output::{AnalysedStream, log_failures};
 use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_output::AnalysedStream;
+use jitlat_output::Streams;
 use std::path::PathBuf;
 
 /// Write a log in a format that other programs read
@@ -43,6 +43,6 @@ pub fn run(args: &ExportArgs) -> Result<Status> {
     let runs = analyze::analyse(std::slice::from_ref(&args.log), &Together::default(), &report)?;
     let interval = args.analysis.interval;
     let failures = report.outputs.write_files(&Streams { runs: &runs, extra: None, interval, texts: &[] });
-    let whole = log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
+    let whole = jitlat_output::log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
     Ok(if whole { Status::Measured } else { Status::NotMeasured })
 }

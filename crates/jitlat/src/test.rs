@@ -2,23 +2,23 @@
 
 use crate::analyze::Together;
 use crate::capture::{EndedTestCapture, TestCapture};
-use crate::console::progress::{Progress, ProgressLine};
-use crate::exit::Status;
+use crate::exit::{Status, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
-use crate::output::report::{Streams, file_ending};
-use crate::output::running::RunningWindows;
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, Part, text};
 use crate::{analyze, archive, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
 use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, Outcome, RecordCollector, Stop};
+use jitlat_output::running::RunningWindows;
+use jitlat_output::screen::Origin;
+use jitlat_output::terminal::progress::{Progress, ProgressLine};
+use jitlat_output::{AnalysedStream, Part};
+use jitlat_output::{Streams, file_ending};
 use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{Closed, Journals};
 use std::path::{Path, PathBuf};
@@ -224,7 +224,7 @@ impl Followed {
         if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
             return Ok(Status::NotMeasured);
         }
-        Ok(text::status(&runs, &args.report.fail_if))
+        Ok(thresholds(&runs, &args.report.fail_if))
     }
 }
 

@@ -1,15 +1,16 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
+use crate::archive;
 use crate::exit::Status;
 use crate::interrupt::Signals;
 use crate::monitor::instruments::Known;
 use crate::options::{key, read_key_file};
-use crate::{archive, console};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::Alone;
+use jitlat_output::terminal;
 use jitlat_web::{Access, PORT, RunLimits, Runs, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -128,7 +129,7 @@ pub fn run(args: &WebArgs) -> Result<Status> {
     }
     let signals = Signals::to_stop()?;
     let web = Web::bind(&settings)?;
-    console::print(&format!("jitlat web: http://{}/\n", web.address()))?;
+    terminal::print(&format!("jitlat web: http://{}/\n", web.address()))?;
     web.run(&signals)?;
     Ok(Status::Measured)
 }

@@ -1,28 +1,20 @@
 //! `jitlat archive VERB DIR`: years of tests in a folder.
 //!
-//! * [`show`] – lists and answers as text, CSV and JSON
-//! * [`named`] – tests that are named by a path, `DIR/ID`
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 
 pub mod dataset;
-mod named;
-mod show;
 
-use crate::console;
 use crate::exit::Status;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-#[cfg(test)]
-pub use dataset::DatasetDocument;
+use jitlat_archive::show::{self, Form, PushesDocument};
 use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
+use jitlat_output::terminal;
 use jitlat_store::output as file;
-pub use named::{log_reader, log_text};
-#[cfg(test)]
-pub use show::{ListDocument, PushesDocument, QueryDocument};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -238,6 +230,22 @@ fn when(text: &str) -> Result<When, jitlat_archive::Error> {
     When::parse(text, now())
 }
 
+impl FormArgs {
+    fn form(self) -> Form {
+        match self {
+            FormArgs { json: true, .. } => Form::Json,
+            FormArgs { csv: true, .. } => Form::Csv,
+            FormArgs { .. } => Form::Text,
+        }
+    }
+}
+
+/// Prints an answer.
+fn printed(text: &str) -> Result<Status> {
+    terminal::print(text)?;
+    Ok(Status::Measured)
+}
+
 impl FilterArgs {
     fn filter(&self, tags: &[(String, String)]) -> Filter {
         Filter { path: self.path.clone(), since: self.since, before: self.before, tags: tags.to_vec() }
@@ -254,7 +262,7 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
             let figures = if args.figures.is_empty() { &default } else { &args.figures };
             let tests = archive.list(&args.filter.filter(&args.tags), figures)?;
-            show::list(&tests, figures, args.form.json, args.form.csv)
+            printed(&show::list(&tests, figures, args.form.form())?)
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
@@ -266,25 +274,24 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
         Verb::Export(args) => export(args),
         Verb::Compact(args) => {
             let done = Archive::open_to_write(&args.archive)?.compact()?;
-            console::print(&show::compacted(&done))?;
+            terminal::print(&show::compacted(&done))?;
             Ok(if done.damaged == 0 { Status::Measured } else { Status::NotMeasured })
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
             for keep in &args.keep {
-                console::print(&show::pruned(&archive.prune(*keep, now())?))?;
+                terminal::print(&show::pruned(&archive.prune(*keep, now())?))?;
             }
             Ok(Status::Measured)
         }
         Verb::Pushes(args) => {
             let archive = Archive::open(&args.place.archive)?;
-            let document =
-                show::PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
-            show::pushes(&document, args.json)
+            let document = PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
+            printed(&show::pushes(&document, if args.json { Form::Json } else { Form::Text })?)
         }
         Verb::Fsck(args) => {
             let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
-            console::print(&show::checked(&checked))?;
+            terminal::print(&show::checked(&checked))?;
             Ok(if checked.damaged.is_empty() { Status::Measured } else { Status::NotMeasured })
         }
         Verb::Migrate(args) => {
@@ -293,7 +300,7 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 VERSION => format!("schema version {VERSION}: nothing to do\n"),
                 _ => format!("schema version {before} is now {VERSION}\n"),
             };
-            console::print(&text)?;
+            terminal::print(&text)?;
             Ok(Status::Measured)
         }
     }
@@ -312,8 +319,8 @@ fn add(args: &AddArgs) -> Result<Status> {
     for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
         let name = log.display();
         match archive.add(log, &args.tags) {
-            Ok(Added::New(id)) => console::print(&format!("{id}  {name}\n"))?,
-            Ok(Added::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(Added::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
+            Ok(Added::Known(id)) => terminal::print(&format!("{id}  {name}: was there already\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -370,7 +377,7 @@ fn query(args: &QueryArgs) -> Result<Status> {
         bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
     }
     let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
-    show::points(args.figure.scalar, args.by, &found, args.form.json, args.form.csv)
+    printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
 }
 
 fn compare(args: &CompareArgs) -> Result<Status> {
@@ -389,7 +396,7 @@ fn compare(args: &CompareArgs) -> Result<Status> {
     }
     let figures =
         SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
-    show::comparison(&both, &figures.collect::<Vec<_>>())
+    printed(&show::comparison(&both, &figures.collect::<Vec<_>>()))
 }
 
 fn export(args: &ExportArgs) -> Result<Status> {
@@ -411,7 +418,7 @@ fn export(args: &ExportArgs) -> Result<Status> {
             failed += 1;
             continue;
         }
-        console::print(&format!("{}\n", path.display()))?;
+        terminal::print(&format!("{}\n", path.display()))?;
     }
     Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
 }

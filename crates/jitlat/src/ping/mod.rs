@@ -1,27 +1,26 @@
 //! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – what LaTe's options send while a test runs; [`several`] – several hosts at once
+//! * [`late`] – LaTe's options; [`several`] – several hosts at once
 
 mod late;
 mod several;
 
-use crate::console::progress::{Progress, ProgressLine};
-use crate::exit::{Status, explain};
+use crate::exit::{Status, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
-use crate::output::report::Streams;
-use crate::output::screen::Origin;
-use crate::output::{AnalysedStream, text};
 use crate::{archive, doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
+use jitlat_output::AnalysedStream;
+use jitlat_output::Streams;
+use jitlat_output::screen::Origin;
+use jitlat_output::terminal::progress::{Progress, ProgressLine};
 use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{Journals, Rows};
-use late::Late;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
@@ -58,7 +57,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
-    let (late, mut streams) = Late::new(args, &ping)?;
+    let (late_test, mut streams) = late::test(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = match (args.live.live, drawn) {
@@ -81,9 +80,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     progress.clear();
     let measured = measured.inspect_err(|e| {
         if let jitlat_instruments::Error::Ping(_) = e
-            && let Err(trouble) = late.failed(&args.report.outputs)
+            && let Err(trouble) = late_test.failed(&args.report.outputs)
         {
-            error!("{}", explain(&trouble));
+            error!("{}", jitlat_output::explain(&trouble));
         }
     })?;
     let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
@@ -112,14 +111,14 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             tcp: records.tcp.pop().unwrap_or_default(),
             shown_windows: shown_windows.pop().unwrap_or_default(),
             file_ending: "round-trip".to_owned(),
-            late: Some(late.setting.clone()),
+            late: Some(late_test.setting.clone()),
         });
     }
     let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
     let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
-        troubles.extend(late.finish(run, streams).iter().map(explain));
+        troubles.extend(late_test.finish(run, streams).iter().map(|e| jitlat_output::explain(e)));
     }
     for trouble in &troubles {
         error!("{trouble}");
@@ -137,7 +136,7 @@ pub fn run(args: &PingArgs) -> Result<Status> {
     {
         return Ok(Status::NotMeasured);
     }
-    let status = text::status(&runs, &args.report.fail_if);
+    let status = thresholds(&runs, &args.report.fail_if);
     let answered = runs.iter().any(|run| run.summary.counts.received > 0);
     if !answered && ping.client.expects_answers() && status == Status::Measured {
         if !said {

@@ -1,32 +1,29 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
-mod analysis;
 mod args;
 mod drawing;
-mod lines;
 mod live;
 mod one_point;
 mod parts;
-mod several;
 mod show;
-mod ways;
 
 pub use args::SppArgs;
 pub use live::{LiveArgs, POINTS};
 
 use crate::archive;
 use crate::exit::Status;
-use crate::output::Part;
-use crate::{console, interrupt};
-use anyhow::{anyhow, bail};
+use crate::interrupt;
+use anyhow::{Context, anyhow, bail};
+use jitlat_instruments::passive::CaptureSource;
+use jitlat_output::Part;
+use jitlat_output::captures::{FollowedCapture, PairPrinter, WayRecorder};
+use jitlat_output::terminal;
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{CaptureEvent, CaptureObserver, LinkQuestion, Plan, StreamObserver};
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
 use jitlat_report::text::screen::Course;
-use lines::Lines;
 use tracing::info;
-use ways::WayRecorder;
 
 /// Runs `jitlat spp`.
 pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
@@ -34,7 +31,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         let Some(LinkQuestion::Compare(link)) = &args.link else {
             bail!("--payloads needs a link whose encapsulation and rates are given");
         };
-        console::print(&text::link_tables(link, &args.payloads))?;
+        terminal::print(&text::link_tables(link, &args.payloads))?;
         return Ok(Status::Measured);
     }
     if !args.one_point.is_empty() {
@@ -42,7 +39,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     }
     args.check()?;
     if !args.labels.is_empty() {
-        return several::run(args);
+        return run_several(args);
     }
     if !args.parts.join.is_empty() {
         return parts::join(args);
@@ -53,7 +50,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     }
     let live = args.live.is_asked_for();
     let silent = args.is_silent();
-    let mut lines = Lines::new(args.columns(), !silent, live);
+    let mut lines = PairPrinter::new(args.columns(), !silent, live);
     let mut ways = StreamObserver(match passive.records {
         true => {
             let rows = args.report.outputs.needing(Part::ROWS).map(|(_, path)| path);
@@ -81,7 +78,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     };
     let mut failures: Vec<anyhow::Error> = Vec::new();
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
-    failures.extend(lines.finish());
+    failures.extend(lines.finish().map(anyhow::Error::from));
     match args.parts.state.is_some() && stop.is_requested() {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
         true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
@@ -92,6 +89,25 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         failures.push(anyhow::anyhow!("not every log was archived"));
     }
     show::show(args, outcome.result, recorded, (trace, course), failures)
+}
+
+/// Follows each pair of captures and shows all of them.
+fn run_several(args: &SppArgs) -> anyhow::Result<Status> {
+    let passive = args.settings()?;
+    let stop = interrupt::stop()?;
+    let mut runs = Vec::new();
+    let mut failures: Vec<anyhow::Error> = Vec::new();
+    for ((label, reference), monitor) in args.labels.iter().zip(&args.reference).zip(&args.monitor) {
+        let mut trace =
+            args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
+        let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path.clone()]));
+        let outcome = passive
+            .follow_captures(points, &stop, &mut trace)
+            .with_context(|| format!("captures of {label}"))?;
+        failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
+        runs.push(FollowedCapture { label, result: outcome.result, trace });
+    }
+    show::show_several(args, runs, failures)
 }
 
 /// Prints the state of live points to standard error.

@@ -1,17 +1,16 @@
 //! Captures in parts by time: a first pass over the whole, parts of it, and their states joined.
 
 use super::args::SppArgs;
-use super::lines::Lines;
 use super::show;
-use super::ways::Recorded;
 use crate::exit::Status;
-use crate::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
+use jitlat_output::captures::{PairPrinter, Recorded};
+use jitlat_output::write_file;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_passive::{Estimator, FirstPass, PartState};
 use jitlat_report::text::screen::Course;
@@ -121,7 +120,7 @@ impl PartArgs {
 /// `--write-plan`.
 pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<Status> {
     let plan = passive.first_pass(&args.points()?)?;
-    output::write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
+    write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
     Ok(Status::Measured)
 }
 
@@ -129,7 +128,7 @@ pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<Stat
 pub fn write_state(args: &PartArgs, part: Option<&PartState>) -> Result<()> {
     let (Some(path), Some(part)) = (&args.state, part) else { return Ok(()) };
     let bytes = part.save()?;
-    output::write_file(path, |out| out.write_all(&bytes))
+    Ok(write_file(path, |out| out.write_all(&bytes))?)
 }
 
 /// `--join`.
@@ -146,7 +145,7 @@ pub fn join(args: &SppArgs) -> Result<Status> {
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
     }
-    let mut lines = Lines::new(args.columns(), !args.is_silent(), false);
+    let mut lines = PairPrinter::new(args.columns(), !args.is_silent(), false);
     let mut course = Course::default();
     let result = whole.result(Estimator::new(args.every, args.max_spt), |estimator| {
         let pairs = CaptureEvent::Pairs(estimator.pairs());
@@ -154,6 +153,6 @@ pub fn join(args: &SppArgs) -> Result<Status> {
         course.capture_event(&pairs);
         estimator.take_pairs();
     });
-    let failures = lines.finish().into_iter().collect();
+    let failures = lines.finish().map(anyhow::Error::from).into_iter().collect();
     show::show(args, result, Recorded::default(), (None, course), failures)
 }

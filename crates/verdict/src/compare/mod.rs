@@ -6,6 +6,7 @@
 //! itself.
 
 pub(crate) mod comparison;
+mod condition;
 mod grid;
 mod pairs;
 mod side;
@@ -13,6 +14,7 @@ mod side;
 pub use comparison::{
     Basis, Comparison, Difference, Effect, Outcome, Precondition, Question, Statistic, Tests, Unlike,
 };
+pub use condition::{Change, Condition};
 pub use grid::{Cell, Grid, Key, LabelledRun, Row};
 use jitlat_core::comparable::{self, Spread};
 pub use side::Side;
