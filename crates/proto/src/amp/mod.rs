@@ -12,6 +12,7 @@
 //! recorded set-up): it is for compatibility, and not recommended.
 
 pub mod connection;
+mod cbc;
 pub mod crypto;
 pub mod message;
 pub mod modes;
