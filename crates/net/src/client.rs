@@ -145,14 +145,6 @@ pub enum ClientError {
     /// This host has no threads or descriptors left.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
-    /// A conversation with an OWAMP server failed.
-    #[error("OWAMP server {address}: {failure}")]
-    Owamp {
-        /// The server.
-        address: SocketAddr,
-        /// The reason, and what to try.
-        failure: jitlat_proto::amp::Failure,
-    },
     /// The control conversation failed.
     #[error("testing against {address}: {failure}")]
     Failed {

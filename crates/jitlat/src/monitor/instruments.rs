@@ -12,7 +12,6 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
-use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
@@ -23,7 +22,7 @@ use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::Failure;
 use jitlat_monitor::file::{Asked, AskedCapture, Instruments, Value, Wrong};
 use jitlat_monitor::model::{Direction, Flow, Traffic};
-use jitlat_monitor::runtime::{CaptureSetup, Captured, Equipment, ServerKeys, TestSite};
+use jitlat_monitor::runtime::{AnyError, CaptureSetup, Captured, Equipment, ServerKeys, TestSite};
 use jitlat_proto::jitlat::{Key, Keys};
 
 /// Makes a test of the file ready to run, from its options.
@@ -104,8 +103,8 @@ impl Equipment for Known {
         (kind.follow)(setup, key, stop, each)
     }
 
-    fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve> {
-        let mut args = serve_args(options).map_err(|wrong| anyhow!(wrong.message))?;
+    fn server(&self, options: &[(String, Value)], keys: ServerKeys) -> Result<Serve, AnyError> {
+        let mut args = serve_args(options).map_err(|wrong| wrong.message)?;
         let offers_all = !args.digests.capture.is_empty();
         let new = keys.interfaces.into_iter().filter(|name| !args.digests.capture.contains(name));
         let new: Vec<String> = new.collect();
@@ -121,7 +120,7 @@ impl Equipment for Known {
             access.digest_keys.add(Keys::ANY, key.clone());
             access.keys.add(Keys::ANY, key);
         }
-        args.settings(access)
+        Ok(args.settings(access)?)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Each host has a thread of the server, which unpacks, compares and analyses its tests; one thread enters what all of them have, as much at a time as
 //! there is. Only what was entered is settled.
 
-use anyhow::{Context, Result};
+use crate::runtime::error::{Context, Result};
 use jitlat_archive::{Added, Archive, Arrived, Error, Incoming, MOST_INCOMING, Prepared, Unfit};
 use jitlat_core::{Session, Span};
 use jitlat_net::pace;

@@ -55,6 +55,7 @@ fn kind(error: &Error) -> Failure {
         },
         Error::OneWay(ClientError::Start(_)) => Failure::Other,
         Error::OneWay(_)
+        | Error::Conversation(_)
         | Error::Lookup { .. }
         | Error::Address { .. }
         | Error::Ping(_)

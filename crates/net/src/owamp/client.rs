@@ -63,6 +63,28 @@ impl OwampRequest {
     }
 }
 
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum OwampError {
+    /// There is no connection, or this host has no threads or descriptors left.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The control conversation failed.
+    #[error("OWAMP server {address}: {failure}")]
+    Failed {
+        /// The server.
+        address: SocketAddr,
+        /// The reason, and what to try.
+        failure: jitlat_proto::amp::Failure,
+    },
+}
+
+impl From<io::Error> for OwampError {
+    fn from(error: io::Error) -> OwampError {
+        OwampError::Client(error.into())
+    }
+}
+
 /// The slots that space the packets of `spec`.
 fn slots(spec: &TestSpec) -> Vec<Slot> {
     let units = |span: Span| NtpTime::from_span(span).0;
@@ -81,12 +103,12 @@ fn slots(spec: &TestSpec) -> Vec<Slot> {
 /// ends that, too. On return it is set if it ever was.
 ///
 /// # Errors
-/// [`ClientError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
+/// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
 pub fn run(
     request: &OwampRequest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<(Measured, Vec<SessionData>), ClientError> {
+) -> Result<(Measured, Vec<SessionData>), OwampError> {
     let TestRequest { host, control_port, family, bind, .. } = &request.settings;
     let server = ServerAddress {
         host,
@@ -150,7 +172,7 @@ impl<'a> Test<'a> {
         request: &'a OwampRequest,
         stream: std::net::TcpStream,
         remote: SocketAddr,
-    ) -> Result<Test<'a>, ClientError> {
+    ) -> Result<Test<'a>, OwampError> {
         let local = stream.local_addr()?;
         let mut notes = Vec::new();
         let mut streams = Vec::new();
@@ -227,7 +249,7 @@ impl<'a> Test<'a> {
         &mut self,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
-    ) -> Result<(Measured, Vec<SessionData>), ClientError> {
+    ) -> Result<(Measured, Vec<SessionData>), OwampError> {
         let mut shown = steady();
         let failure = loop {
             if let Some(failure) = self.execute(observer)? {
@@ -264,7 +286,7 @@ impl<'a> Test<'a> {
         };
         if !self.started {
             let (host, address) = (self.request.settings.host.clone(), self.remote);
-            return Err(ClientError::Interrupted { host, address });
+            return Err(ClientError::Interrupted { host, address }.into());
         }
         self.driver.finish(Span::millis(100));
         Ok(self.conclude(failure.as_deref(), observer))
@@ -274,7 +296,7 @@ impl<'a> Test<'a> {
     ///
     /// # Errors
     /// If it failed before.
-    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, ClientError> {
+    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 Happened::Mode(mode) => self.mode = mode,
@@ -314,14 +336,14 @@ impl<'a> Test<'a> {
                 Happened::Over => return Ok(Some(None)),
                 Happened::Failed(failure) if self.started => return Ok(Some(Some(failure.to_string()))),
                 Happened::Failed(failure) => {
-                    return Err(ClientError::Owamp { address: self.remote, failure });
+                    return Err(OwampError::Failed { address: self.remote, failure });
                 }
             }
         }
         Ok(None)
     }
 
-    fn granted(&mut self, granted: Granted) -> Result<(), ClientError> {
+    fn granted(&mut self, granted: Granted) -> Result<(), OwampError> {
         let Some(stream) = self.streams.get_mut(granted.index) else { return Ok(()) };
         let End::Open(socket, stamps) = std::mem::replace(&mut stream.end, End::Over) else { return Ok(()) };
         let mut far = self.remote;

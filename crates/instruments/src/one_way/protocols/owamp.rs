@@ -12,7 +12,7 @@ use jitlat_core::observer::Observer;
 use jitlat_core::spec::{TEST_PORT, UNKNOWN_SEED};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
 use jitlat_net::client::TestRequest;
-use jitlat_net::owamp::{OwampRequest, run};
+use jitlat_net::owamp::{OwampError, OwampRequest, run};
 use jitlat_net::reflect::OwampServer;
 use jitlat_proto::amp::Mode;
 use jitlat_proto::jitlat::Dialect;
@@ -245,7 +245,10 @@ impl OneWayClient for OwampClient {
     }
 
     fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
-        let (measured, received) = run(&self.request(test), stop.flag(), observer)?;
+        let (measured, received) = run(&self.request(test), stop.flag(), observer).map_err(|e| match e {
+            OwampError::Client(e) => Error::OneWay(e),
+            failed @ OwampError::Failed { .. } => Error::Conversation(failed.into()),
+        })?;
         let print = |format, text: fn(&Statistics) -> String| {
             let sessions =
                 received.iter().map(|data| Statistics { data: data.clone(), style: self.style.clone() });

@@ -11,7 +11,7 @@ use crate::Model;
 use crate::agenda::{Counts, Ending, Failure};
 use crate::file::{Value, text_of};
 use crate::model::{Capture, KeySource};
-use anyhow::{Context, Result, bail};
+use crate::runtime::error::{Context, Result, bail, explain};
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::PeriodEvent;
@@ -147,7 +147,7 @@ impl RunningCaptures {
             match Running::start(self.equipment.clone(), setup.clone(), key.clone(), self.to.clone()) {
                 Ok(own) => self.running.push(own),
                 Err(e) => {
-                    error!("[[capture]] {}: {e:#}", setup.capture.name);
+                    error!("[[capture]] {}: {}", setup.capture.name, explain(&e));
                     break;
                 }
             }
@@ -238,7 +238,7 @@ fn capture(equipment: &dyn Equipment, setup: &Setup, key: Option<&Key>, stop: &S
     let name = &setup.capture.name;
     let keeper = match Keeper::start(setup, to.clone()) {
         Ok(keeper) => keeper,
-        Err(e) => return error!("[[capture]] {name}: {e:#}"),
+        Err(e) => return error!("[[capture]] {name}: {}", explain(&e)),
     };
     let mut course = Course::new(setup, keeper, to);
     let mut pause = FIRST;

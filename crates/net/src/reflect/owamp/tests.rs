@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::{ClientError, Measured, TestRequest};
-use crate::owamp::{OwampRequest, run};
+use crate::owamp::{OwampError, OwampRequest, run};
 use crate::reflect::Reflectors;
 use jitlat_core::observer::{Event as Seen, Unobserved};
 use jitlat_core::record::Moment;
@@ -46,7 +46,7 @@ fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
 }
 
 /// Runs a test; its records by stream.
-fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
+fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), OwampError> {
     let mut records = vec![Vec::new(); request.settings.specs.len()];
     let mut observer = |event: &Seen<'_>| {
         if let Seen::Records { stream, records: chunk, .. } = event {
@@ -101,7 +101,7 @@ fn both_directions_in_every_mode_schedule_and_family() {
 fn refusals_reach_the_user() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", tester());
     let refusal = |request: OwampRequest| match measure(&request) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
     let asked = |mode| request(at, mode, vec![spec(Direction::Up, 5, Schedule::Periodic)]);
@@ -124,7 +124,7 @@ fn sessions_and_memory_are_bounded_and_come_back() {
     let (reflectors, at) = serve(policy, "127.0.0.1", Users::default());
     let short = || spec(Direction::Up, 20, Schedule::Periodic);
     let refused = |specs| match measure(&request(at, Mode::Open, specs)) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
     let full = Failure::Refused { step: Step::Request, accept: Accept::Temporary };
@@ -187,5 +187,5 @@ fn a_server_that_stops_ends_its_connections() {
     let stop = AtomicBool::new(false);
     let one = vec![spec(Direction::Up, 1, Schedule::Periodic)];
     let gone = run(&request(at, Mode::Open, one), &stop, &mut Unobserved);
-    assert!(matches!(gone, Err(ClientError::Connect { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(OwampError::Client(ClientError::Connect { .. }))), "{gone:?}");
 }
