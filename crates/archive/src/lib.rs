@@ -6,7 +6,10 @@
 //! * other folders are not the archive's: in `captures/` a monitor keeps logs of periods that are not over
 //!
 //! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
-//! [`Archive::check`] finds. A log comes back byte for byte.
+//! [`Archive::check`] finds. A log comes back byte for byte. [`show`] has the answers as text, CSV and JSON.
+//!
+//! Neighbours: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows an
+//! archive, `jitlat-monitor` fills one.
 //!
 //! ```
 //! use jitlat_archive::{Added, Archive};
@@ -81,6 +84,11 @@ pub use show::GroupKey;
 pub use slots::Slots;
 pub use tidy::{Compacted, Keep, Pruned};
 pub use totals::{NO_LOSS, StreamTotal, Totals, share_bucket};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use catalogue::For;
 use rusqlite::Connection;

@@ -22,7 +22,7 @@ use jitlat_archive::{Archive, Keep, Slots, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
-use jitlat_net::wake::{self, Waker};
+use jitlat_net::wake::{self, StopSignal, Waker};
 use jitlat_proto::jitlat::Key;
 use jitlat_web::Refusal;
 use std::collections::BTreeMap;
@@ -76,6 +76,19 @@ pub trait Requests: AsFd {
 
     /// Resets the descriptor. Called before the requests are looked at.
     fn clear(&self);
+}
+
+/// A signal only stops the monitor.
+impl Requests for StopSignal {
+    fn is_stop_requested(&self) -> bool {
+        self.is_requested()
+    }
+
+    fn take_reload(&self) -> bool {
+        false
+    }
+
+    fn clear(&self) {}
 }
 
 /// A test under way.

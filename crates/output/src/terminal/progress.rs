@@ -65,6 +65,12 @@ impl ProgressLine {
     }
 }
 
+impl Default for ProgressLine {
+    fn default() -> ProgressLine {
+        ProgressLine::new()
+    }
+}
+
 /// An observer that shows the progress of a test.
 pub struct Progress {
     line: ProgressLine,
@@ -129,6 +135,12 @@ impl Progress {
             }
             self.streams.push(Stream::new(session, Instant::now()));
         }
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new()
     }
 }
 
