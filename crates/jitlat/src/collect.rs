@@ -16,7 +16,7 @@ pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop
     test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<Interrupted>>>()?;
     left.sort_by_key(|l| l.session.spec.direction() == Direction::Down);
-    one_way.settings.specs = left.iter().map(|l| l.session.spec.clone()).collect();
+    one_way.settings.terms.specs = left.iter().map(|l| l.session.spec.clone()).collect();
     let mut followed = Followed::new(&one_way, args)?;
     let outcome = followed.by(|observer| one_way.collect(left, stop, observer))?;
     let host = one_way.settings.host.clone();

@@ -35,7 +35,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     let scenario = scenario(args)?;
     let mut test = args.one_way.settings("demo")?;
     ensure!(
-        test.settings.dialect == Dialect::V3,
+        test.settings.terms.dialect == Dialect::V3,
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;

@@ -77,14 +77,14 @@ pub fn measure(
     origin: Origin<'_>,
     watched: LiveArgs,
 ) -> Result<Status> {
-    check(args, test.settings.specs.len())?;
+    check(args, test.settings.terms.specs.len())?;
     let drawn = watched.live && live::is_possible()?;
     let mut followed = Followed::new(&test, args)?;
     if watched.live {
         followed.progress =
             Progress::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
     }
-    test.settings.feedback = drawn || followed.progress.is_shown();
+    test.settings.terms.feedback = drawn || followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
@@ -131,7 +131,7 @@ impl Followed {
     /// Creates the logs, so that a name in use is an error before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<Followed> {
         let silent = args.report.is_silent();
-        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.specs.len())?;
+        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.terms.specs.len())?;
         let unreadable = args.log.no_log || args.report.beside_log;
         let collects = unreadable && args.report.outputs.needing(Part::ROWS).is_some();
         Ok(Followed {

@@ -222,8 +222,9 @@ fn about(key: &str, error: &anyhow::Error) -> Wrong {
 fn one_way_traffic(options: &OptionSet, asked: &Asked<'_>) -> Result<Traffic, Wrong> {
     let both = asked.direction == Direction::Both;
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
-    let flow =
-        |way| test.settings.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
+    let flow = |way| {
+        test.settings.terms.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default()
+    };
     let (up, down) = (flow(Way::Up), flow(Way::Down));
     let (forward, backward) = match asked.direction {
         Direction::Backward => (down, up),
@@ -286,8 +287,8 @@ fn one_way_test(
     };
     let given = [asked.options, &site.of_server].concat();
     let mut test = one_way(options, &Asked { options: &given, ..asked.clone() }, site.address, way)?;
-    test.settings.key = site.key.cloned();
-    test.settings.feedback = site.is_watched;
+    test.settings.terms.key = site.key.cloned();
+    test.settings.terms.feedback = site.is_watched;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))
 }

@@ -2,7 +2,7 @@
 //! measured by the code that runs the test.
 
 use crate::client::{self, ClientError, TestRequest};
-use crate::pace::Pacing;
+use crate::pace::{Pacing, SendSettings};
 use crate::reflect::{Reflectors, StampReflector};
 use crate::server::{Server, ServerError, ServerSettings};
 use crate::stamp::Stamps;
@@ -11,7 +11,7 @@ use crate::twoway::client::{Link, Measured, PingError};
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, Source, TestSpec};
-use jitlat_proto::jitlat::{Dialect, Limits};
+use jitlat_proto::jitlat::{Limits, TestTerms};
 use jitlat_proto::policy::Policy;
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::Plan;
@@ -71,14 +71,8 @@ pub fn one_way(
         control_port: server.addresses().first().map_or(0, SocketAddr::port),
         family: None,
         bind: Some(IpAddr::V4(HERE)),
-        specs: vec![spec],
-        dialect: Dialect::V3,
-        key: None,
-        pacing: pacing.clone(),
-        priority: None,
-        stamps,
-        segmented: false,
-        feedback: false,
+        terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
+        sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {

@@ -52,7 +52,7 @@ struct Stream<'a> {
 impl<'a> Stream<'a> {
     /// The stream, and how to wait for its packets.
     fn start(context: &'a Context, launch: Option<Launch>) -> (Stream<'a>, Mode) {
-        let (pacing, spec) = (&context.settings.pacing, &context.opening.spec);
+        let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
         let (mode, chosen) = match launch {
             Some(_) => (Mode::Etf, None),
@@ -123,7 +123,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: Stamps, launch: Option
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
-        None if context.settings.segmented && stamps == Stamps::User => {
+        None if context.settings.sending.segmented && stamps == Stamps::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
         None => HandOver::one_by_one(socket),

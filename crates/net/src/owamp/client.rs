@@ -177,15 +177,19 @@ impl<'a> Test<'a> {
         let mut notes = Vec::new();
         let mut streams = Vec::new();
         let mut wishes = Vec::new();
-        for spec in &request.settings.specs {
+        for spec in &request.settings.terms.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
             let ways = if sends { Ways::SENT } else { Ways::RECEIVED };
-            let marks = Marks { dscp: spec.dscp, priority: request.settings.priority };
-            let (stamps, said) =
-                stream_socket::prepare_udp(&socket, ways, marks, Stamps::from(request.settings.stamps))?;
+            let marks = Marks { dscp: spec.dscp, priority: request.settings.sending.priority };
+            let (stamps, said) = stream_socket::prepare_udp(
+                &socket,
+                ways,
+                marks,
+                Stamps::from(request.settings.terms.stamps),
+            )?;
             notes.extend(said);
             if sends {
                 set_hop_limit(&socket, &local)?;
@@ -358,7 +362,7 @@ impl<'a> Test<'a> {
                 padding: session.request.padding,
                 stamps,
                 keeps_stamps: true,
-                pacing: self.request.settings.pacing.clone(),
+                pacing: self.request.settings.sending.pacing.clone(),
                 admit: Box::new(|_| true),
             }));
             stream.spec.src_port = session.request.sender_port;

@@ -25,7 +25,7 @@ pub mod stream;
 pub mod v3;
 
 pub use auth::{BadKey, Key, Keys};
-pub use client::{ClientConfig, ClientEvent, ClientInput, ClientMachine, Failure, Progress};
+pub use client::{ClientConfig, ClientEvent, ClientInput, ClientMachine, Failure, Progress, TestTerms};
 pub use dialect::Dialect;
 pub use flow::{Command, FlowId, FlowReport, Opening, Role};
 pub use limits::{Limits, Refusal};

@@ -47,7 +47,7 @@ fn request(at: SocketAddr, mode: Mode, specs: Vec<TestSpec>) -> OwampRequest {
 
 /// Runs a test; its records by stream.
 fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), OwampError> {
-    let mut records = vec![Vec::new(); request.settings.specs.len()];
+    let mut records = vec![Vec::new(); request.settings.terms.specs.len()];
     let mut observer = |event: &Seen<'_>| {
         if let Seen::Records { stream, records: chunk, .. } = event {
             records[*stream].extend_from_slice(chunk);
