@@ -429,11 +429,7 @@ mod tests {
             "max-connections-per-client is limited to 1 on this server (one more asked for)"
         );
         drop(first);
-        let until = Instant::now() + LIMIT;
-        while gate.held(ECHO).connections > 0 {
-            assert!(Instant::now() < until, "the place was not given back");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        jitlat_waiting::until("the slot to be free", LIMIT, || gate.held(ECHO).connections == 0);
         assert!(echoes(&server.connect()));
     }
 
@@ -446,11 +442,7 @@ mod tests {
             let honest = std::net::IpAddr::from([127, 0, 0, 2]);
             sockets::connect_tcp(Some(honest), server.address, LIMIT, || false).unwrap()
         };
-        let until = Instant::now() + LIMIT;
-        while !echoes(&connect()) {
-            assert!(Instant::now() < until, "nothing makes room");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        jitlat_waiting::until("a connection that makes room", LIMIT, || echoes(&connect()));
     }
 
     #[test]

@@ -347,9 +347,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // Ends when the server is gone.
-                while (&client).write_all(b"x").is_ok() {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
+                jitlat_waiting::at_pace(Duration::from_millis(20), || (&client).write_all(b"x").is_ok());
             });
             let read = |patience, stopped| {
                 let stream = PatientStream::new(&server, || stopped).unwrap();

@@ -323,7 +323,7 @@ mod tests {
     use std::io::Write;
     use std::net::Ipv4Addr;
     use std::sync::mpsc::channel;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -361,10 +361,6 @@ mod tests {
             local = wait(local).local;
         }
         // A port that was given up is free again.
-        let until = Instant::now() + LIMIT;
-        while sockets::listen_tcp(local).is_err() {
-            assert!(Instant::now() < until, "the port stays open");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        jitlat_waiting::until("the port to be free", LIMIT, || sockets::listen_tcp(local).is_ok());
     }
 }

@@ -89,7 +89,8 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
         let mut engine = engine();
         open(&mut engine, Transport::Tcp);
         engine.command(Command::Connect { flow: FLOW, peer, greeting: None });
-        std::thread::sleep(Duration::from_millis(100));
+        // The dial is under way.
+        jitlat_waiting::while_true("nobody answers", Duration::from_millis(100), || true);
         let began = Instant::now();
         if close {
             drop(engine);
@@ -108,7 +109,7 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
 fn waits_of_half_a_second(engine: &Engine) -> u32 {
     let waits = || engine.flows[0].counters.waits.load(Ordering::Relaxed);
     let before = waits();
-    std::thread::sleep(Duration::from_millis(500));
+    jitlat_waiting::while_true("half a second", Duration::from_millis(500), || true);
     waits() - before
 }
 

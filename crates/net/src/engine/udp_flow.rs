@@ -334,7 +334,8 @@ mod tests {
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        // One look must find the datagram behind the error, so it has to be there before.
+        jitlat_waiting::while_true("time to arrive", Duration::from_millis(20), || true);
         let mut buffer = [0; 32];
         assert_eq!(peek(&ours, &mut buffer), Some(16));
         ours.set_nonblocking(true).unwrap();

@@ -410,20 +410,17 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
         stream.write_all(&greeting[..said]).unwrap();
         let (mut received, mut answer) = (0, [0; 16]);
         let until = std::time::Instant::now() + Duration::from_secs(20);
-        loop {
+        // At most ten bytes in the time for a whole request.
+        jitlat_waiting::at_pace(Duration::from_millis(20), || {
             assert!(std::time::Instant::now() < until, "the connection lasts");
             match stream.read(&mut answer) {
-                Ok(0) => break,
+                Ok(0) => return false,
                 Ok(n) => received += n,
                 Err(e) if crate::sockets::waits(&e) => {}
-                Err(_) => break,
+                Err(_) => return false,
             }
-            // At most ten bytes in the time for a whole request.
-            std::thread::sleep(Duration::from_millis(20));
-            if stream.write_all(&[0]).is_err() {
-                break;
-            }
-        }
+            stream.write_all(&[0]).is_ok()
+        });
         assert_eq!(received, said, "the greeting comes back, and no response");
     }
 }
@@ -451,12 +448,14 @@ fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
 fn the_limit_of_a_client_holds_for_all_sockets_together() {
     let ask = |reflectors: &Reflectors| {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        for _ in 0..100 {
+        let mut left = 100;
+        jitlat_waiting::at_pace(Duration::from_millis(5), || {
             for (_, to) in reflectors.listening().iter().filter(|(name, _)| *name == "STAMP") {
                 socket.send_to(&stamped_request(0), to).unwrap();
             }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            left -= 1;
+            left > 0
+        });
     };
     no_more_than_ten_a_second(ask, 3);
 }

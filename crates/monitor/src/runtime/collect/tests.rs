@@ -58,15 +58,11 @@ impl Collector {
 
     /// What is noted of the only host that pushes, once it has refused and heard so many: it is noted once a second.
     fn noted(&self, refused: u64, waiting: u64) -> Collected {
-        let begun = Instant::now();
-        loop {
+        let what = format!("{refused} refused and {waiting} waiting");
+        jitlat_waiting::for_value(&what, Duration::from_secs(60), || {
             let noted = self.archive().collected().unwrap().remove(0);
-            if (noted.refused, noted.waiting) == (refused, waiting) {
-                return noted;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{noted:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            ((noted.refused, noted.waiting) == (refused, waiting)).then_some(noted)
+        })
     }
 
     fn connect(&self, host: &str) -> PushConnection {

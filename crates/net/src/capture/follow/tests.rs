@@ -3,8 +3,6 @@ use crate::capture::PcapWriter;
 use jitlat_core::time::SECOND;
 use jitlat_passive::LinkType;
 use std::io::Write;
-use std::thread::sleep;
-use std::time::Instant;
 
 /// Longest wait for what has been written.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -22,13 +20,12 @@ fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
 
 /// Reads until there are as many packets; their seconds.
 fn read(followed: &mut Followed, packets: usize) -> Vec<i64> {
-    let (mut seen, began) = (Vec::new(), Instant::now());
-    while seen.len() < packets {
-        assert!(began.elapsed() < LIMIT, "{seen:?}, {:?}", followed.notes());
-        if followed.poll(3, |f| seen.push(f.at.0 / SECOND)) == 0 {
-            sleep(Duration::from_millis(10));
-        }
-    }
+    let mut seen = Vec::new();
+    let found = jitlat_waiting::within(LIMIT, || {
+        while seen.len() < packets && followed.poll(3, |f| seen.push(f.at.0 / SECOND)) > 0 {}
+        seen.len() >= packets
+    });
+    assert!(found, "{seen:?}, {:?}", followed.notes());
     seen
 }
 

@@ -93,10 +93,10 @@ fn a_client_that_asks_for_nothing_is_let_go_however_it_drips() {
     let silent = connected([127, 0, 0, 2], address);
     let mut dripping = connected([127, 0, 0, 3], address);
     // The length of a message that never comes, byte after byte.
-    while dripping.write_all(&[0]).is_ok() {
+    jitlat_waiting::at_pace(Duration::from_millis(20), || {
         assert!(began.elapsed() < LIMIT, "a byte now and then keeps a connection for ever");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        dripping.write_all(&[0]).is_ok()
+    });
     said(silent);
     assert!(began.elapsed() >= introduction, "it had its time");
 }

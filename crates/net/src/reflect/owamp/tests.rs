@@ -131,11 +131,8 @@ fn sessions_and_memory_are_bounded_and_come_back() {
     assert_eq!(refused(vec![short(), short()]), full);
     assert_eq!(refused(vec![spec(Direction::Up, 100_000, Schedule::Periodic)]), full);
     let gate = reflectors.shared.gate.clone();
-    let until = Instant::now() + LIMIT;
-    while gate.held(policy::OWAMP) != Ask::default() {
-        assert!(Instant::now() < until, "{:?} is held by nobody", gate.held(policy::OWAMP));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let nothing_held = || gate.held(policy::OWAMP) == Ask::default();
+    jitlat_waiting::until("what was refused to be given back", LIMIT, nothing_held);
     for _ in 0..3 {
         let (measured, _) = measure(&request(at, Mode::Open, vec![short()])).unwrap();
         assert_eq!(measured.ending, Ending::Complete);
