@@ -59,7 +59,7 @@ pub mod sweep;
 pub use analysis::{Analysed, Analyses, RecordCollector};
 pub use arguments::{Argument, Arguments};
 pub use error::Error;
-pub use instrument::{Annotations, Instrument, Outcome, ProtocolText};
+pub use instrument::{Annotations, Instrument, ProtocolText, TestOutcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
 pub use passive::{Passive, TcpCaptures};

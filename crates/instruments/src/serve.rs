@@ -7,9 +7,9 @@ use crate::ping::PROTOCOLS;
 use crate::ping::protocol::{ProtocolServer, ReflectorList};
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
-use jitlat_net::server::{Server, ServerSettings};
+use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::{RunningService, digest, push, reflect};
-use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
@@ -56,7 +56,7 @@ pub struct Serve {
     /// Reflectors, by protocol: see [`answered`].
     pub reflectors: Vec<Box<dyn Reflector>>,
     /// Who may use which service, and how much of it. If any service has a key, those without are served only if they
-    /// are [open](policy::Rules::open).
+    /// are [open](policy::ServiceRules::open).
     pub policy: Policy,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
@@ -76,9 +76,9 @@ pub struct OneWayService {
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
     /// The limits of one test. Those of connections, sessions and memory are the policy's.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The keys that clients may have; none: no key needed.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
 }
@@ -88,8 +88,8 @@ impl Default for OneWayService {
         OneWayService {
             control_port: CONTROL_PORT,
             test_port: TEST_PORT,
-            limits: Limits::default(),
-            keys: Keys::default(),
+            limits: ServerLimits::default(),
+            keys: PresharedKeys::default(),
             pacing: Pacing::default(),
         }
     }
@@ -182,7 +182,7 @@ impl Serve {
                     pacing: one_way.pacing.clone(),
                     priority: self.priority,
                 };
-                Some(Server::sharing(service, gate)?.start()?)
+                Some(JitlatServer::sharing(service, gate)?.start()?)
             }
             None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
                 let why = match withheld[..] {

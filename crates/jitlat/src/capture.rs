@@ -2,7 +2,7 @@
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
 use crate::output::AnalysedStream;
-use crate::output::report::Extra;
+use crate::output::report::ReportExtra;
 use anyhow::{Context, Result};
 use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
 use jitlat_net::client::TestRequest;
@@ -46,11 +46,11 @@ impl TestCapture {
 
 impl EndedTestCapture {
     /// What it adds to the report of the test with the results `runs`.
-    pub fn describe(self, runs: &[AnalysedStream]) -> Result<Extra> {
+    pub fn describe(self, runs: &[AnalysedStream]) -> Result<ReportExtra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());
         let json = serde_json::to_value(capture_document(&traffic, self.file.as_deref()))?;
-        Ok(Extra { key: "capture", text, json })
+        Ok(ReportExtra { key: "capture", text, json })
     }
 }
 

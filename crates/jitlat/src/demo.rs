@@ -1,9 +1,9 @@
 //! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::Origin;
+use crate::output::screen::StreamOrigin;
 use crate::{console, interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -30,7 +30,7 @@ pub struct DemoArgs {
 const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.
-pub fn run(args: &DemoArgs) -> Result<Status> {
+pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let scenario = scenario(args)?;
     let mut test = args.one_way.settings("demo")?;
     ensure!(
@@ -43,7 +43,7 @@ pub fn run(args: &DemoArgs) -> Result<Status> {
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
-    test::measure(test, &args.one_way, &stop, Origin::Demonstration, args.live)
+    test::measure(test, &args.one_way, &stop, StreamOrigin::Demonstration, args.live)
 }
 
 fn scenario(args: &DemoArgs) -> Result<Scenario> {

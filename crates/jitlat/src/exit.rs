@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ExitStatus {
     /// The command did what was requested.
     Measured,
     /// Something was measured, and a threshold of `--fail-if` is violated.
@@ -13,12 +13,12 @@ pub enum Status {
     NotMeasured,
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> ExitCode {
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> ExitCode {
         ExitCode::from(match status {
-            Status::Measured => 0,
-            Status::ThresholdViolated => 1,
-            Status::NotMeasured => 2,
+            ExitStatus::Measured => 0,
+            ExitStatus::ThresholdViolated => 1,
+            ExitStatus::NotMeasured => 2,
         })
     }
 }

@@ -8,8 +8,8 @@ use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Span, SteadyTime, record::Moment};
 use jitlat_instruments::serve::OneWayPacket;
 use jitlat_net::clock;
-use jitlat_store::late::{Extra, SampleHistory, packets};
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::late::{ExtraFields, SampleHistory, packets};
+use jitlat_store::log::{LogFile, LogVersion, Naming};
 use jitlat_store::output;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// How long after its last packet a test is written, and how long after a silence, if its STOP was lost.
-const AFTER_STOP: Span = Span::seconds(1);
-const AFTER_SILENCE: Span = Span::seconds(120);
+const STOP_LINGER: Span = Span::seconds(1);
+const SILENCE_TIMEOUT: Span = Span::seconds(120);
 /// What strangers may make this host store: packets in memory (112 MB), tests at a time, tests in the folder.
-const PACKETS: usize = 2_000_000;
-const TESTS_AT_A_TIME: usize = 1024;
-const TESTS: usize = 10_000;
+const MAX_PACKETS: usize = 2_000_000;
+const MAX_OPEN_TESTS: usize = 1024;
+const MAX_STORED_TESTS: usize = 10_000;
 
 /// One test.
 struct OneWayTest {
@@ -79,13 +79,13 @@ impl TestFolder {
 
     fn add(&mut self, packet: &OneWayPacket) {
         let name = (packet.from, packet.id);
-        let full = self.packets >= PACKETS
-            || self.tests.len() >= TESTS_AT_A_TIME && !self.tests.contains_key(&name)
-            || self.written + self.tests.len() >= TESTS && !self.tests.contains_key(&name);
+        let full = self.packets >= MAX_PACKETS
+            || self.tests.len() >= MAX_OPEN_TESTS && !self.tests.contains_key(&name)
+            || self.written + self.tests.len() >= MAX_STORED_TESTS && !self.tests.contains_key(&name);
         if full {
             if !std::mem::replace(&mut self.refused, true) {
                 warn!(
-                    "--late-packets: too many packets or tests at once, or {TESTS} tests kept: some are not kept"
+                    "--late-packets: too many packets or tests at once, or {MAX_STORED_TESTS} tests kept: some are not kept"
                 );
             }
             return;
@@ -125,7 +125,7 @@ impl TestFolder {
 impl OneWayTest {
     /// When it has ended, if no further packet comes.
     fn ends(&self) -> SteadyTime {
-        self.seen + if self.stopped { AFTER_STOP } else { AFTER_SILENCE }
+        self.seen + if self.stopped { STOP_LINGER } else { SILENCE_TIMEOUT }
     }
 
     fn add(&mut self, packet: &OneWayPacket) {
@@ -150,19 +150,18 @@ impl OneWayTest {
         let second = began.map_or(0, |t| t.0 / SECOND);
         let name = |ending| format!("lamp-{ip}-{}-{}-{second}.{ending}", self.from.port(), self.id);
         let (log, csv) = (folder.join(name("log")), folder.join(name("csv")));
-        let mut file = LogFile::create(&Naming::Given(log.clone()), Version::V3)?;
+        let mut file = LogFile::create(&Naming::Given(log.clone()), LogVersion::V3)?;
         let session = self.session()?;
         file.begin(&session);
         self.records.iter().for_each(|record| file.record(record));
         file.finish(&session);
         file.close()?;
         output::write(&csv, |out| {
-            writeln!(out, "{}", packets::header(false, Extra::default()))?;
+            writeln!(out, "{}", packets::header(false, ExtraFields::default()))?;
             let mut history = SampleHistory::default();
-            self.records
-                .iter()
-                .filter_map(|r| history.sample(r))
-                .try_for_each(|sample| writeln!(out, "{}", packets::row(&sample, false, Extra::default())))
+            self.records.iter().filter_map(|r| history.sample(r)).try_for_each(|sample| {
+                writeln!(out, "{}", packets::row(&sample, false, ExtraFields::default()))
+            })
         })?;
         Ok(log)
     }

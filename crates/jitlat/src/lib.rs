@@ -69,8 +69,8 @@ use without::monitor;
 #[cfg(not(feature = "web"))]
 use without::web;
 
-use analyze::Together;
-use exit::Status;
+use analyze::SeveralLogs;
+use exit::ExitStatus;
 use root::Command;
 use std::process::ExitCode;
 use tracing::error;
@@ -93,7 +93,7 @@ pub fn run() -> ExitCode {
             Some(root) => archive::dataset::run(root, &args.dataset, &args.report, args.live),
             None => {
                 let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
-                let together = Together { merge: args.merge, state: args.state.clone() };
+                let together = SeveralLogs { merge: args.merge, state: args.state.clone() };
                 shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
             }
         },
@@ -111,7 +111,7 @@ pub fn run() -> ExitCode {
     };
     let status = ended.unwrap_or_else(|e| {
         error!("{}", exit::explain(&e));
-        Status::NotMeasured
+        ExitStatus::NotMeasured
     });
     status.into()
 }

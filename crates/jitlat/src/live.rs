@@ -6,7 +6,7 @@ use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
-use jitlat_report::text::Style;
+use jitlat_report::text::TextStyle;
 use jitlat_store::log::LogReader;
 use jitlat_tui::Look;
 pub use jitlat_tui::{Board, View};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Records handed over at once.
-const CHUNK: usize = 4096;
+const RECORDS_PER_BATCH: usize = 4096;
 
 /// Whether the view that was asked for can be drawn; false: a line a second is printed instead.
 ///
@@ -35,7 +35,7 @@ pub fn is_possible() -> Result<bool> {
 
 /// Draws `board` on this terminal; lines of the log wait until it is given back.
 pub fn start(board: Board, stop: &Stop) -> Result<View> {
-    let look = Look { colour: console::style() == Style::Colour, unicode: console::shows_unicode() };
+    let look = Look { colour: console::style() == TextStyle::Colour, unicode: console::shows_unicode() };
     View::start(board, look, console::log::hold(), stop).context("--live")
 }
 
@@ -72,10 +72,10 @@ fn read(logs: &[PathBuf]) -> Result<LiveState> {
 
 fn feed(reader: &mut LogReader, log: &Path, mut each: impl FnMut(&[PacketRecord])) {
     let mut failure = None;
-    let mut chunk = Vec::with_capacity(CHUNK);
+    let mut chunk = Vec::with_capacity(RECORDS_PER_BATCH);
     for record in reader.records(&mut failure) {
         chunk.push(record);
-        if chunk.len() == CHUNK {
+        if chunk.len() == RECORDS_PER_BATCH {
             each(&chunk);
             chunk.clear();
         }

@@ -1,6 +1,6 @@
 //! `--load`: the same test idle and loaded, compared.
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::logs::TestLogs;
 use crate::options::log::LogArgs;
 use crate::options::one_way::OneWayArgs;
@@ -21,7 +21,7 @@ use jitlat_instruments::{Instrument, OneWay};
 use jitlat_report::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
-use jitlat_store::log::{Journals, Rows, Version};
+use jitlat_store::log::{Journals, LogVersion, RowKind};
 use jitlat_verdict as verdict;
 use jitlat_verdict::compare::{Basis, Comparison};
 use serde::Serialize;
@@ -30,16 +30,16 @@ use std::path::{Path, PathBuf};
 use tracing::error;
 
 /// `jitlat HOST --load …`.
-pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<Status> {
+pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
     args.report.outputs.check_one_way(args.protocol.name())?;
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
     let load = args.load.settings(&test.settings.host, own)?;
-    let rows = Rows::OneWay(Version::of(args.log.log_version).unwrap_or_default());
+    let rows = RowKind::OneWay(LogVersion::of(args.log.log_version).unwrap_or_default());
     run(test, Basis::Pdv, &load, (&args.log, rows), &args.report)
 }
 
 /// `jitlat ping HOST --load …`.
-pub fn two_way(args: &PingArgs) -> Result<Status> {
+pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     args.report.outputs.check_protocol(None)?;
     let test = args.settings()?;
@@ -53,9 +53,9 @@ fn run(
     instrument: &dyn Instrument,
     basis: Basis,
     load: &Load,
-    (log, rows): (&LogArgs, Rows),
+    (log, rows): (&LogArgs, RowKind),
     args: &ReportArgs,
-) -> Result<Status> {
+) -> Result<ExitStatus> {
     let others: Vec<&Path> = log.output.iter().map(PathBuf::as_path).collect();
     args.check(2, &others)?;
     archive::check(log.archive.as_deref(), args.beside_log)?;
@@ -89,11 +89,11 @@ fn run(
     let saved = archived && closed.iter().all(|log| log.troubles.is_empty());
     let [idle, loaded] = &report.runs;
     if !whole || !saved || idle.summary.counts.received + loaded.summary.counts.received == 0 {
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
     let violations: Vec<String> = args.fail_if.iter().filter_map(|c| c.violated(&loaded.summary)).collect();
     violations.iter().for_each(|v| error!("failed under load: {v}"));
-    Ok(if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated })
+    Ok(if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated })
 }
 
 /// Both phases as an output [`Report`]: two streams and their comparison.

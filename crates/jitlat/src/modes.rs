@@ -71,7 +71,8 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
             none(of_plan.collect(), "--resume takes it from the file")
         }
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
-            let unread = ids::<spp::LiveArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
+            let unread =
+                ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
             none(unread.collect(), "it is for live points (-i, -I, -r, -R, --follow)")
         }
         _ => Ok(()),

@@ -9,7 +9,7 @@ use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::ping::protocols::{irtt, stamp};
 use jitlat_instruments::serve::Policy;
 use jitlat_instruments::serve::answered;
-use jitlat_proto::jitlat::{Keys, Limits};
+use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::{self, PolicyFile};
 use jitlat_proto::policy::{COLLECT, DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
 use std::collections::BTreeMap;
@@ -54,12 +54,12 @@ fn network(text: &str) -> Result<Prefix, String> {
 
 /// A policy with the keys of its services.
 #[derive(Debug)]
-pub struct Access {
+pub struct PolicyWithKeys {
     pub policy: Policy,
     /// Of one-way tests.
-    pub keys: Keys,
+    pub keys: PresharedKeys,
     /// Of digests.
-    pub digest_keys: Keys,
+    pub digest_keys: PresharedKeys,
     /// Of other services, by the name of the argument.
     pub key_files: BTreeMap<String, NamedFile>,
     /// The names of all key files, to show.
@@ -68,7 +68,7 @@ pub struct Access {
 
 impl AccessArgs {
     /// The policy: the usual one, with the rules of the file, then with those of `options`.
-    pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<Access> {
+    pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<PolicyWithKeys> {
         let mut file = match &self.policy {
             Some(path) => {
                 let name = path.display();
@@ -94,7 +94,7 @@ impl AccessArgs {
         }
         let common = self.key_file.as_ref().or(file.key_file.as_ref());
         let common = common.map(|path| key(path)).transpose()?;
-        let (mut keys, mut digest_keys) = (Keys::from(common.clone()), Keys::default());
+        let (mut keys, mut digest_keys) = (PresharedKeys::from(common.clone()), PresharedKeys::default());
         let mut key_files = BTreeMap::new();
         // That of digests takes the place of the common one.
         let mut digest_key = common;
@@ -117,7 +117,7 @@ impl AccessArgs {
             }
             match (&rules.key_file, name) {
                 (None, _) => {}
-                (Some(path), ONE_WAY) => keys.add(Keys::ANY, key(path)?),
+                (Some(path), ONE_WAY) => keys.add(PresharedKeys::ANY, key(path)?),
                 (Some(path), DIGESTS) => digest_key = Some(key(path)?),
                 (Some(_), COLLECT) => {
                     bail!(
@@ -130,14 +130,14 @@ impl AccessArgs {
             }
         }
         if let Some(key) = digest_key {
-            digest_keys.add(Keys::ANY, key);
+            digest_keys.add(PresharedKeys::ANY, key);
         }
-        Ok(Access { policy, keys, digest_keys, key_files, files: file })
+        Ok(PolicyWithKeys { policy, keys, digest_keys, key_files, files: file })
     }
 }
 
 /// Adds the key of each peer, out of a file for each.
-fn add_peers(keys: &mut Keys, files: &BTreeMap<String, PathBuf>) -> Result<()> {
+fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Result<()> {
     for (peer, path) in files {
         keys.add(peer, key(path)?);
     }
@@ -177,7 +177,7 @@ fn keys_by_network(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile> {
 /// The policy without a file and without options.
 pub fn usual() -> Policy {
     let mut policy = Policy::default();
-    Limits::default().apply_to(&mut policy);
+    ServerLimits::default().apply_to(&mut policy);
     policy
 }
 
@@ -226,7 +226,7 @@ mod tests {
             Ok::<_, anyhow::Error>(irtt::keys_by_peer(&file)?)
         };
         let read = keys("probe-1", "two words").unwrap();
-        assert_eq!(read, [("probe-1".to_owned(), jitlat_proto::irtt::Key::new("two words").unwrap())]);
+        assert_eq!(read, [("probe-1".to_owned(), jitlat_proto::irtt::IrttKey::new("two words").unwrap())]);
         assert!(keys("probe 1", "0x01").is_err() && keys("probe-1", "0x0").is_err());
         assert!(keys("probe-1", "two\nlines").is_err());
     }

@@ -3,12 +3,12 @@
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
 
 use crate::archive::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
-use crate::compare::AlongDocument;
+use crate::compare::CurveDocument;
 use crate::doctor::DoctorDocument;
 use crate::load::PhasesDocument;
 use crate::sweep::SweepDocument;
 use jitlat_core::path::Path as NetworkPath;
-use jitlat_store::json::Document;
+use jitlat_store::json::SummaryDocument;
 use jitlat_store::passive::{CaptureDocument, OnePointDocument, SppDocument, TcpDocument};
 use jitlat_verdict::compare;
 use schemars::generate::SchemaSettings;
@@ -36,12 +36,12 @@ const PUBLISHED: [Published; 15] = [
     Published {
         name: "compare",
         about: "What jitlat compare --json writes. See compare.md.",
-        schema: schema_of::<compare::Grid>,
+        schema: schema_of::<compare::ComparisonGrid>,
     },
     Published {
         name: "along",
         about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
-        schema: schema_of::<AlongDocument<'_>>,
+        schema: schema_of::<CurveDocument<'_>>,
     },
     Published {
         name: "archive-ls",
@@ -71,7 +71,7 @@ const PUBLISHED: [Published; 15] = [
     Published {
         name: "monitor-plan",
         about: "What jitlat monitor --plan --json writes. See monitoring.md in the guide.",
-        schema: schema_of::<jitlat_monitor::Plan>,
+        schema: schema_of::<jitlat_monitor::MonitorPlan>,
     },
     Published {
         name: "path",
@@ -120,7 +120,7 @@ fn schema_of<T: JsonSchema>() -> Schema {
 fn summary() -> Schema {
     let mut generator = settings().into_generator();
     let capture = generator.subschema_for::<CaptureDocument<'_>>();
-    let mut schema = generator.into_root_schema_for::<Document<'_>>();
+    let mut schema = generator.into_root_schema_for::<SummaryDocument<'_>>();
     let summary = schema.pointer_mut("/$defs/Summary/properties").and_then(Value::as_object_mut);
     summary.unwrap().insert("capture".to_owned(), capture.to_value());
     schema

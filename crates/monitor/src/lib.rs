@@ -39,5 +39,5 @@ pub mod window;
 
 pub use agenda::Agenda;
 pub use model::Model;
-pub use plan::Plan;
+pub use plan::MonitorPlan;
 pub use timetable::Timetable;

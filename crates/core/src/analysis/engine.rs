@@ -8,7 +8,7 @@ use super::sketch::Sketch;
 use super::tally::Tally;
 use super::{NotMergeable, declared};
 use crate::evidence::{KnownPackets, SharedJudge};
-use crate::metrics::classify::{Classifier, Packet};
+use crate::metrics::classify::{AcceptedPacket, Classifier};
 use crate::record::PacketRecord;
 use crate::session::Session;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(super) enum Kept {
 #[derive(Clone, Copy)]
 pub(super) enum Row {
     /// Nothing is wrong with it.
-    Clean(Packet),
+    Clean(AcceptedPacket),
     /// Nothing is wrong with it, but it has no delay.
     Delayless,
     /// Anomaly flagged, or times missing.
@@ -62,7 +62,7 @@ pub(super) enum Counts {
 
 impl Row {
     /// The packet it is a clean copy of, if that has a delay.
-    pub fn packet(self) -> Option<Packet> {
+    pub fn packet(self) -> Option<AcceptedPacket> {
         match self {
             Row::Clean(packet) => Some(packet),
             Row::Delayless | Row::Damaged => None,

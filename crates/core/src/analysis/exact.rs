@@ -11,12 +11,12 @@ use crate::helpers::Helpers;
 use crate::metrics::METRICS;
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::known::{Counted, Kind, Known};
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
 use crate::metrics::metric::Write;
-use crate::metrics::periods::Extent;
-use crate::metrics::schedule_error::Errors;
+use crate::metrics::periods::PacketExtent;
+use crate::metrics::schedule_error::SendErrors;
 use crate::metrics::series::Series;
-use crate::metrics::stream::Stream;
+use crate::metrics::stream::EndedStream;
 use crate::session::Session;
 use crate::spec::Direction;
 use crate::summary::{Interval, Summary};
@@ -39,7 +39,7 @@ pub(super) struct Exact<'a> {
     engine: &'a Engine,
     gathered: &'a Gathered,
     all: &'a AllPackets<'a>,
-    stream: Stream<'a>,
+    stream: EndedStream<'a>,
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
@@ -63,9 +63,9 @@ pub(super) fn found<T>(
     make: impl FnOnce(&dyn Findings) -> T,
 ) -> T {
     let series = Series::new(&gathered.samples);
-    let known = Known {
-        counted: Counted { late, ..engine.counted(test.session) },
-        ..engine.known(test, clock, &Extent::of(&series))
+    let known = StreamFacts {
+        counted: ArrivalCounts { late, ..engine.counted(test.session) },
+        ..engine.known(test, clock, &PacketExtent::of(&series))
     };
     let (came, mut accepted) = (&engine.classifier.accepted, Cow::Borrowed(&engine.classifier.accepted));
     gathered.delayless.iter().for_each(|seq| {
@@ -78,7 +78,7 @@ pub(super) fn found<T>(
         engine,
         gathered,
         all: &all,
-        stream: Stream::of_all(&all),
+        stream: EndedStream::of_all(&all),
         helpers,
         judgement: OnceLock::new(),
         comparable: OnceLock::new(),
@@ -114,7 +114,7 @@ impl Exact<'_> {
 }
 
 impl Findings for Exact<'_> {
-    fn stream(&self) -> &Stream<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
         &self.stream
     }
 
@@ -157,8 +157,8 @@ impl Findings for Exact<'_> {
                 clock: &known.clock,
                 notes,
                 arrived_by: self.engine.tally.arrived_by(),
-                off_schedule: self.all.errors().map(Errors::extremes),
-                round_trip: known.kind == Kind::RoundTrips,
+                off_schedule: self.all.errors().map(SendErrors::extremes),
+                round_trip: known.kind == DelayKind::RoundTrips,
             })
         };
         Some(self.judgement.get_or_init(judged).clone())

@@ -11,9 +11,9 @@ use crate::answer::Warning;
 use crate::evidence::Judgement;
 use crate::helpers::Helpers;
 use crate::metrics::clock::ClockEstimate;
-use crate::metrics::known::{Counted, Kind, Known};
-use crate::metrics::periods::{Extent, Periods};
-use crate::metrics::stream::Stream;
+use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
+use crate::metrics::periods::{MeanPeriods, PacketExtent};
+use crate::metrics::stream::EndedStream;
 use crate::session::Session;
 use crate::summary::Summary;
 use std::sync::OnceLock;
@@ -23,14 +23,14 @@ use std::sync::OnceLock;
 pub(super) struct Test<'a> {
     pub session: &'a Session,
     pub options: &'a Options,
-    pub kind: Kind,
+    pub kind: DelayKind,
 }
 
 /// A stream that has ended, whose packets are not kept.
 struct Sketched<'a> {
     engine: &'a Engine,
     sketch: &'a Sketch,
-    stream: Stream<'a>,
+    stream: EndedStream<'a>,
 }
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
                 notes.extend(test.options.wait.map(notes::wait_refused));
                 notes.push(notes::constant_memory(sketch.error()));
                 let known = self.known(test, clock, &sketch.extent);
-                let stream = Stream::sketched(&known, sketch.figures(&known));
+                let stream = EndedStream::sketched(&known, sketch.figures(&known));
                 (make(&Sketched { engine: &self, sketch, stream }, notes), Samples::default())
             }
         }
@@ -75,15 +75,15 @@ impl Engine {
     }
 
     /// What is known of the stream; its packets lie within `span`.
-    pub fn known<'a>(&'a self, test: Test<'a>, clock: ClockEstimate, span: &Extent) -> Known<'a> {
+    pub fn known<'a>(&'a self, test: Test<'a>, clock: ClockEstimate, span: &PacketExtent) -> StreamFacts<'a> {
         let Test { session, options, kind } = test;
-        Known {
+        StreamFacts {
             session,
             options,
             percents: options.all_percents(),
             clock,
             counted: self.counted(session),
-            periods: Periods::new(session, span),
+            periods: MeanPeriods::new(session, span),
             kind,
             tally: &self.tally,
             two_way: OnceLock::new(),
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// What was counted while packets arrived.
-    pub fn counted(&self, session: &Session) -> Counted {
+    pub fn counted(&self, session: &Session) -> ArrivalCounts {
         let extent = self.extent(session);
         let (with_delay, delayless, duplicate) = match &self.samples {
             Kept::All(packets) => {
@@ -100,7 +100,7 @@ impl Engine {
             Kept::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
         };
         let accepted = with_delay + delayless;
-        Counted {
+        ArrivalCounts {
             sent: extent.sent.max(accepted),
             tail_unknown: !extent.complete,
             end: extent.end,
@@ -142,7 +142,7 @@ impl Engine {
 }
 
 impl Findings for Sketched<'_> {
-    fn stream(&self) -> &Stream<'_> {
+    fn stream(&self) -> &EndedStream<'_> {
         &self.stream
     }
 
@@ -158,7 +158,7 @@ impl Findings for Sketched<'_> {
             clock: &known.clock,
             received: known.counted.accepted,
             min: self.sketch.moments.min(),
-            round_trip: known.kind == Kind::RoundTrips,
+            round_trip: known.kind == DelayKind::RoundTrips,
         })
     }
 }

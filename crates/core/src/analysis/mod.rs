@@ -21,7 +21,7 @@ pub use options::{Options, PACKET_BYTES};
 pub(crate) use saved::Saved;
 
 use crate::helpers::Helpers;
-use crate::metrics::known::Kind;
+use crate::metrics::known::DelayKind;
 use crate::record::PacketRecord;
 use crate::session::Session;
 use crate::summary::Summary;
@@ -76,7 +76,7 @@ pub struct Analyzer {
 #[non_exhaustive]
 pub enum NotMergeable {
     /// The later part, analysed in constant memory, has forgotten which of its first packets it accepted. One analyzer
-    /// takes the whole stream instead, see [`State::resume`](crate::state::State::resume).
+    /// takes the whole stream instead, see [`State::resume`](crate::state::SavedAnalysis::resume).
     #[error(
         "the later part is so long that in constant memory its first packets are forgotten (after two million): \
          analyse its log as what follows the first part (--merge --streaming)"
@@ -188,7 +188,7 @@ impl Analyzer {
             return both.finish(views, session, &options, helpers);
         }
         let Some(view) = views.pop() else { return Default::default() };
-        let test = Test { session, options: &options, kind: Kind::OneWay };
+        let test = Test { session, options: &options, kind: DelayKind::OneWay };
         view.found(test, helpers, |found, notes| assemble::summary(found, None, notes))
     }
 }

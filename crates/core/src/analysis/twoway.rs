@@ -7,15 +7,15 @@ use super::{Options, Samples};
 use crate::answer::Answer;
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
-use crate::metrics::known::{Counted, Kind};
-use crate::metrics::seqset::Run;
+use crate::metrics::known::{ArrivalCounts, DelayKind};
+use crate::metrics::seqset::SeqRun;
 use crate::record::{Moment, PacketRecord};
 use crate::session::{HostFacts, Session};
 use crate::summary::{Loss, Summary, Warning};
 use crate::time::{Span, WallTime};
 use crate::twoway::{
-    Directions, LossRun, LostOn, NotAnswers, Processing, Sending, TwoWay, TwoWayFigures, View, Way,
-    far_clock, lacks_delay, processing, project,
+    DirectionResult, Directions, LossRun, LossSide, NotAnswers, Processing, RecordView, SendingMode, TwoWay,
+    TwoWayFigures, far_clock, lacks_delay, processing, project,
 };
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const STRETCHES: usize = 8;
 
 /// The views of a two-way test, in the order of their analyses. The first is the test's own.
-pub(super) const VIEWS: [View; 3] = [View::RoundTrip, View::Up, View::Down];
+pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
 
 /// What is kept of a two-way test beside its views.
 #[derive(Clone, Debug)]
@@ -88,11 +88,11 @@ impl BothWays {
         }
     }
 
-    fn push_view(&self, engine: &mut Engine, view: View, records: &[PacketRecord]) {
+    fn push_view(&self, engine: &mut Engine, view: RecordView, records: &[PacketRecord]) {
         let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
         for record in records {
             let Some(projected) = project(record, view) else { continue };
-            let is_delayless = view == View::RoundTrip
+            let is_delayless = view == RecordView::RoundTrip
                 && projected.flags.is_clean()
                 && lacks_delay(record, self.processing_apart);
             if is_delayless {
@@ -182,8 +182,8 @@ impl BothWays {
         seen.probes = fastest.iter().flatten().copied().collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        let round_trips = of_view(session, View::RoundTrip);
-        let test = Test { session: &round_trips, options, kind: Kind::RoundTrips };
+        let round_trips = of_view(session, RecordView::RoundTrip);
+        let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
         round_trip.found(test, helpers, |found, notes| {
             let known = found.stream().known;
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
@@ -198,9 +198,9 @@ impl BothWays {
                 period: known.periods.mean(),
             };
             let ((up, up_answer), (down, down_answer)) =
-                (ways.of(up, View::Up).unzip(), ways.of(down, View::Down).unzip());
+                (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
             let figures = TwoWayFigures {
-                sending: if facts.wait.is_some() { Sending::StopAndWait } else { Sending::OpenLoop },
+                sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
                 timeout_ns: facts.timeout.map(|t| t.0),
                 up,
@@ -290,7 +290,7 @@ struct Ways<'a> {
     options: &'a Options,
     far_clock: bool,
     clock_ran_through: bool,
-    round_trips: Counted,
+    round_trips: ArrivalCounts,
     /// Time between requests, in ns.
     period: Option<f64>,
 }
@@ -302,14 +302,14 @@ impl Ways<'_> {
     }
 
     /// The figures of one direction, and its answer if the far host's times show one.
-    fn of(&self, engine: Engine, view: View) -> Option<(Way, Option<Answer>)> {
+    fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let test = Test { session: &session, options: self.options, kind: Kind::Way };
+        let test = Test { session: &session, options: self.options, kind: DelayKind::Way };
         let (way, _) = engine.found(test, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
@@ -318,7 +318,7 @@ impl Ways<'_> {
                     let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
                     (None, None, None, samples.map(|samples| overtaken(samples, view)))
                 }
-                (Some(d), View::Down) => {
+                (Some(d), RecordView::Down) => {
                     let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
                     (Some(came), Some(d.down_lost), Some(d.down_duplicates), Some(d.down_reordered))
                 }
@@ -349,16 +349,16 @@ impl Ways<'_> {
 }
 
 /// The session of one view, as if it had been a one-way test.
-pub(super) fn of_view(session: &Session, view: View) -> Session {
+pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;
     match view {
-        View::RoundTrip => {
+        RecordView::RoundTrip => {
             seen.server = HostFacts::default();
             seen.probes = Vec::new();
         }
-        View::Up => {}
-        View::Down => {
+        RecordView::Up => {}
+        RecordView::Down => {
             seen.spec = seen.spec.reversed();
             (seen.src, seen.dst) = (seen.dst, seen.src);
         }
@@ -369,7 +369,7 @@ pub(super) fn of_view(session: &Session, view: View) -> Session {
 /// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
 /// lost. `whole` is what holds where all losses were on one way.
 fn losses_of(
-    view: View,
+    view: RecordView,
     runs: &[LossRun],
     lost: u64,
     whole: Option<Loss>,
@@ -385,22 +385,22 @@ fn losses_of(
         return (whole, None);
     }
     let (mine, other) = match view {
-        View::Down => (LostOn::Down, LostOn::Up),
-        _ => (LostOn::Up, LostOn::Down),
+        RecordView::Down => (LossSide::Down, LossSide::Up),
+        _ => (LossSide::Up, LossSide::Down),
     };
     // Requests lost on the way there never set out on the way back.
-    let skipped = |way: LostOn| way == LostOn::Either || way == other && view == View::Down;
+    let skipped = |way: LossSide| way == LossSide::Either || way == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
-    let kept: Vec<Run> = runs
+    let kept: Vec<SeqRun> = runs
         .iter()
         .filter_map(|run| {
             let length = u64::from(run.length);
             let start = u64::from(run.first) - out;
             if skipped(run.way) {
                 out += length;
-                undetermined += if run.way == LostOn::Either { length } else { 0 };
+                undetermined += if run.way == LossSide::Either { length } else { 0 };
             }
-            (run.way == mine).then_some(Run { start, len: length })
+            (run.way == mine).then_some(SeqRun { start, len: length })
         })
         .collect();
     let n = session.packets().saturating_sub(out);
@@ -408,8 +408,8 @@ fn losses_of(
 }
 
 /// Runs that became neighbours when what lay between was left out are one.
-fn joined(runs: Vec<Run>) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
+    let mut joined: Vec<SeqRun> = Vec::with_capacity(runs.len());
     for run in runs {
         match joined.last_mut() {
             Some(last) if last.start + last.len == run.start => last.len += run.len,
@@ -421,9 +421,9 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
 
 /// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
 /// later one, on the way back those that had been answered before one that returned earlier.
-fn overtaken(samples: &Samples, view: View) -> u64 {
+fn overtaken(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
-        View::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
+        RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
         _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
     };
     packets.sort_unstable();
@@ -440,7 +440,7 @@ fn overtaken(samples: &Samples, view: View) -> u64 {
 mod tests {
     use super::*;
 
-    fn run(first: u32, length: u32, way: LostOn) -> LossRun {
+    fn run(first: u32, length: u32, way: LossSide) -> LossRun {
         LossRun { first, length, way }
     }
 
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn losses_cluster_on_the_way_they_were_lost() {
-        use LostOn::{Down, Either, Up};
+        use LossSide::{Down, Either, Up};
         let spec = crate::TestSpec::new(
             crate::Direction::Up,
             crate::Transport::Udp,
@@ -481,22 +481,22 @@ mod tests {
         let session = Session::new(spec.unwrap());
         let runs = [run(10, 2, Up), run(12, 1, Down), run(20, 3, Either), run(23, 2, Down), run(40, 1, Up)];
         let of = |view, runs: &[LossRun], lost| losses_of(view, runs, lost, None, &session, Some(1e7));
-        let (up, unknown) = of(View::Up, &runs, 9);
+        let (up, unknown) = of(RecordView::Up, &runs, 9);
         let up = up.unwrap();
         assert_eq!((up.first_runs, unknown), (vec![[10, 2], [37, 1]], Some(3)));
         assert_eq!(up.ratio, Some(3.0 / 97.0));
-        let (down, _) = of(View::Down, &runs, 9);
+        let (down, _) = of(RecordView::Down, &runs, 9);
         let down = down.unwrap();
         assert_eq!((down.first_runs, down.ratio), (vec![[10, 1], [18, 2]], Some(3.0 / 94.0)));
         // What a log cannot mean is not believed.
         for wrong in [&runs[1..], &[run(10, 9, Up), run(12, 0, Up)], &[run(95, 9, Up)]] {
-            assert_eq!(of(View::Up, wrong, 9), (None, None), "{wrong:?}");
+            assert_eq!(of(RecordView::Up, wrong, 9), (None, None), "{wrong:?}");
         }
     }
 
     #[test]
     fn neighbours_after_leaving_out_are_one_run() {
-        let runs = [Run { start: 3, len: 2 }, Run { start: 5, len: 1 }, Run { start: 7, len: 1 }];
-        assert_eq!(joined(runs.to_vec()), [Run { start: 3, len: 3 }, Run { start: 7, len: 1 }]);
+        let runs = [SeqRun { start: 3, len: 2 }, SeqRun { start: 5, len: 1 }, SeqRun { start: 7, len: 1 }];
+        assert_eq!(joined(runs.to_vec()), [SeqRun { start: 3, len: 3 }, SeqRun { start: 7, len: 1 }]);
     }
 }

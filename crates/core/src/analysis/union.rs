@@ -10,7 +10,7 @@ use super::gathered::Gathered;
 use super::twoway::{BothWays, Returned, STRETCHES};
 use super::{Analyzer, NotMergeable};
 use crate::clock::ClockProbe;
-use crate::metrics::classify::{Classifier, Packet};
+use crate::metrics::classify::{AcceptedPacket, Classifier};
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
@@ -85,7 +85,7 @@ fn time_between(
     numbers: u32,
 ) -> Option<i64> {
     // When packet `seq` was due, by the packet nearest to it.
-    let due = |nearest: Option<Packet>, seq: i64, session: &Session| {
+    let due = |nearest: Option<AcceptedPacket>, seq: i64, session: &Session| {
         let Some(packet) = nearest else { return Some(None) };
         let period = session.period().unwrap_or(Span(0));
         let since = period.0.checked_mul(seq - i64::from(packet.seq))?;
@@ -115,7 +115,7 @@ impl Engine {
             let sent = packet.sent.checked_add(shift.sent)?;
             let arrived = packet.arrived().checked_add(shift.arrived)?;
             let seq = packet.seq.checked_add(shift.numbers)?;
-            moved.push(Packet { seq, sent, delay: arrived.checked_sub(sent)? });
+            moved.push(AcceptedPacket { seq, sent, delay: arrived.checked_sub(sent)? });
             came.accepted.insert(seq);
         }
         let mut without = SeqSet::default();

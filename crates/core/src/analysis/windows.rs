@@ -7,7 +7,7 @@ use super::tally::Tally;
 use crate::helpers::Helpers;
 use crate::metrics::classify::Classifier;
 use crate::metrics::interval;
-use crate::metrics::seqset::{Run, SeqSet};
+use crate::metrics::seqset::{SeqRun, SeqSet};
 use crate::metrics::series::{Samples, Series, runs};
 use crate::session::{Ending, Session};
 use crate::spec::Schedule;
@@ -64,8 +64,8 @@ pub(super) fn analysed(
     let parts = split(&windows, engine, gathered);
     let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
-        let unrecorded = |run: Run| Run { start: run.start - from, ..run };
-        let unrecorded: Vec<Run> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let unrecorded = |run: SeqRun| SeqRun { start: run.start - from, ..run };
+        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(unrecorded).collect();
         let Ok(packets) = u32::try_from(to - from) else {
             return interval::add_delays(window, to, series);
         };

@@ -3,9 +3,9 @@
 use super::percentile::{Method, Percent, rank};
 
 /// From so many values on, they are counted in more parts of their range.
-const MANY: usize = 1 << 12;
+const MIN_MANY_VALUES: usize = 1 << 12;
 /// Among fewer values each rank is looked for by itself.
-const FEW: usize = 1 << 7;
+const MIN_COUNTED_VALUES: usize = 1 << 7;
 
 /// Percentiles that were asked for beforehand. Values are counted by parts of their range, and only the parts in which a
 /// percentile lies are sorted.
@@ -80,12 +80,12 @@ fn select(
     if ranks.is_empty() {
         return;
     }
-    if n <= FEW {
+    if n <= MIN_COUNTED_VALUES {
         let mut few = Vec::with_capacity(n);
         values.for_each(|x| few.push(x));
         return pick(&mut few, ranks, before, found);
     }
-    if n < MANY {
+    if n < MIN_MANY_VALUES {
         select_by_parts::<{ 1 << 8 }>(values, [low, high], ranks, before, found);
     } else {
         select_by_parts::<{ 1 << 11 }>(values, [low, high], ranks, before, found);

@@ -119,7 +119,7 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
@@ -161,7 +161,7 @@ mod tests {
     fn times_from_the_first_copy() {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
         for (seq, sent) in [(0, 100), (1, 200), (3, 400)] {
-            samples.push(Packet { seq, sent, delay: 10 });
+            samples.push(AcceptedPacket { seq, sent, delay: 10 });
             accepted.insert(seq);
         }
         let series = Series::new(&samples);

@@ -5,12 +5,12 @@ use super::series::Series;
 use crate::distribution::OrderStatistics;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
-use crate::summary::Segment;
+use crate::summary::PathSegment;
 
 /// Windows of 5 % of the run.
 const WINDOWS: usize = 20;
 /// With fewer packets, a window's minimum is not meaningful.
-const PACKETS_A_WINDOW: usize = 10;
+const MIN_WINDOW_PACKETS: usize = 10;
 
 /// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no
 /// jump.
@@ -18,9 +18,9 @@ const PACKETS_A_WINDOW: usize = 10;
 /// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
 /// deviation of those changes, the bulk of the variation in the windows about it, and twice the changes before and
 /// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
-pub fn segments(series: &Series<'_>) -> Vec<Segment> {
+pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
-    if n < WINDOWS * PACKETS_A_WINDOW {
+    if n < WINDOWS * MIN_WINDOW_PACKETS {
         return Vec::new();
     }
     let edge = |w: usize| w * n / WINDOWS;
@@ -46,7 +46,7 @@ pub fn segments(series: &Series<'_>) -> Vec<Segment> {
     }
     cuts.push(n);
     cuts.dedup();
-    let mut found: Vec<Segment> = Vec::new();
+    let mut found: Vec<PathSegment> = Vec::new();
     for cut in cuts.windows(2) {
         let Some(mut segment) = describe(series, cut[0]..cut[1]) else { continue };
         segment.step_ns = found.last().map(|before| segment.min.saturating_sub(before.min));
@@ -90,13 +90,13 @@ fn median(mut values: Vec<i64>) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
-fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segment> {
+fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<PathSegment> {
     let delays = series.range(range.clone()).map(|p| p.delay);
     let moments: Moments = delays.clone().collect();
     let sample = Sample::new(delays);
     let min = sample.min()?;
     let pdv = |p| Some(sample.edf(Percent(p))?.saturating_sub(min));
-    Some(Segment {
+    Some(PathSegment {
         first_seq: series.get(range.start).seq.into(),
         last_seq: series.get(range.end - 1).seq.into(),
         n: moments.n(),
@@ -111,14 +111,14 @@ fn describe(series: &Series<'_>, range: core::ops::Range<usize>) -> Option<Segme
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Packet;
+    use super::super::classify::AcceptedPacket;
     use super::super::series::Samples;
     use super::*;
 
     fn of(delay: impl Fn(i64) -> i64) -> Vec<(u64, Option<i64>)> {
         let mut samples = Samples::default();
         for seq in 0..2000 {
-            samples.push(Packet { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
+            samples.push(AcceptedPacket { seq, sent: i64::from(seq) * 1000, delay: delay(seq.into()) });
         }
         segments(&Series::new(&samples)).iter().map(|s| (s.first_seq, s.step_ns)).collect()
     }
@@ -213,7 +213,7 @@ mod tests {
             let mut samples = Samples::default();
             for seq in 0..n {
                 let delay = if seq < 100 { 0 } else { 5_000_000 };
-                samples.push(Packet { seq, sent: i64::from(seq), delay });
+                samples.push(AcceptedPacket { seq, sent: i64::from(seq), delay });
             }
             segments(&Series::new(&samples)).len()
         };

@@ -1,16 +1,16 @@
 //! `jitlat analyze --dataset DIR`: the packets of many tests, analysed again on all processors, figures by path and time.
 
 use super::{FilterArgs, show};
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::report::ReportArgs;
 use crate::output::write_file;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
-use jitlat_archive::{Archive, Listed, Period, TestId, analyse};
+use jitlat_archive::{Archive, ListedTest, PoolPeriod, TestId, analyse};
 use jitlat_core::pool::Pool;
-use jitlat_core::scalars::{Condition, Number, SCALARS, Scalar};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarCondition};
 use jitlat_core::{pool, quantity};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,13 +45,13 @@ pub struct DatasetArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupKey {
     Path,
-    Time(Period),
+    Time(PoolPeriod),
 }
 
 impl FromStr for GroupKey {
-    type Err = jitlat_archive::Error;
+    type Err = jitlat_archive::ArchiveError;
 
-    fn from_str(text: &str) -> Result<GroupKey, jitlat_archive::Error> {
+    fn from_str(text: &str) -> Result<GroupKey, jitlat_archive::ArchiveError> {
         if text == "path" { Ok(GroupKey::Path) } else { text.parse().map(GroupKey::Time) }
     }
 }
@@ -61,16 +61,16 @@ impl GroupKey {
         match self {
             GroupKey::Path => "path",
             GroupKey::Time(by) => {
-                Period::NAMES.iter().find(|(_, period)| *period == by).map_or("", |(name, _)| name)
+                PoolPeriod::NAMES.iter().find(|(_, period)| *period == by).map_or("", |(name, _)| name)
             }
         }
     }
 
-    fn of(self, test: &Listed) -> String {
+    fn of(self, test: &ListedTest) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
-            GroupKey::Time(Period::All) => "all".to_owned(),
-            GroupKey::Time(Period::Test) => test.id.clone(),
+            GroupKey::Time(PoolPeriod::All) => "all".to_owned(),
+            GroupKey::Time(PoolPeriod::Test) => test.id.clone(),
             GroupKey::Time(period) => show::time(test.started_ns, period),
         }
     }
@@ -78,14 +78,14 @@ impl GroupKey {
 
 /// Analyses the packets of all tests that were asked for, and prints a line for each group. Of `report` the JSON and the
 /// thresholds are of groups; all that is of one test is refused.
-pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<Status> {
+pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<ExitStatus> {
     check(report, live)?;
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
     let without = tests.iter().filter(|t| !t.has_packets).count();
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
     }
-    let group = |test: &Listed| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
+    let group = |test: &ListedTest| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
     let tests: Vec<(TestId, Vec<String>)> = tests
         .iter()
         .filter(|t| t.has_packets)
@@ -109,9 +109,9 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
     let violations: Vec<String> = report.fail_if.iter().flat_map(|c| violations(c, &found.groups)).collect();
     violations.iter().for_each(|violation| error!("failed: {violation}"));
     Ok(match () {
-        () if failed > 0 || found.groups.is_empty() => Status::NotMeasured,
-        () if !violations.is_empty() => Status::ThresholdViolated,
-        () => Status::Measured,
+        () if failed > 0 || found.groups.is_empty() => ExitStatus::NotMeasured,
+        () if !violations.is_empty() => ExitStatus::ThresholdViolated,
+        () => ExitStatus::Measured,
     })
 }
 
@@ -143,10 +143,10 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
 }
 
 /// The groups that violate `condition`, in words.
-fn violations(condition: &Condition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
+fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
     let figure = condition.selector().scalar;
     let violated = |(group, pool): (&Vec<String>, &Pool)| {
-        let violation = condition.violated_by(Number::Real(pool.scalar(figure)?))?;
+        let violation = condition.violated_by(ExactNumber::Real(pool.scalar(figure)?))?;
         Some(format!("{}: {violation}", group.join(", ")))
     };
     groups.iter().filter_map(violated).collect()

@@ -9,14 +9,16 @@ mod named;
 mod show;
 
 use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 #[cfg(test)]
 pub use dataset::DatasetDocument;
-use jitlat_archive::{Added, Archive, Endpoints, Filter, Keep, Period, TestId, VERSION, When, is_archive};
+use jitlat_archive::{
+    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
+};
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
 use jitlat_store::output as file;
@@ -47,9 +49,9 @@ enum Verb {
     /// A figure of a path by hour, day, month or year, of all packets of each
     Query(QueryArgs),
     /// A path before a time and after it
-    Compare(CompareArgs),
+    Compare(ArchiveCompareArgs),
     /// Write logs again as they were added
-    Export(ExportArgs),
+    Export(ArchiveExportArgs),
     /// Put small files of packets together
     Compact(WhereArgs),
     /// Remove what is old; figures of periods stay
@@ -153,13 +155,13 @@ struct QueryArgs {
     figure: Selector,
     /// Length of the periods, in UTC: test, hour, day, month, year or all
     #[arg(long, value_name = "PERIOD", default_value = "day")]
-    by: Period,
+    by: PoolPeriod,
     #[command(flatten)]
     form: FormArgs,
 }
 
 #[derive(Clone, Debug, Args)]
-struct CompareArgs {
+struct ArchiveCompareArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// From host A to host B, by address or name; either may be left out
@@ -173,7 +175,7 @@ struct CompareArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-struct ExportArgs {
+struct ArchiveExportArgs {
     #[command(flatten)]
     place: WhereArgs,
     /// Folder for the logs; created if missing
@@ -199,7 +201,7 @@ struct PruneArgs {
     /// their part in the figures of periods stays. size=20G: the oldest packets are removed until the others take
     /// this much.
     #[arg(long, required = true, value_name = "WHAT")]
-    keep: Vec<Keep>,
+    keep: Vec<Retention>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -234,7 +236,7 @@ fn now() -> WallTime {
     WallTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-fn when(text: &str) -> Result<When, jitlat_archive::Error> {
+fn when(text: &str) -> Result<When, jitlat_archive::ArchiveError> {
     When::parse(text, now())
 }
 
@@ -245,7 +247,7 @@ impl FilterArgs {
 }
 
 /// Does what the verb says.
-pub fn run(args: &ArchiveArgs) -> Result<Status> {
+pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     match &args.verb {
         Verb::Add(args) => add(args),
         Verb::Ls(args) => {
@@ -258,7 +260,7 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
-            &analyze::Together::default(),
+            &analyze::SeveralLogs::default(),
             &args.report,
         ),
         Verb::Query(args) => query(args),
@@ -267,14 +269,14 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
         Verb::Compact(args) => {
             let done = Archive::open_to_write(&args.archive)?.compact()?;
             console::print(&show::compacted(&done))?;
-            Ok(if done.damaged == 0 { Status::Measured } else { Status::NotMeasured })
+            Ok(if done.damaged == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
             for keep in &args.keep {
                 console::print(&show::pruned(&archive.prune(*keep, now())?))?;
             }
-            Ok(Status::Measured)
+            Ok(ExitStatus::Measured)
         }
         Verb::Pushes(args) => {
             let archive = Archive::open(&args.place.archive)?;
@@ -285,7 +287,7 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
         Verb::Fsck(args) => {
             let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
             console::print(&show::checked(&checked))?;
-            Ok(if checked.damaged.is_empty() { Status::Measured } else { Status::NotMeasured })
+            Ok(if checked.damaged.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Migrate(args) => {
             let before = Archive::migrate(&args.archive)?;
@@ -294,7 +296,7 @@ pub fn run(args: &ArchiveArgs) -> Result<Status> {
                 _ => format!("schema version {before} is now {VERSION}\n"),
             };
             console::print(&text)?;
-            Ok(Status::Measured)
+            Ok(ExitStatus::Measured)
         }
     }
 }
@@ -305,15 +307,15 @@ fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
     Ok(archive.join(found.to_string()))
 }
 
-fn add(args: &AddArgs) -> Result<Status> {
+fn add(args: &AddArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     let archive = Archive::make(&args.place.archive)?;
     let mut failed = 0;
     for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
         let name = log.display();
         match archive.add(log, &args.tags) {
-            Ok(Added::New(id)) => console::print(&format!("{id}  {name}\n"))?,
-            Ok(Added::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(AddOutcome::New(id)) => console::print(&format!("{id}  {name}\n"))?,
+            Ok(AddOutcome::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -323,12 +325,12 @@ fn add(args: &AddArgs) -> Result<Status> {
     if stop.is_requested() {
         bail!("interrupted: what is listed above was added, and nothing else");
     }
-    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+    Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// Puts the log of a test into the archive at `root`, which is made if there is none.
-pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Error> {
-    let (Added::New(id) | Added::Known(id)) = Archive::make(root)?.add(log, &[])?;
+pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::ArchiveError> {
+    let (AddOutcome::New(id) | AddOutcome::Known(id)) = Archive::make(root)?.add(log, &[])?;
     Ok(id)
 }
 
@@ -364,7 +366,7 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     Ok(())
 }
 
-fn query(args: &QueryArgs) -> Result<Status> {
+fn query(args: &QueryArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     if let Some(way) = args.figure.way {
         bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
@@ -373,7 +375,7 @@ fn query(args: &QueryArgs) -> Result<Status> {
     show::points(args.figure.scalar, args.by, &found, args.form.json, args.form.csv)
 }
 
-fn compare(args: &CompareArgs) -> Result<Status> {
+fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     let earlier = Filter { path: args.path.clone(), before: Some(args.before), ..Filter::default() };
     let later = Filter { path: args.path.clone(), since: Some(args.before), ..Filter::default() };
@@ -392,7 +394,7 @@ fn compare(args: &CompareArgs) -> Result<Status> {
     show::comparison(&both, &figures.collect::<Vec<_>>())
 }
 
-fn export(args: &ExportArgs) -> Result<Status> {
+fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     let ids: Vec<TestId> = if args.ids.is_empty() {
         let tests = archive.list(&args.filter.filter(&args.tags), &[])?;
@@ -413,7 +415,7 @@ fn export(args: &ExportArgs) -> Result<Status> {
         }
         console::print(&format!("{}\n", path.display()))?;
     }
-    Ok(if failed == 0 { Status::Measured } else { Status::NotMeasured })
+    Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 fn write_log(archive: &Archive, id: TestId, path: &Path) -> Result<()> {

@@ -1,11 +1,13 @@
 //! What an archive answers, as text, CSV and JSON.
 
 use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::Result;
-use jitlat_archive::{Checked, Collected, Compacted, Listed, Period, Point, Pruned, Pushed, Stream, utc};
+use jitlat_archive::{
+    Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod, PooledStream, Pruned, Pushed, utc,
+};
 use jitlat_core::pool::Pool;
-use jitlat_core::scalars::{Number, Scalar, Selector, Unit};
+use jitlat_core::scalars::{ExactNumber, Scalar, ScalarUnit, Selector};
 use jitlat_core::units;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ListDocument<'a> {
     /// Tests, in the order they began.
-    pub tests: &'a [Listed],
+    pub tests: &'a [ListedTest],
 }
 
 /// What `archive query --json` writes.
@@ -37,9 +39,9 @@ pub struct QueryDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StreamPoints<'a> {
     /// Which packets.
-    pub stream: &'a Stream,
+    pub stream: &'a PooledStream,
     /// In the order of time; periods without tests are left out.
-    pub points: &'a [Point],
+    pub points: &'a [PeriodValue],
 }
 
 /// Columns, aligned; the last may be of any length.
@@ -57,28 +59,29 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
     rows.iter().map(line).collect()
 }
 
-fn json<T: Serialize>(document: &T) -> Result<Status> {
+fn json<T: Serialize>(document: &T) -> Result<ExitStatus> {
     console::print(&(serde_json::to_string_pretty(document)? + "\n"))?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// A time as `2026-11-23 10:00:00`, UTC, as long as the period needs.
-pub(super) fn time(ns: i64, by: Period) -> String {
+pub(super) fn time(ns: i64, by: PoolPeriod) -> String {
     let text = utc(ns);
     let length = match by {
-        Period::Test | Period::All => 19,
-        Period::Hour => 16,
-        Period::Day => 10,
-        Period::Month => 7,
-        Period::Year => 4,
+        PoolPeriod::Test | PoolPeriod::All => 19,
+        PoolPeriod::Hour => 16,
+        PoolPeriod::Day => 10,
+        PoolPeriod::Month => 7,
+        PoolPeriod::Year => 4,
     };
     text.chars().take(length).collect()
 }
 
 fn shown(figure: &Scalar, value: Option<f64>) -> String {
-    let is_count = matches!(figure.unit, Unit::Packets | Unit::Count | Unit::Bytes);
-    let number =
-        |x: f64| if is_count && x.fract() == 0.0 { Number::Whole(x as i64) } else { Number::Real(x) };
+    let is_count = matches!(figure.unit, ScalarUnit::Packets | ScalarUnit::Count | ScalarUnit::Bytes);
+    let number = |x: f64| {
+        if is_count && x.fract() == 0.0 { ExactNumber::Whole(x as i64) } else { ExactNumber::Real(x) }
+    };
     value.map_or_else(|| "-".to_owned(), |x| figure.show(number(x)))
 }
 
@@ -101,7 +104,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Prints tests.
-pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool) -> Result<Status> {
+pub fn list(tests: &[ListedTest], figures: &[Selector], as_json: bool, as_csv: bool) -> Result<ExitStatus> {
     if as_json {
         return json(&ListDocument { tests });
     }
@@ -128,14 +131,14 @@ pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool)
             );
         }
         console::print(&text)?;
-        return Ok(Status::Measured);
+        return Ok(ExitStatus::Measured);
     }
     let heading = ["ID", "began (UTC)", "path", "", "answer"].map(str::to_owned).into_iter();
     let mut rows = vec![heading.chain(names.iter().cloned()).chain(["test".to_owned()]).collect::<Vec<_>>()];
     for t in tests {
         let mut row = vec![
             t.id.clone(),
-            time(t.started_ns, Period::Test),
+            time(t.started_ns, PoolPeriod::Test),
             format!("{} > {}", t.src, t.dst),
             format!("{} {}", t.protocol, t.direction),
             t.severity.clone(),
@@ -151,27 +154,27 @@ pub fn list(tests: &[Listed], figures: &[Selector], as_json: bool, as_csv: bool)
         rows.push(row);
     }
     console::print(&if tests.is_empty() { "no such tests\n".to_owned() } else { table(&rows, 5) })?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// What the streams have that differs, in words.
-fn describe(stream: &Stream) -> String {
+fn describe(stream: &PooledStream) -> String {
     let period = stream.period_ns.map_or_else(String::new, |ns| format!(" every {}", units::eng4(ns)));
     let payload = stream.payload_bytes.map_or_else(String::new, |n| format!(", {n} bytes"));
     let dscp = if stream.dscp == 0 { String::new() } else { format!(", DSCP {}", stream.dscp) };
-    let Stream { src, dst, protocol, direction, .. } = stream;
+    let PooledStream { src, dst, protocol, direction, .. } = stream;
     format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")
 }
 
 /// Prints a figure over time.
 pub fn points(
     figure: &'static Scalar,
-    by: Period,
-    found: &[(Stream, Vec<Point>)],
+    by: PoolPeriod,
+    found: &[(PooledStream, Vec<PeriodValue>)],
     as_json: bool,
     as_csv: bool,
-) -> Result<Status> {
-    let name = Period::NAMES.iter().find(|(_, p)| *p == by).map_or("", |(name, _)| name);
+) -> Result<ExitStatus> {
+    let name = PoolPeriod::NAMES.iter().find(|(_, p)| *p == by).map_or("", |(name, _)| name);
     if as_json {
         let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
         return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
@@ -188,7 +191,7 @@ pub fn points(
     }
     for (k, (stream, points)) in found.iter().enumerate() {
         if as_csv {
-            let Stream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
+            let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
             let known = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
             let (payload, period) = (known(payload_bytes), known(period_ns));
             for p in points {
@@ -208,7 +211,7 @@ pub fn points(
         let mut rows =
             vec![vec![name.to_owned(), "tests".to_owned(), "sent".to_owned(), figure.key.to_owned()]];
         for p in points {
-            let start = if by == Period::All { "all".to_owned() } else { time(p.start_ns, by) };
+            let start = if by == PoolPeriod::All { "all".to_owned() } else { time(p.start_ns, by) };
             rows.push(vec![start, p.tests.to_string(), p.sent.to_string(), shown(figure, p.value)]);
         }
         if !has_value {
@@ -217,11 +220,11 @@ pub fn points(
         text += &table(&rows, 1);
     }
     console::print(if found.is_empty() { "no such tests\n" } else { &text })?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// Prints figures of streams before a time and after it.
-pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Scalar]) -> Result<Status> {
+pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scalar]) -> Result<ExitStatus> {
     let mut text = String::new();
     for (k, (stream, before, after)) in both.iter().enumerate() {
         if k > 0 {
@@ -249,7 +252,7 @@ pub fn comparison(both: &[(Stream, Pool, Pool)], figures: &[&'static Scalar]) ->
     }
     text += "\nThe figures are those of all packets before and after. Whether single tests differ: jitlat compare DIR/ID DIR/ID\n";
     console::print(&text)?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// Prints figures of groups of tests.
@@ -271,15 +274,15 @@ pub struct PushesDocument {
     /// What this host pushes, by collector.
     pub pushed: Vec<Pushed>,
     /// What others have pushed to this archive, by host.
-    pub collected: Vec<Collected>,
+    pub collected: Vec<CollectedHost>,
 }
 
 /// Prints what was pushed.
-pub fn pushes(document: &PushesDocument, as_json: bool) -> Result<Status> {
+pub fn pushes(document: &PushesDocument, as_json: bool) -> Result<ExitStatus> {
     if as_json {
         return json(document);
     }
-    let when = |ns: Option<i64>| ns.map_or("never".to_owned(), |ns| time(ns, Period::Test));
+    let when = |ns: Option<i64>| ns.map_or("never".to_owned(), |ns| time(ns, PoolPeriod::Test));
     let heading = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     let mut text = String::new();
     if !document.pushed.is_empty() {
@@ -297,7 +300,7 @@ pub fn pushes(document: &PushesDocument, as_json: bool) -> Result<Status> {
             vec![
                 p.collector.clone(),
                 p.waiting.to_string(),
-                p.oldest_ns.map_or("-".to_owned(), |ns| time(ns, Period::Test)),
+                p.oldest_ns.map_or("-".to_owned(), |ns| time(ns, PoolPeriod::Test)),
                 p.stored.to_string(),
                 p.dropped.to_string(),
                 p.refused.to_string(),
@@ -337,7 +340,7 @@ pub fn pushes(document: &PushesDocument, as_json: bool) -> Result<Status> {
         text += "nothing is pushed from this archive, nor to it\n";
     }
     console::print(&text)?;
-    Ok(Status::Measured)
+    Ok(ExitStatus::Measured)
 }
 
 /// What `compact` did, in words.

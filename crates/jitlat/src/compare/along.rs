@@ -2,52 +2,53 @@
 
 use crate::console;
 use crate::output::pages;
-use crate::output::{Drawings, Report, Table};
+use crate::output::{Drawings, Report, ReportTable};
 use crate::sweep::show::{PointDocument, lines, table};
 use anyhow::{Context, Result, bail, ensure};
 use jitlat_core::WallTime;
 use jitlat_core::answer::Answer;
 use jitlat_core::sweep::{
-    Axis, Confidence, Factor, Grid, Level, Outcome, Point, SweepRun, points, with_intervals_of_packets,
+    ConfidenceLevel, Factor, FactorLevel, RunOutcome, SweepAxis, SweepGrid, SweepPoint, SweepRun, points,
+    with_intervals_of_packets,
 };
-use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, say_measured};
+use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, label_measured};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::{FirstScreen, Section};
-use jitlat_verdict::compare::{Key, LabelledRun};
+use jitlat_verdict::compare::{LabelledRun, RunKey};
 use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 
 /// The runs at each number, in one curve or several.
-pub struct Along {
+pub struct CurveReport {
     quantity: &'static str,
-    grid: Grid,
-    points: Vec<Point>,
-    confidence: Confidence,
+    grid: SweepGrid,
+    points: Vec<SweepPoint>,
+    confidence: ConfidenceLevel,
     answer: Answer,
     title: String,
     /// Where and when the runs were measured.
     measured: String,
 }
 
-impl Along {
+impl CurveReport {
     /// Arranges `runs` by the number in `key`, and in curves by `group`. Runs that agree in both are repetitions.
     pub fn new(
         runs: &[LabelledRun],
-        key: &Key,
-        group: Option<&Key>,
-        confidence: Confidence,
-    ) -> Result<Along> {
+        key: &RunKey,
+        group: Option<&RunKey>,
+        confidence: ConfidenceLevel,
+    ) -> Result<CurveReport> {
         let round_trips = runs.iter().filter(|r| r.summary.is_round_trip()).count();
         ensure!(
             round_trips == 0 || round_trips == runs.len(),
             "round trips and one-way delays are different quantities: give the logs of one kind"
         );
-        let mut numbers: Vec<Number> = Vec::new();
+        let mut numbers: Vec<NumberText> = Vec::new();
         for run in runs {
             let text = key.of(run);
-            let number = Number::read(&text)
+            let number = NumberText::read(&text)
                 .with_context(|| format!("{}: the value of {key} is {text}, not a number", run.source))?;
             if let Some(first) = numbers.first()
                 && first.unit != number.unit
@@ -59,35 +60,38 @@ impl Along {
         let unit = numbers.first().map(|n| n.unit.clone()).unwrap_or_default();
         let name = name_of(key);
         let name = if unit.is_empty() { name } else { format!("{name} ({unit})") };
-        let mut levels: Vec<Level> = Vec::new();
+        let mut levels: Vec<FactorLevel> = Vec::new();
         for n in &numbers {
             if !levels.iter().any(|l| l.number == Some(n.value)) {
                 let text = format!("{} {unit}", n.value).trim_end().to_owned();
-                levels.push(Level { text, number: Some(n.value) });
+                levels.push(FactorLevel { text, number: Some(n.value) });
             }
         }
         levels.sort_by(|a, b| a.number.unwrap_or_default().total_cmp(&b.number.unwrap_or_default()));
         let groups: Vec<String> =
             runs.iter().map(|run| group.map_or_else(String::new, |g| g.of(run))).collect();
-        let mut curves: Vec<Level> = Vec::new();
+        let mut curves: Vec<FactorLevel> = Vec::new();
         for text in &groups {
             if !curves.iter().any(|l| l.text == *text) {
-                curves.push(Level { text: text.clone(), number: None });
+                curves.push(FactorLevel { text: text.clone(), number: None });
             }
         }
-        let mut axes = vec![Axis { name: Some(name), ..Axis::new(Factor::Number, levels.clone()) }];
+        let mut axes = vec![SweepAxis { name: Some(name), ..SweepAxis::new(Factor::Number, levels.clone()) }];
         if let Some(group) = group {
-            axes.push(Axis { name: Some(name_of(group)), ..Axis::new(Factor::Group, curves.clone()) });
+            axes.push(SweepAxis {
+                name: Some(name_of(group)),
+                ..SweepAxis::new(Factor::Group, curves.clone())
+            });
         }
-        let grid = Grid { axes };
-        let mut outcomes: Vec<Outcome> = Vec::new();
+        let grid = SweepGrid { axes };
+        let mut outcomes: Vec<RunOutcome> = Vec::new();
         for (run, (number, group)) in runs.iter().zip(numbers.iter().zip(&groups)) {
             let row = levels.iter().position(|l| l.number == Some(number.value)).unwrap_or_default();
             let column = curves.iter().position(|l| l.text == *group).unwrap_or_default();
             let cell = row * curves.len() + column;
             let repetition = outcomes.iter().filter(|o| o.run.cell == cell).count() as u32;
             let began = run.summary.session.created.unwrap_or(WallTime(0));
-            outcomes.push(Outcome::of(&run.summary, SweepRun { cell, repetition }, began, None));
+            outcomes.push(RunOutcome::of(&run.summary, SweepRun { cell, repetition }, began, None));
         }
         let mut points = points(&grid, &outcomes, confidence);
         with_intervals_of_packets(&mut points, confidence);
@@ -96,7 +100,7 @@ impl Along {
         let title = format!("{quantity} by {}: {} tests", grid.axes[0].label(), runs.len());
         let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
         let measured = measured_of_several(measured);
-        Ok(Along { quantity, grid, points, confidence, answer, title, measured })
+        Ok(CurveReport { quantity, grid, points, confidence, answer, title, measured })
     }
 
     /// What changes with the number.
@@ -121,7 +125,7 @@ impl Along {
         let (confidence, quantity) = (self.confidence, self.quantity);
         let mut figures = of_sweep(&Sweep { grid, points, confidence, quantity, notes: &[], packets: &[] });
         figures.iter_mut().for_each(|f| f.id = f.id.replacen("sweep", "along", 1));
-        say_measured(&mut figures, &self.measured);
+        label_measured(&mut figures, &self.measured);
         figures
     }
 
@@ -139,9 +143,9 @@ impl Along {
     }
 }
 
-impl Report for Along {
+impl Report for CurveReport {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(AlongDocument {
+        Ok(serde_json::to_value(CurveDocument {
             format: "jitlat along 1",
             quantity: self.quantity,
             confidence: self.confidence,
@@ -149,7 +153,7 @@ impl Report for Along {
         })?)
     }
 
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<ReportTable> {
         Some(lines(&self.grid, &self.points))
     }
 
@@ -172,39 +176,39 @@ impl Report for Along {
 /// Tests against a number, as a program reads them: `docs/formats/compare.md`.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct AlongDocument<'a> {
+pub struct CurveDocument<'a> {
     /// `jitlat along 1`.
     format: &'static str,
     /// `round trip` or `one-way delay`.
     quantity: &'static str,
     /// Of the intervals.
-    confidence: Confidence,
+    confidence: ConfidenceLevel,
     /// In the order of the number: the runs that agree in it, and in the group.
     points: Vec<PointDocument<'a>>,
 }
 
 /// The tag's own name.
-fn name_of(key: &Key) -> String {
+fn name_of(key: &RunKey) -> String {
     match key {
-        Key::Tag(tag) => tag.clone(),
+        RunKey::Tag(tag) => tag.clone(),
         other => other.to_string(),
     }
 }
 
 /// A number with what follows it.
-struct Number {
+struct NumberText {
     value: f64,
     unit: String,
 }
 
-impl Number {
+impl NumberText {
     /// Reads `20`, `20m`, `-3.5 dBm`; `None` without a number.
-    fn read(text: &str) -> Option<Number> {
+    fn read(text: &str) -> Option<NumberText> {
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let value = number.parse::<f64>().ok().filter(|v| v.is_finite())?;
-        Some(Number { value, unit: unit.trim().to_owned() })
+        Some(NumberText { value, unit: unit.trim().to_owned() })
     }
 }
 
@@ -225,14 +229,14 @@ mod tests {
         run
     }
 
-    fn along(runs: &[LabelledRun], group: Option<&Key>) -> Result<Along> {
-        Along::new(runs, &"tag:distance".parse().unwrap(), group, Confidence::Ninety)
+    fn along(runs: &[LabelledRun], group: Option<&RunKey>) -> Result<CurveReport> {
+        CurveReport::new(runs, &"tag:distance".parse().unwrap(), group, ConfidenceLevel::Ninety)
     }
 
     #[test]
     fn runs_are_placed_by_their_number_and_repeated_where_they_agree() {
         let runs = [run("190m", "3"), run("20 m", "3"), run("190 m", "6"), run("20.0m", "3")];
-        let by_rate: Key = "tag:rate".parse().unwrap();
+        let by_rate: RunKey = "tag:rate".parse().unwrap();
         let found = along(&runs, Some(&by_rate)).unwrap();
         let axis = &found.grid.axes[0];
         assert_eq!(axis.label(), "distance (m)");

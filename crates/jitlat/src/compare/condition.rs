@@ -1,26 +1,28 @@
 //! `--fail-if` of a comparison: a verdict, a figure of a run, or its change from the first column.
 
-use jitlat_core::scalars::{Condition as Absolute, ConditionError, Number, Selector, Unit, UnknownScalar};
-use jitlat_verdict::compare::{Cell, Grid, LabelledRun};
+use jitlat_core::scalars::{
+    ConditionError, ExactNumber, ScalarCondition, ScalarUnit, Selector, UnknownScalar,
+};
+use jitlat_verdict::compare::{Cell, ComparisonGrid, LabelledRun};
 use jitlat_verdict::comparison;
 use std::str::FromStr;
 
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Condition {
+pub enum FailCondition {
     /// A column is significantly worse than the first, in delay or in loss, as the headline says it.
     Worse,
     /// A column differs significantly from the first, in delay or in loss.
     Different,
     /// A figure of any run crosses a threshold.
-    Figure(Absolute),
+    Figure(ScalarCondition),
     /// A figure differs from that of the first column by more than this.
-    Change(Change),
+    Change(ChangeLimit),
 }
 
 /// A limit of change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ChangeLimit {
     selector: Selector,
     above: bool,
     limit: Limit,
@@ -35,13 +37,13 @@ enum Limit {
     Share(f64),
 }
 
-impl FromStr for Condition {
+impl FromStr for FailCondition {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Condition, String> {
+    fn from_str(text: &str) -> Result<FailCondition, String> {
         match text.trim() {
-            "worse" => return Ok(Condition::Worse),
-            "different" => return Ok(Condition::Different),
+            "worse" => return Ok(FailCondition::Worse),
+            "different" => return Ok(FailCondition::Different),
             _ => {}
         }
         let Some(at) = text.find(['<', '>']) else {
@@ -53,11 +55,11 @@ impl FromStr for Condition {
         let sign = match threshold.as_bytes().first() {
             Some(b'+') => 1.0,
             Some(b'-') => -1.0,
-            _ => return text.parse().map(Condition::Figure).map_err(|e: ConditionError| e.to_string()),
+            _ => return text.parse().map(FailCondition::Figure).map_err(|e: ConditionError| e.to_string()),
         };
         let selector: Selector = text[..at].trim().parse().map_err(|e: UnknownScalar| e.to_string())?;
         let amount = &threshold[1..];
-        let share = amount.trim().strip_suffix('%').filter(|_| selector.scalar.unit != Unit::Share);
+        let share = amount.trim().strip_suffix('%').filter(|_| selector.scalar.unit != ScalarUnit::Share);
         let limit = match share {
             Some(number) => {
                 let number = number.trim().parse::<f64>().ok().filter(|n| n.is_finite());
@@ -67,7 +69,7 @@ impl FromStr for Condition {
             }
             None => Limit::By(sign * selector.threshold(amount)?),
         };
-        Ok(Condition::Change(Change {
+        Ok(FailCondition::Change(ChangeLimit {
             selector,
             above: text.as_bytes()[at] == b'>',
             limit,
@@ -76,28 +78,30 @@ impl FromStr for Condition {
     }
 }
 
-impl Condition {
+impl FailCondition {
     /// Descriptions of where the condition is met.
-    pub fn violations(&self, grid: &Grid, runs: &[LabelledRun]) -> Vec<String> {
+    pub fn violations(&self, grid: &ComparisonGrid, runs: &[LabelledRun]) -> Vec<String> {
         match self {
-            Condition::Worse | Condition::Different => grid
+            FailCondition::Worse | FailCondition::Different => grid
                 .comparisons()
                 .filter_map(|(row, c)| {
-                    let how = match comparison::Change::of(c) {
-                        comparison::Change::Worse => "worse than",
-                        comparison::Change::Mixed => "in part worse than",
-                        comparison::Change::Better if *self == Condition::Different => "different from",
+                    let how = match comparison::SideChange::of(c) {
+                        comparison::SideChange::Worse => "worse than",
+                        comparison::SideChange::Mixed => "in part worse than",
+                        comparison::SideChange::Better if *self == FailCondition::Different => {
+                            "different from"
+                        }
                         _ => return None,
                     };
                     let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
                     Some(format!("{of}{} is {how} {}", c.b, c.a))
                 })
                 .collect(),
-            Condition::Figure(figure) => runs
+            FailCondition::Figure(figure) => runs
                 .iter()
                 .filter_map(|run| Some(format!("{}: {}", run.label, figure.violated(&run.summary)?)))
                 .collect(),
-            Condition::Change(change) => grid
+            FailCondition::Change(change) => grid
                 .rows
                 .iter()
                 .flat_map(|row| {
@@ -110,7 +114,7 @@ impl Condition {
     }
 }
 
-impl Change {
+impl ChangeLimit {
     fn violated(&self, row: &str, first: &Cell, cell: &Cell, runs: &[LabelledRun]) -> Option<String> {
         let (a, b) = (self.mean(first, runs)?, self.mean(cell, runs)?);
         let limit = match self.limit {
@@ -119,7 +123,7 @@ impl Change {
         };
         let crossed = if self.above { b - a > limit } else { b - a < limit };
         let of = if row.is_empty() { String::new() } else { format!("{row}: ") };
-        let show = |v: f64| self.selector.scalar.show(Number::Real(v));
+        let show = |v: f64| self.selector.scalar.show(ExactNumber::Real(v));
         crossed.then(|| {
             format!(
                 "{of}{} ({} of {} is {}, of {} {})",
@@ -150,7 +154,7 @@ mod tests {
 
     fn limit(text: &str) -> Limit {
         match text.parse() {
-            Ok(Condition::Change(c)) => c.limit,
+            Ok(FailCondition::Change(c)) => c.limit,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -162,12 +166,12 @@ mod tests {
         assert_eq!(limit("latency-mean<-10%"), Limit::Share(-0.1));
         assert_eq!(limit("loss>+0.5%"), Limit::By(0.005));
         assert_eq!(limit("mos<-0.3"), Limit::By(-0.3));
-        assert!(matches!("loss>1%".parse(), Ok(Condition::Figure(_))));
-        assert_eq!("worse".parse(), Ok(Condition::Worse));
+        assert!(matches!("loss>1%".parse(), Ok(FailCondition::Figure(_))));
+        assert_eq!("worse".parse(), Ok(FailCondition::Worse));
         for bad in
             ["", "better", "loss>+x%", "loss>+1", "speed>+1%", "jitter-p99>+20 apples", "jitter-p99>+NaN%"]
         {
-            assert!(bad.parse::<Condition>().is_err(), "{bad}");
+            assert!(bad.parse::<FailCondition>().is_err(), "{bad}");
         }
     }
 }

@@ -5,17 +5,17 @@ use crate::label::{self, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
-use jitlat_store::json::{self, ReadError};
+use jitlat_store::json::{self, SummaryReadError};
 use jitlat_store::log::LogReader;
 use jitlat_store::threads::Threads;
-use jitlat_verdict::compare::{Key, LabelledRun};
+use jitlat_verdict::compare::{LabelledRun, RunKey};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
 /// Largest JSON file, in bytes: a summary has some hundred kilobytes, many runs with intervals some megabytes.
-const LARGEST_JSON: u64 = 1 << 30;
+const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// The runs in `files`, each with a unique label.
 pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
@@ -72,7 +72,7 @@ fn make_labels_unique(runs: &mut [LabelledRun]) {
 }
 
 /// The default rows: one per direction, if a column has both.
-pub fn rows_of_themselves(runs: &[LabelledRun], columns: &Key) -> Option<Key> {
+pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunKey> {
     let both = |run: &LabelledRun| {
         let mine = run.summary.direction();
         let other = |r: &LabelledRun| {
@@ -80,7 +80,7 @@ pub fn rows_of_themselves(runs: &[LabelledRun], columns: &Key) -> Option<Key> {
         };
         mine.is_some() && runs.iter().any(other)
     };
-    (*columns != Key::Direction && runs.iter().any(both)).then_some(Key::Direction)
+    (*columns != RunKey::Direction && runs.iter().any(both)).then_some(RunKey::Direction)
 }
 
 fn open(path: &str) -> Result<Vec<LabelledRun>> {
@@ -115,10 +115,10 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Labelled
 }
 
 fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
-    let summaries = json::read(input.take(LARGEST_JSON)).map_err(|e| match e {
-        ReadError::Empty => anyhow!("{name} holds no summary"),
-        ReadError::Json(e) => anyhow!(e).context(format!("reading {name} as JSON")),
-        ReadError::Summary(e) => anyhow!(
+    let summaries = json::read(input.take(MAX_JSON_BYTES)).map_err(|e| match e {
+        SummaryReadError::Empty => anyhow!("{name} holds no summary"),
+        SummaryReadError::Json(e) => anyhow!(e).context(format!("reading {name} as JSON")),
+        SummaryReadError::Summary(e) => anyhow!(
             "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
              `analyze`"
         ),
@@ -151,9 +151,9 @@ mod tests {
         make_labels_unique(&mut runs);
         let labels: Vec<&str> = runs.iter().map(|r| r.label.as_str()).collect();
         assert_eq!(labels, ["x/a.log", "y/a.log", "b", "b", "c (3)", "c (4)"]);
-        assert_eq!(rows_of_themselves(&runs, &Key::Label), Some(Key::Direction));
-        assert_eq!(rows_of_themselves(&runs, &Key::Direction), None);
-        assert_eq!(rows_of_themselves(&runs[..2], &Key::Label), None);
+        assert_eq!(rows_of_themselves(&runs, &RunKey::Label), Some(RunKey::Direction));
+        assert_eq!(rows_of_themselves(&runs, &RunKey::Direction), None);
+        assert_eq!(rows_of_themselves(&runs[..2], &RunKey::Label), None);
     }
 
     #[test]

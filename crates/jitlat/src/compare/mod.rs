@@ -6,21 +6,23 @@ mod input;
 mod report;
 
 use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::report::LengthArgs;
-use crate::output::{Outputs, Part, screen};
-use along::Along;
+use crate::output::{Outputs, ReportParts, screen};
+use along::CurveReport;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use condition::Condition;
-use jitlat_core::sweep::Confidence;
+use condition::FailCondition;
+use jitlat_core::sweep::ConfidenceLevel;
 use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{TextOptions, comparison};
-use jitlat_verdict::compare::{Basis, Grid, Key, LabelledRun, Outcome, Question, Statistic};
+use jitlat_verdict::compare::{
+    Basis, ComparisonGrid, ComparisonOutcome, ComparisonSettings, LabelledRun, RunKey, Statistic,
+};
 use report::GridReport;
 
 #[cfg(test)]
-pub use along::AlongDocument;
+pub use along::CurveDocument;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -40,10 +42,10 @@ pub struct CompareArgs {
     ///
     /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs that agree are taken together.
     #[arg(long, value_name = "KEY")]
-    pub group_by: Option<Key>,
+    pub group_by: Option<RunKey>,
     /// Rows of the table, by the same keys: columns are compared within each row
     #[arg(long, value_name = "KEY")]
-    pub rows: Option<Key>,
+    pub rows: Option<RunKey>,
     /// Column that the others are compared with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
@@ -51,10 +53,10 @@ pub struct CompareArgs {
     ///
     /// Of the runs that agree in that number: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
-    pub along: Option<Key>,
+    pub along: Option<RunKey>,
     /// With --along: confidence of the intervals, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
-    pub confidence: Confidence,
+    pub confidence: ConfidenceLevel,
     /// Quantity to compare: pdv (jitter), ipdv, or delay
     ///
     /// ipdv is the absolute variation between consecutive packets; delay is one-way delay, corrected, or round trips.
@@ -63,7 +65,7 @@ pub struct CompareArgs {
     pub basis: By,
     /// Statistic of the verdict: median, or p99
     #[arg(long, value_name = "STATISTIC", default_value = "median")]
-    pub statistic: At,
+    pub statistic: StatisticArg,
     /// Seed of the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -72,9 +74,9 @@ pub struct CompareArgs {
     /// A verdict; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8); or its change from the first column
     /// (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
     #[arg(long, value_name = "CONDITION")]
-    pub fail_if: Vec<Condition>,
+    pub fail_if: Vec<FailCondition>,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::ROWS.and(Part::FIGURES).and(Part::PAGE).0 }>,
+    pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
     #[command(flatten)]
     pub length: LengthArgs,
 }
@@ -87,29 +89,29 @@ pub enum By {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum At {
+pub enum StatisticArg {
     Median,
     P99,
 }
 
 /// Reads the runs, compares them and prints the result.
-pub fn run(args: &CompareArgs) -> Result<Status> {
+pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let runs = input::read(&args.files)?;
     if let Some(along) = &args.along {
         return show_along(args, &runs, along);
     }
-    let columns = args.group_by.clone().unwrap_or(Key::Label);
+    let columns = args.group_by.clone().unwrap_or(RunKey::Label);
     let rows = args.rows.clone().or_else(|| input::rows_of_themselves(&runs, &columns));
-    let question = Question {
+    let question = ComparisonSettings {
         basis: match args.basis {
             By::Pdv => Basis::Pdv,
             By::Ipdv => Basis::Ipdv,
             By::Delay => Basis::Delay,
         },
         statistic: match args.statistic {
-            At::Median => Statistic::Median,
-            At::P99 => Statistic::P99,
+            StatisticArg::Median => Statistic::Median,
+            StatisticArg::P99 => Statistic::P99,
         },
         varied: None,
         seed: args.seed,
@@ -119,7 +121,7 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
         names.dedup();
         bail!("there is no column {baseline}: choose one of {}", names.join(", "));
     }
-    let grid = Grid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
+    let grid = ComparisonGrid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
     if grid.comparisons().next().is_none() {
         nothing_to_compare(&runs, &columns, rows.as_ref())?;
     }
@@ -129,27 +131,27 @@ pub fn run(args: &CompareArgs) -> Result<Status> {
         args.length.choose(&grid.answer, || comparison(&grid, &options), one_screen)
     });
     let status = status(&grid, &runs, args);
-    Ok(if whole { status } else { Status::NotMeasured })
+    Ok(if whole { status } else { ExitStatus::NotMeasured })
 }
 
 /// Shows the runs against the number in `along`.
-fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &Key) -> Result<Status> {
-    if let Some((output, _)) = args.outputs.needing(Part::PAGE) {
+fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
+    if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
         bail!("{} shows comparisons: with --along use --plots, --csv or --json", output.spelling());
     }
     // The directions of a test are different paths.
-    let itself = input::rows_of_themselves(runs, &Key::Label);
+    let itself = input::rows_of_themselves(runs, &RunKey::Label);
     let group = args.group_by.as_ref().or(itself.as_ref());
-    let report = Along::new(runs, along, group, args.confidence)?;
+    let report = CurveReport::new(runs, along, group, args.confidence)?;
     let whole = args.outputs.write(&report, || {
         let one_screen = || screen::finished(report.screen(), &args.outputs);
         args.length.choose(report.answer(), || report.page(), one_screen)
     });
-    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// Reports why no two columns can be compared.
-fn nothing_to_compare(runs: &[LabelledRun], columns: &Key, rows: Option<&Key>) -> Result<()> {
+fn nothing_to_compare(runs: &[LabelledRun], columns: &RunKey, rows: Option<&RunKey>) -> Result<()> {
     if let [only] = runs {
         bail!("there is one run only ({}): give at least two to compare", only.source);
     }
@@ -161,15 +163,15 @@ fn nothing_to_compare(runs: &[LabelledRun], columns: &Key, rows: Option<&Key>) -
     bail!("no row{rows} has runs in two columns: nothing to compare");
 }
 
-fn status(grid: &Grid, runs: &[LabelledRun], args: &CompareArgs) -> Status {
+fn status(grid: &ComparisonGrid, runs: &[LabelledRun], args: &CompareArgs) -> ExitStatus {
     let violations: Vec<String> = args.fail_if.iter().flat_map(|c| c.violations(grid, runs)).collect();
     for violation in &violations {
         error!("failed: {violation}");
     }
-    let refused = grid.comparisons().filter(|(_, c)| c.outcome == Outcome::Refused).count();
+    let refused = grid.comparisons().filter(|(_, c)| c.outcome == ComparisonOutcome::Refused).count();
     if refused == grid.comparisons().count() {
         error!("nothing could be compared: the runs are different quantities");
-        return Status::NotMeasured;
+        return ExitStatus::NotMeasured;
     }
-    if violations.is_empty() { Status::Measured } else { Status::ThresholdViolated }
+    if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }
 }

@@ -1,22 +1,22 @@
 //! A comparison as an output [`Report`].
 
-use crate::output::{Drawings, Report, Table, pages};
+use crate::output::{Drawings, Report, ReportTable, pages};
 use anyhow::Result;
 use jitlat_core::scalars::selectors;
 use jitlat_report::{FirstScreen, figure};
-use jitlat_verdict::compare::{Cell, Comparison, Grid};
+use jitlat_verdict::compare::{Cell, Comparison, ComparisonGrid};
 use jitlat_verdict::comparison;
 use serde_json::Value;
 
 /// A comparison's report.
-pub struct GridReport<'a>(pub &'a Grid);
+pub struct GridReport<'a>(pub &'a ComparisonGrid);
 
 impl Report for GridReport<'_> {
     fn json(&self) -> Result<Value> {
         Ok(serde_json::to_value(self.0)?)
     }
 
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<ReportTable> {
         Some(lines(self.0))
     }
 
@@ -38,19 +38,19 @@ impl Report for GridReport<'_> {
     }
 }
 
-type Line = Vec<(String, String)>;
+type ReportLine = Vec<(String, String)>;
 
 /// One line per cell, with its comparison with the first of its row.
-fn lines(grid: &Grid) -> Vec<Line> {
-    let of_row = |row: &jitlat_verdict::compare::Row| {
+fn lines(grid: &ComparisonGrid) -> Vec<ReportLine> {
+    let of_row = |row: &jitlat_verdict::compare::ComparisonRow| {
         let against = |cell: &Cell| row.comparisons.iter().find(|c| c.b == cell.column);
         row.cells.iter().flatten().map(|cell| line(&row.name, cell, against(cell))).collect::<Vec<_>>()
     };
     grid.rows.iter().flat_map(of_row).collect()
 }
 
-fn line(row: &str, cell: &Cell, c: Option<&Comparison>) -> Line {
-    let mut line = Line::new();
+fn line(row: &str, cell: &Cell, c: Option<&Comparison>) -> ReportLine {
+    let mut line = ReportLine::new();
     let mut add = |name: &str, value: Option<String>| line.push((name.to_owned(), value.unwrap_or_default()));
     let text = |v: Option<f64>| v.map(|v| v.to_string());
     add("row", Some(row.to_owned()));

@@ -4,15 +4,15 @@ use jitlat_verdict::rate;
 use std::time::{Duration, Instant};
 
 /// A sender that is behind by less may catch up.
-const LEAST: f64 = 0.5;
+const MIN_LAG: f64 = 0.5;
 /// And by less than this share of the time: so much a timer may be off.
-const LEAST_SHARE: f64 = 0.02;
+const MIN_LAG_SHARE: f64 = 0.02;
 /// So many times in a row it must have fallen further behind.
-const TIMES: u32 = 4;
+const MIN_CONSECUTIVE: u32 = 4;
 
 /// How far a sender is behind its schedule.
 #[derive(Debug, Default)]
-pub struct Behind {
+pub struct SenderLag {
     /// When packets were first seen to be sent, and how many had been.
     first: Option<(Instant, u32)>,
     /// Seconds behind when last looked at, and how many times in a row they grew.
@@ -21,7 +21,7 @@ pub struct Behind {
     is_said: bool,
 }
 
-impl Behind {
+impl SenderLag {
     /// Returns, once, what to print when the sender keeps falling behind: `sent` packets have left at `now`, of a stream of one
     /// packet per `period` seconds. A sender is behind only by what exceeds a period: the next packet may not be due before.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
@@ -34,7 +34,7 @@ impl Behind {
         let seconds = elapsed - (packets + 1.0) * period;
         self.growing = if seconds > self.seconds { self.growing + 1 } else { 0 };
         self.seconds = seconds;
-        let far = seconds > LEAST.max(LEAST_SHARE * elapsed) && self.growing >= TIMES;
+        let far = seconds > MIN_LAG.max(MIN_LAG_SHARE * elapsed) && self.growing >= MIN_CONSECUTIVE;
         if !far || std::mem::replace(&mut self.is_said, true) {
             return None;
         }
@@ -60,7 +60,7 @@ mod tests {
 
     /// The same of one packet per `period` seconds, looked at for so many fifths of a second.
     fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
-        let (start, mut behind) = (Instant::now(), Behind::default());
+        let (start, mut behind) = (Instant::now(), SenderLag::default());
         let look = |k: u32| {
             let now = start + Duration::from_millis(200) * k;
             Some((k, behind.look(now, sent(k), period)?))

@@ -26,7 +26,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum LogFormat {
     /// Time, level, message, and what it is about as `name=value`.
     #[default]
     Text,
@@ -36,7 +36,7 @@ pub enum Format {
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
+pub enum LogLevel {
     Off,
     Error,
     Warn,
@@ -45,28 +45,28 @@ pub enum Level {
     Trace,
 }
 
-impl From<Level> for LevelFilter {
-    fn from(level: Level) -> LevelFilter {
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> LevelFilter {
         match level {
-            Level::Off => LevelFilter::OFF,
-            Level::Error => LevelFilter::ERROR,
-            Level::Warn => LevelFilter::WARN,
-            Level::Info => LevelFilter::INFO,
-            Level::Debug => LevelFilter::DEBUG,
-            Level::Trace => LevelFilter::TRACE,
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
         }
     }
 }
 
 /// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
-pub fn start(level: Option<Level>, format: Format, runs_long: bool) {
+pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
     let lines = match format {
-        Format::Json => Lines::Json(Mutex::default()),
-        Format::Text if runs_long || level.is_some() => Lines::Dated(Mutex::default()),
-        Format::Text => Lines::Plain,
+        LogFormat::Json => LineFormat::Json(Mutex::default()),
+        LogFormat::Text if runs_long || level.is_some() => LineFormat::Dated(Mutex::default()),
+        LogFormat::Text => LineFormat::Plain,
     };
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(Level::Info))
+        .with_max_level(level.unwrap_or(LogLevel::Info))
         .with_writer(StandardError)
         // It would report failures with eprintln!, which panics if standard error is closed.
         .log_internal_errors(false)
@@ -82,7 +82,7 @@ fn is_own(event: &Event<'_>) -> bool {
 }
 
 /// The format of lines.
-enum Lines {
+enum LineFormat {
     /// `jitlat: message`.
     Plain,
     /// Time (UTC), level, message.
@@ -91,7 +91,7 @@ enum Lines {
     Json(Mutex<Repetitions>),
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -104,18 +104,18 @@ where
     ) -> fmt::Result {
         match self {
             // Events of a server that this command runs itself.
-            Lines::Plain if event.metadata().target().starts_with("jitlat_net") => {
+            LineFormat::Plain if event.metadata().target().starts_with("jitlat_net") => {
                 if *event.metadata().level() > tracing::Level::WARN {
                     return Ok(());
                 }
                 line.write_str("jitlat: ")?;
             }
             // A server that a command runs itself (the demonstration, the loopback of `doctor`) has no log.
-            Lines::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
+            LineFormat::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
                 return Ok(());
             }
-            Lines::Plain => line.write_str("jitlat: ")?,
-            Lines::Json(repetitions) => {
+            LineFormat::Plain => line.write_str("jitlat: ")?,
+            LineFormat::Json(repetitions) => {
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);
                 if left_out > 0 {
@@ -124,7 +124,7 @@ where
                 }
                 return if admitted { object.write(&mut line) } else { Ok(()) };
             }
-            Lines::Dated(repetitions) => {
+            LineFormat::Dated(repetitions) => {
                 let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
                 if left_out > 0 {
                     SystemTime.format_time(&mut line)?;
@@ -199,16 +199,16 @@ impl Visit for Object {
 }
 
 /// Lines of one kind (from one place in the program) in a [`WINDOW`]; further ones are counted.
-const IN_A_WINDOW: u32 = 10;
+const MAX_LINES_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Limits the rate of each kind of line.
 #[derive(Default)]
 struct Repetitions {
-    kinds: HashMap<Identifier, Kind>,
+    kinds: HashMap<Identifier, RepeatWindow>,
 }
 
-struct Kind {
+struct RepeatWindow {
     since: Instant,
     admitted: u32,
     left_out: u64,
@@ -223,8 +223,8 @@ impl Repetitions {
             left_out += if over { kind.left_out } else { 0 };
             !over
         });
-        let kind = self.kinds.entry(kind).or_insert(Kind { since: now, admitted: 0, left_out: 0 });
-        let admitted = kind.admitted < IN_A_WINDOW;
+        let kind = self.kinds.entry(kind).or_insert(RepeatWindow { since: now, admitted: 0, left_out: 0 });
+        let admitted = kind.admitted < MAX_LINES_PER_WINDOW;
         if admitted {
             kind.admitted += 1;
         } else {
@@ -238,24 +238,24 @@ impl Repetitions {
 struct StandardError;
 
 /// Lines that wait while standard error is a terminal that shows something else; `None`: they are written at once.
-static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 /// Bytes that wait at most; further lines are dropped.
-const MOST_HELD: usize = 1 << 16;
+const MAX_HELD_BYTES: usize = 1 << 16;
 
 /// While it lives, lines for a terminal wait; then they are written.
-pub struct Held(());
+pub struct HeldLines(());
 
 /// Has lines for a terminal wait.
-pub fn hold() -> Held {
+pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
-        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
     }
-    Held(())
+    HeldLines(())
 }
 
-impl Drop for Held {
+impl Drop for HeldLines {
     fn drop(&mut self) {
-        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner).take();
         for line in held.unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
             let _ = StandardError.write(line);
         }
@@ -263,10 +263,10 @@ impl Drop for Held {
 }
 
 /// Lines dropped since the last one that was written.
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that a pipe which is ready accepts without blocking (`PIPE_BUF`).
-const LONGEST: usize = 4096;
+const MAX_ATOMIC_WRITE: usize = 4096;
 
 impl MakeWriter<'_> for StandardError {
     type Writer = StandardError;
@@ -281,22 +281,22 @@ impl Write for StandardError {
         if line.is_empty() {
             return Ok(0);
         }
-        if let Some(held) = &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
-            match held.len() + line.len() <= MOST_HELD {
+        if let Some(held) = &mut *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) {
+            match held.len() + line.len() <= MAX_HELD_BYTES {
                 true => held.extend_from_slice(line),
-                false => drop(DROPPED.fetch_add(1, Ordering::Relaxed)),
+                false => drop(DROPPED_LINES.fetch_add(1, Ordering::Relaxed)),
             }
             return Ok(line.len());
         }
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
         let note = match dropped {
             0 => String::new(),
             n => format!("jitlat: {n} lines before this one could not be written\n"),
         };
-        let cut = line.len().min(LONGEST - note.len());
+        let cut = line.len().min(MAX_ATOMIC_WRITE - note.len());
         let whole = [note.as_bytes(), &line[..cut]].concat();
         if !is_ready() || io::stderr().write_all(&whole).is_err() {
-            DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
+            DROPPED_LINES.fetch_add(dropped + 1, Ordering::Relaxed);
         }
         Ok(line.len())
     }
@@ -341,7 +341,7 @@ mod tests {
         let start = Instant::now();
         let mut repetitions = Repetitions::default();
         let admitted = (0..50).filter(|_| repetitions.admit(here(), start).0).count();
-        assert_eq!(admitted, IN_A_WINDOW as usize);
+        assert_eq!(admitted, MAX_LINES_PER_WINDOW as usize);
         assert_eq!(repetitions.admit(there(), start), (true, 0), "another kind is not limited");
         let later = start + WINDOW;
         assert_eq!(repetitions.admit(there(), later), (true, 40));

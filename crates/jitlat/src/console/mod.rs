@@ -6,7 +6,7 @@ pub mod log;
 pub mod progress;
 
 use anyhow::{Context, Result};
-use jitlat_report::text::Style;
+use jitlat_report::text::TextStyle;
 use std::io::{self, IsTerminal, Write};
 
 /// Prints to standard output; a closed pipe (`| head`) is not an error.
@@ -15,7 +15,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Prints a report to standard error, because standard output has rows.
-pub fn print_beside(text: &str) -> Result<()> {
+pub fn print_to_stderr(text: &str) -> Result<()> {
     print_to(io::stderr().lock(), text).context("writing the report to standard error")
 }
 
@@ -52,7 +52,7 @@ pub fn is_dumb() -> bool {
 }
 
 /// Colours on a terminal that knows them, unless disabled by NO_COLOR.
-pub fn style() -> Style {
+pub fn style() -> TextStyle {
     let colour = is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none();
-    if colour { Style::Colour } else { Style::Plain }
+    if colour { TextStyle::Colour } else { TextStyle::Plain }
 }

@@ -1,6 +1,6 @@
 //! One line on the terminal while a test runs; nothing in a pipe.
 
-use super::behind::Behind;
+use super::behind::SenderLag;
 use jitlat_core::distribution::Precision;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::so_far::{ReceivedSoFar, SoFar};
@@ -66,15 +66,15 @@ impl ProgressLine {
 }
 
 /// An observer that shows the progress of a test.
-pub struct Progress {
+pub struct ProgressObserver {
     line: ProgressLine,
-    streams: Vec<Stream>,
+    streams: Vec<ProgressStream>,
     /// The server to name on standard output; `None`: nothing is printed there.
     server: Option<String>,
 }
 
 /// The state shown of one stream.
-struct Stream {
+struct ProgressStream {
     so_far: SoFar,
     /// What the far host says of it, and when it did; `None` if it says nothing or does not receive it.
     far: Option<(ReceivedSoFar, Instant)>,
@@ -91,24 +91,24 @@ struct Stream {
     /// Seconds between packets; `None` if unknown.
     period: Option<f64>,
     /// Whether this host keeps its schedule; `None` if it does not send, or by a connection that may hold it up.
-    behind: Option<Behind>,
+    behind: Option<SenderLag>,
 }
 
-impl Progress {
+impl ProgressObserver {
     /// Active only on a terminal.
-    pub fn new() -> Progress {
-        Progress { line: ProgressLine::new(), streams: Vec::new(), server: None }
+    pub fn new() -> ProgressObserver {
+        ProgressObserver { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
     /// Shown by `line`.
     #[must_use]
-    pub fn by(self, line: ProgressLine) -> Progress {
-        Progress { line, ..self }
+    pub fn by(self, line: ProgressLine) -> ProgressObserver {
+        ProgressObserver { line, ..self }
     }
 
     /// Also prints the classic lines to standard output: connecting to `server`, and what is sent.
-    pub fn with_server(server: &str) -> Progress {
-        Progress { server: Some(server.to_owned()), ..Progress::new() }
+    pub fn with_server(server: &str) -> ProgressObserver {
+        ProgressObserver { server: Some(server.to_owned()), ..ProgressObserver::new() }
     }
 
     /// Whether anybody sees it.
@@ -127,7 +127,7 @@ impl Progress {
             if self.server.is_some() {
                 print(&(text::sending(session) + "\n"));
             }
-            self.streams.push(Stream::new(session, Instant::now()));
+            self.streams.push(ProgressStream::new(session, Instant::now()));
         }
     }
 }
@@ -137,7 +137,7 @@ fn print(line: &str) {
     let _ = super::print(line);
 }
 
-impl Observer for Progress {
+impl Observer for ProgressObserver {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Connecting(address) => self.line.show(&format!("connecting to {address}")),
@@ -188,11 +188,11 @@ impl Observer for Progress {
 }
 
 /// How long nothing may have arrived before that is said; and so many periods, if they take longer.
-const QUIET: Duration = Duration::from_secs(2);
-const QUIET_PERIODS: f64 = 4.0;
+const SILENCE_TIME: Duration = Duration::from_secs(2);
+const SILENCE_PERIODS: f64 = 4.0;
 
 /// Each stream, and the time left.
-fn describe(streams: &[Stream], progress: &[StreamProgress], now: Instant) -> String {
+fn describe(streams: &[ProgressStream], progress: &[StreamProgress], now: Instant) -> String {
     let left = streams.iter().zip(progress).filter_map(|(stream, p)| stream.left(p)).reduce(f64::max);
     let left = left.map_or_else(String::new, |left| format!("{} left", rough(left)));
     let both = streams.len() > 1;
@@ -208,14 +208,14 @@ fn describe(streams: &[Stream], progress: &[StreamProgress], now: Instant) -> St
     }
 }
 
-impl Stream {
-    fn new(session: &Session, now: Instant) -> Stream {
+impl ProgressStream {
+    fn new(session: &Session, now: Instant) -> ProgressStream {
         let two_way = session.two_way.is_some();
         let shift = ClockEstimate::new(session, None).correction_ns.filter(|_| !two_way);
         let sends = !two_way
             && session.spec.direction() == Direction::Up
             && session.spec.transport() == Transport::Udp;
-        Stream {
+        ProgressStream {
             so_far: SoFar::new(Precision::STREAM),
             far: None,
             begun: now,
@@ -225,7 +225,7 @@ impl Stream {
             classic: session.classic,
             shift: shift.unwrap_or(0),
             period: session.period_known.then(|| session.spec.period().as_seconds()),
-            behind: sends.then(Behind::default),
+            behind: sends.then(SenderLag::default),
         }
     }
 
@@ -296,8 +296,9 @@ impl Stream {
         };
         let sent_all =
             !self.is_received && p.sent >= p.packets || self.is_received && p.received >= p.packets;
-        let usual = Duration::try_from_secs_f64(self.period.unwrap_or(0.0) * QUIET_PERIODS).unwrap_or(QUIET);
-        (silence >= QUIET.max(usual) && !sent_all).then_some(silence)
+        let usual =
+            Duration::try_from_secs_f64(self.period.unwrap_or(0.0) * SILENCE_PERIODS).unwrap_or(SILENCE_TIME);
+        (silence >= SILENCE_TIME.max(usual) && !sent_all).then_some(silence)
     }
 }
 
@@ -315,10 +316,10 @@ mod tests {
     use super::*;
     use jitlat_core::{PacketRecord, Schedule, Span, TestSpec, WallTime};
 
-    fn stream(direction: Direction, period: i64) -> Stream {
+    fn stream(direction: Direction, period: i64) -> ProgressStream {
         let spec =
             TestSpec::new(direction, Transport::Udp, 100, 80, Span(period), Schedule::Periodic).unwrap();
-        Stream::new(&Session::new(spec), Instant::now())
+        ProgressStream::new(&Session::new(spec), Instant::now())
     }
 
     fn progress(sent: u32, received: u32) -> StreamProgress {
@@ -333,7 +334,7 @@ mod tests {
     fn a_line_says_how_far_a_stream_is_and_how_good() {
         let mut up = stream(Direction::Up, 500_000_000);
         let now = up.begun;
-        let line = |stream: &Stream, p, now| describe(std::slice::from_ref(stream), &[p], now);
+        let line = |stream: &ProgressStream, p, now| describe(std::slice::from_ref(stream), &[p], now);
         assert_eq!(line(&up, progress(50, 0), now), "50 of 100 sent, 25 s left");
         let mut so_far = SoFar::new(Precision::FLOW);
         for packet in (0..49).filter(|k| *k != 7).map(received) {

@@ -7,15 +7,15 @@ mod show;
 #[cfg(test)]
 pub use show::DoctorDocument;
 
-use crate::exit::Status;
-use crate::output::{Outputs, Part, Report};
+use crate::exit::ExitStatus;
+use crate::output::{Outputs, Report, ReportParts};
 use crate::{console, interrupt};
 use anyhow::Result;
 use clap::Args;
 use jitlat_core::quantity;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{NoiseFloor, Span};
-use jitlat_instruments::doctor::{Checkup, Finding, Question, judge};
+use jitlat_instruments::doctor::{Checkup, CheckupTraffic, Finding, judge};
 use jitlat_report::text;
 use serde_json::Value;
 use tracing::warn;
@@ -33,20 +33,20 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
     pub duration: Span,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::NOTHING.0 }>,
+    pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
 }
 
 /// Examines this host and prints the findings.
-pub fn run(args: &DoctorArgs) -> Result<Status> {
+pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
-    let question = Question { period: args.period, payload: args.payload, duration: args.duration };
+    let question = CheckupTraffic { period: args.period, payload: args.payload, duration: args.duration };
     let checkup = Checkup::make(&question, &stop);
     let findings = judge(&checkup);
     let report = CheckupReport { checkup: &checkup, findings: &findings };
     let options = text::TextOptions { style: console::style(), ..text::TextOptions::default() };
     let whole = args.outputs.write(&report, || show::page(&checkup, &findings, &options));
-    Ok(if whole { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 struct CheckupReport<'a> {

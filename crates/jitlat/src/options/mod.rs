@@ -19,15 +19,15 @@ pub mod unread;
 
 use anyhow::{Context, Result};
 use jitlat_instruments::arguments::NamedFile;
-use jitlat_net::client::Family;
+use jitlat_net::client::AddressFamily;
 use jitlat_net::key_file;
-use jitlat_proto::jitlat::Key;
+use jitlat_proto::jitlat::PresharedKey;
 use std::path::Path;
 
 /// Reads the key in a key file.
-pub fn key(path: &Path) -> Result<Key> {
+pub fn key(path: &Path) -> Result<PresharedKey> {
     let file = read_key_file(path)?;
-    Key::from_file_contents(&file.contents).with_context(|| format!("the key file {}", file.name))
+    PresharedKey::from_file_contents(&file.contents).with_context(|| format!("the key file {}", file.name))
 }
 
 /// Reads a file with a key or with users, which nobody else may be able to read.
@@ -36,10 +36,10 @@ pub fn read_key_file(path: &Path) -> Result<NamedFile> {
 }
 
 /// The address family requested by `-4` and `-6`; `None`: either.
-pub fn family(ipv4: bool, ipv6: bool) -> Option<Family> {
+pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     match (ipv4, ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
+        (true, _) => Some(AddressFamily::V4),
+        (_, true) => Some(AddressFamily::V6),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The options for [`OUTPUTS`]: `--json FILE` and the like, and `--as NAME[=FILE]` for every format.
 
-use super::format::{Output, OwnOption, Part, Place};
-use super::wanted::Wanted;
+use super::format::{Destination, Output, OwnOption, ReportParts};
+use super::wanted::WantedOutputs;
 use super::{OUTPUTS, STDOUT};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
@@ -18,30 +18,30 @@ const HELP: &str = "help";
 /// Heading of these options.
 const HEADING: &str = "Output";
 
-/// The formats that a command offers, given the [parts](Part) of its reports.
+/// The formats that a command offers, given the [parts](ReportParts) of its reports.
 #[derive(Clone, Debug, Default)]
-pub struct Outputs<const PARTS: u8>(Wanted);
+pub struct Outputs<const PARTS: u8>(WantedOutputs);
 
 impl<const PARTS: u8> Deref for Outputs<PARTS> {
-    type Target = Wanted;
+    type Target = WantedOutputs;
 
-    fn deref(&self) -> &Wanted {
+    fn deref(&self) -> &WantedOutputs {
         &self.0
     }
 }
 
 /// A format with the place to write it to.
-pub type Named = (&'static Output, PathBuf);
+pub type OutputPath = (&'static Output, PathBuf);
 
-/// `--as NAME[=FILE]` of a report with the given [parts](Part).
+/// `--as NAME[=FILE]` of a report with the given [parts](ReportParts).
 #[derive(Clone, Debug)]
 pub struct NamedParser {
-    parts: Part,
+    parts: ReportParts,
 }
 
 impl NamedParser {
     /// Parses the names of the formats that need no more than `parts`.
-    pub fn new(parts: Part) -> NamedParser {
+    pub fn new(parts: ReportParts) -> NamedParser {
         NamedParser { parts }
     }
 
@@ -52,9 +52,14 @@ impl NamedParser {
 }
 
 impl TypedValueParser for NamedParser {
-    type Value = Named;
+    type Value = OutputPath;
 
-    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<Named, clap::Error> {
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<OutputPath, clap::Error> {
         let bytes = value.as_bytes();
         let (name, file) = match bytes.iter().position(|b| *b == b'=') {
             Some(at) => (&bytes[..at], &bytes[at + 1..]),
@@ -94,7 +99,7 @@ pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
 }
 
 /// `--as NAME[=FILE]` for reports with `parts`.
-pub fn option(parts: Part) -> Arg {
+pub fn option(parts: ReportParts) -> Arg {
     let parser = NamedParser::new(parts);
     let names = list(parser.offered());
     Arg::new(AS)
@@ -113,11 +118,11 @@ pub fn option(parts: Part) -> Arg {
 
 /// The formats that `jitlat export` is asked for: at least one.
 #[derive(Clone, Debug, Default)]
-pub struct Exports(Vec<Named>);
+pub struct Exports(Vec<OutputPath>);
 
 impl Exports {
     /// The formats with their places.
-    pub fn named(&self) -> &[Named] {
+    pub fn named(&self) -> &[OutputPath] {
         &self.0
     }
 
@@ -130,13 +135,13 @@ impl Exports {
 
 impl<const PARTS: u8> From<Exports> for Outputs<PARTS> {
     fn from(exports: Exports) -> Outputs<PARTS> {
-        Outputs(Wanted(exports.0))
+        Outputs(WantedOutputs(exports.0))
     }
 }
 
 impl Args for Exports {
     fn augment_args(command: Command) -> Command {
-        command.arg(option(Part::ALL).required(true))
+        command.arg(option(ReportParts::ALL).required(true))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -156,19 +161,19 @@ impl FromArgMatches for Exports {
 }
 
 /// The values of `--as`.
-fn named(matches: &ArgMatches) -> Vec<Named> {
-    matches.try_get_many::<Named>(AS).ok().flatten().into_iter().flatten().cloned().collect()
+fn named(matches: &ArgMatches) -> Vec<OutputPath> {
+    matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }
 
 impl<const PARTS: u8> Args for Outputs<PARTS> {
     fn augment_args(mut command: Command) -> Command {
-        for output in OUTPUTS.iter().filter(|o| Part(PARTS).has(o.needs)) {
+        for output in OUTPUTS.iter().filter(|o| ReportParts(PARTS).has(o.needs)) {
             let (value, where_to) = match output.place {
-                Place::File => ("FILE", " to FILE, or to standard output (-)"),
-                Place::FileEach => {
+                Destination::File => ("FILE", " to FILE, or to standard output (-)"),
+                Destination::FileEach => {
                     ("FILE", " to FILE, or to standard output (-). Of two streams: FILE.up and FILE.down")
                 }
-                Place::Folder => ("DIR", " to the folder DIR"),
+                Destination::Folder => ("DIR", " to the folder DIR"),
             };
             let option = match output.option {
                 OwnOption::Shown => Arg::new(output.name).long(output.name),
@@ -184,7 +189,7 @@ impl<const PARTS: u8> Args for Outputs<PARTS> {
                     .long_help(format!("{}.\n\nWritten{where_to}.", output.help)),
             );
         }
-        command.arg(option(Part(PARTS)))
+        command.arg(option(ReportParts(PARTS)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -203,7 +208,7 @@ impl<const PARTS: u8> FromArgMatches for Outputs<PARTS> {
             let path = matches.try_get_one::<PathBuf>(id).ok().flatten()?;
             Some((*output, path.clone()))
         });
-        Ok(Outputs(Wanted(own.chain(named(matches)).collect())))
+        Ok(Outputs(WantedOutputs(own.chain(named(matches)).collect())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -18,9 +18,9 @@ pub struct Output {
     /// Command-line options of its own, in addition to `--as NAME`.
     pub option: OwnOption,
     /// Kind of destination.
-    pub place: Place,
+    pub place: Destination,
     /// Parts that a report must have for this format.
-    pub needs: Part,
+    pub needs: ReportParts,
     /// Whether it needs the length of a window (`--interval`).
     pub needs_interval: bool,
     /// Whether it needs every packet, and so excludes an analysis in constant memory (`--streaming`).
@@ -44,7 +44,7 @@ impl Output {
     pub const fn new(
         name: &'static str,
         help: &'static str,
-        place: Place,
+        place: Destination,
         write: fn(&dyn Report, &Path) -> Result<()>,
     ) -> Output {
         Output {
@@ -52,7 +52,7 @@ impl Output {
             help,
             option: OwnOption::None,
             place,
-            needs: Part::NOTHING,
+            needs: ReportParts::NOTHING,
             needs_interval: false,
             needs_packets: false,
             lacks: None,
@@ -86,7 +86,7 @@ pub enum OwnOption {
 
 /// Kind of destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Destination {
     /// A file, or standard output.
     File,
     /// One file per stream, with the stream's name if there are two; or standard output for one stream.
@@ -97,29 +97,29 @@ pub enum Place {
 
 /// A set of parts that a report may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part(pub u8);
+pub struct ReportParts(pub u8);
 
-impl Part {
+impl ReportParts {
     /// None.
-    pub const NOTHING: Part = Part(0);
+    pub const NOTHING: ReportParts = ReportParts(0);
     /// Streams with a summary each.
-    pub const STREAMS: Part = Part(1);
+    pub const STREAMS: ReportParts = ReportParts(1);
     /// Rows: packets, or a table.
-    pub const ROWS: Part = Part(2);
+    pub const ROWS: ReportParts = ReportParts(2);
     /// Figures to draw.
-    pub const FIGURES: Part = Part(4);
+    pub const FIGURES: ReportParts = ReportParts(4);
     /// A page.
-    pub const PAGE: Part = Part(8);
+    pub const PAGE: ReportParts = ReportParts(8);
     /// All.
-    pub const ALL: Part = Part(15);
+    pub const ALL: ReportParts = ReportParts(15);
 
     /// The union of both.
-    pub const fn and(self, other: Part) -> Part {
-        Part(self.0 | other.0)
+    pub const fn and(self, other: ReportParts) -> ReportParts {
+        ReportParts(self.0 | other.0)
     }
 
     /// Whether it contains all of `needed`.
-    pub const fn has(self, needed: Part) -> bool {
+    pub const fn has(self, needed: ReportParts) -> bool {
         self.0 & needed.0 == needed.0
     }
 }

@@ -1,23 +1,23 @@
 //! `graphite`: the figures of each interval as lines for Carbon.
 
-use super::format::{Output, Part, Place, not_written, write_file};
+use super::format::{Destination, Output, ReportParts, not_written, write_file};
 use super::report::AnalysedStream;
 use anyhow::Result;
 use jitlat_core::PacketRecord;
 use jitlat_core::record::Moment;
 use jitlat_core::time::SECOND;
 use jitlat_store::late::SampleHistory;
-use jitlat_store::late::graphite::Interval;
+use jitlat_store::late::graphite::GraphiteInterval;
 
 /// Prefix of the names of the figures.
 const PATH: &str = "jitlat";
 
 pub static OUTPUT: Output = Output {
-    needs: Part::STREAMS.and(Part::ROWS),
+    needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "graphite",
         "Write lines for Graphite, per --interval or second",
-        Place::File,
+        Destination::File,
         |report, path| {
             // Carbon stores one value a second.
             let length = report.interval().map_or(SECOND, |length| length.0.max(SECOND));
@@ -38,7 +38,7 @@ pub static OUTPUT: Output = Output {
 
 /// Windows of `length` ns begin with whole seconds; each is named by the second of its end.
 fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
-    let (mut history, mut interval) = (SampleHistory::default(), Interval::default());
+    let (mut history, mut interval) = (SampleHistory::default(), GraphiteInterval::default());
     let mut lines = String::new();
     let mut end: Option<i64> = None;
     for record in run.packets()? {

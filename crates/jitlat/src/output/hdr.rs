@@ -1,10 +1,10 @@
 //! `hdr`: HDR histograms.
 
-use super::format::{Output, OwnOption, Part, Place, write_each};
+use super::format::{Destination, Output, OwnOption, ReportParts, write_each};
 use super::pages;
 
 pub static OUTPUT: Output = Output {
-    needs: Part::STREAMS,
+    needs: ReportParts::STREAMS,
     option: OwnOption::Former("hdr"),
     needs_packets: true,
     keeps_packets: true,
@@ -12,7 +12,7 @@ pub static OUTPUT: Output = Output {
     ..Output::new(
         "hdr",
         "Write HDR histograms of latency and jitter, per --interval or of all",
-        Place::FileEach,
+        Destination::FileEach,
         |report, path| {
             let interval = report.interval();
             write_each(report.streams(), path, |run, out| pages::histograms(out, &run.samples, interval))

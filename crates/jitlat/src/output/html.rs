@@ -1,17 +1,17 @@
 //! `--html`: a page.
 
-use super::format::{Output, OwnOption, Part, Place, write_file};
+use super::format::{Destination, Output, OwnOption, ReportParts, write_file};
 use super::pages;
 
 pub static OUTPUT: Output = Output {
     option: OwnOption::Shown,
-    needs: Part::PAGE,
+    needs: ReportParts::PAGE,
     keeps_packets: true,
     lacks: pages::LACKS,
     ..Output::new(
         "html",
         "Write a self-contained HTML page with interactive figures",
-        Place::File,
+        Destination::File,
         |report, path| {
             let page = report.page()?;
             write_file(path, |out| out.write_all(page.as_bytes()))

@@ -1,19 +1,19 @@
 //! `irtt`: a two-way test for programs that read irtt's results.
 
-use super::format::{Output, OwnOption, Part, Place, not_written, write_file};
+use super::format::{Destination, Output, OwnOption, ReportParts, not_written, write_file};
 use anyhow::{Context, Result, bail};
 use jitlat_store::irtt;
 use std::path::Path;
 
 pub static OUTPUT: Output = Output {
-    needs: Part::STREAMS.and(Part::ROWS),
+    needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     option: OwnOption::Former("json-irtt"),
     needs_packets: true,
     two_way: true,
     ..Output::new(
         "irtt",
         "Write a two-way test as irtt's client does, for flent and others",
-        Place::File,
+        Destination::File,
         |report, path| write(report.streams(), path),
     )
 };

@@ -1,26 +1,26 @@
 //! `late` and `late-packets`: LaTe's line per test, and its line per packet.
 
-use super::format::{Output, OwnOption, Part, Place, write_each, write_file};
+use super::format::{Destination, Output, OwnOption, ReportParts, write_each, write_file};
 use super::report::AnalysedStream;
 use super::running;
 use anyhow::{Context, Result, bail};
 use jitlat_core::record::Moment;
-use jitlat_core::{PacketRecord, Session, Source, WallTime};
+use jitlat_core::{PacketRecord, Session, StampSource, WallTime};
 use jitlat_instruments::arguments::Arguments;
-use jitlat_instruments::ping::Protocol;
-use jitlat_store::late::summary::{self, HEADER, LatencyType, Random, Setting, USUAL_LEVELS};
-use jitlat_store::late::{Extra, SampleHistory, packets};
+use jitlat_instruments::ping::PingProtocol;
+use jitlat_store::late::summary::{self, HEADER, LateGaps, LatencyType, Setting, USUAL_LEVELS};
+use jitlat_store::late::{ExtraFields, SampleHistory, packets};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
 pub static SUMMARY: Output = Output {
     option: OwnOption::Former("late-csv"),
-    needs: Part::STREAMS.and(Part::ROWS),
+    needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "late",
         "Append one line of LaTe's 34 columns; a new file begins with their names",
-        Place::File,
+        Destination::File,
         |report, path| {
             let [run] = report.streams() else { bail!("it holds one test: analyse the logs one at a time") };
             let setting = run.late_setting()?;
@@ -32,10 +32,15 @@ pub static SUMMARY: Output = Output {
 
 pub static PACKETS: Output = Output {
     option: OwnOption::Former("late-packets"),
-    needs: Part::STREAMS.and(Part::ROWS),
-    ..Output::new("late-packets", "Write LaTe's line for each packet", Place::FileEach, |report, path| {
-        write_each(report.streams(), path, |run, out| write_packets(run, out).map_err(io::Error::other))
-    })
+    needs: ReportParts::STREAMS.and(ReportParts::ROWS),
+    ..Output::new(
+        "late-packets",
+        "Write LaTe's line for each packet",
+        Destination::FileEach,
+        |report, path| {
+            write_each(report.streams(), path, |run, out| write_packets(run, out).map_err(io::Error::other))
+        },
+    )
 };
 
 fn write_packets(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {
@@ -77,9 +82,10 @@ impl AnalysedStream {
 /// As far as a log knows it: the priority and the kind of socket are not in it, and how the number of packets was limited.
 fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     let (spec, facts) = (&session.spec, session.two_way.as_deref());
-    let random = Random::of(spec.schedule(), spec.period());
+    let random = LateGaps::of(spec.schedule(), spec.period());
     let name = facts.map_or("udp", |f| f.protocol.as_str());
-    let header = Protocol::named(name).and_then(|p| Some(p.client(&Arguments::new()).ok()?.sizes().header));
+    let header =
+        PingProtocol::named(name).and_then(|p| Some(p.client(&Arguments::new()).ok()?.sizes().header));
     let wait = facts.and_then(|f| f.wait);
     Setting {
         unidirectional: facts.is_none_or(|f| f.far_report.is_some()),
@@ -96,7 +102,7 @@ fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
         follow_up: false,
         began: WallTime(0),
         levels: USUAL_LEVELS,
-        extra: Extra::default(),
+        extra: ExtraFields::default(),
     }
 }
 
@@ -105,9 +111,9 @@ fn stamps(record: &PacketRecord) -> LatencyType {
     let source = |moment| record.stamp(moment).map(|stamp| stamp.source);
     let received = source(Moment::Returned).or(source(Moment::Arrived));
     match (source(Moment::Sent), received) {
-        (Some(Source::Hardware), _) => LatencyType::Hardware,
-        (Some(Source::Kernel), _) => LatencyType::Software,
-        (_, Some(Source::Kernel)) => LatencyType::Krt,
+        (Some(StampSource::Hardware), _) => LatencyType::Hardware,
+        (Some(StampSource::Kernel), _) => LatencyType::Software,
+        (_, Some(StampSource::Kernel)) => LatencyType::Krt,
         _ => LatencyType::User,
     }
 }

@@ -3,7 +3,7 @@
 //! * [`mod@format`] – [`Output`], an entry of the list
 //! * [`report`] – [`Report`], the result of a command, as formats read it
 //! * [`args`] – the options made from the list
-//! * [`wanted`] – [`Wanted`](wanted::Wanted), the requested formats: checked before the measurement, written afterwards
+//! * [`wanted`] – [`Wanted`](wanted::WantedOutputs), the requested formats: checked before the measurement, written afterwards
 //! * [`pages`] – pages and pictures
 //! * [`running`] – the windows of a test while it runs
 //! * [`screen`] – the console report on one screen; [`text`] – the full one
@@ -36,8 +36,8 @@ pub mod wanted;
 #[cfg(not(feature = "plots"))]
 pub use crate::without::pages;
 pub use args::Outputs;
-pub use format::{Output, OwnOption, Part, write_file};
-pub use report::{AnalysedStream, Drawings, Report, Table};
+pub use format::{Output, OwnOption, ReportParts, write_file};
+pub use report::{AnalysedStream, Drawings, Report, ReportTable};
 pub use wanted::log_failures;
 
 /// The path that stands for standard output.

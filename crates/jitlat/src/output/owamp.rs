@@ -1,30 +1,30 @@
 //! `owstats` and `owping`: a test with an OWAMP server as perfSONAR's tools print it.
 
-use super::format::{Output, OwnOption, Part, Place, write_file};
+use super::format::{Destination, Output, OwnOption, ReportParts, write_file};
 use super::report::Report;
 use anyhow::{Result, bail};
 use std::path::Path;
 
 pub static STATISTICS: Output = Output {
     option: OwnOption::Former("owamp-stats"),
-    needs: Part::STREAMS,
+    needs: ReportParts::STREAMS,
     one_way_protocol: Some("owamp"),
     ..Output::new(
         "owstats",
         "Write a test with --proto owamp as `owping -v` and `owstats -v` do",
-        Place::File,
+        Destination::File,
         |report, path| write(report, path, "owstats"),
     )
 };
 
 pub static RAW: Output = Output {
     option: OwnOption::Former("owamp-raw"),
-    needs: Part::STREAMS,
+    needs: ReportParts::STREAMS,
     one_way_protocol: Some("owamp"),
     ..Output::new(
         "owping",
         "Write the packets of a test with --proto owamp as `owping -R` does",
-        Place::File,
+        Destination::File,
         |report, path| write(report, path, "owping"),
     )
 };

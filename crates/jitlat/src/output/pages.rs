@@ -2,9 +2,9 @@
 
 use super::report::{AnalysedStream, PROGRAM, command_line};
 use jitlat_report::figure::Trace;
-use jitlat_report::html::{self, Part};
+use jitlat_report::html::{self, ReportPart};
 use jitlat_report::{FirstScreen, Section};
-use jitlat_verdict::compare::Grid;
+use jitlat_verdict::compare::ComparisonGrid;
 
 pub use jitlat_report::draw::{DrawError, card_files, files};
 pub use jitlat_store::hdr::write as histograms;
@@ -23,12 +23,12 @@ pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Optio
 }
 
 /// Page of a comparison.
-pub fn comparison(grid: &Grid) -> String {
+pub fn comparison(grid: &ComparisonGrid) -> String {
     html::comparison(grid, PROGRAM, Some(jitlat_net::clock::wall()))
 }
 
 /// Beginning of that page.
-pub fn first_screen_of(grid: &Grid) -> Option<FirstScreen> {
+pub fn first_screen_of(grid: &ComparisonGrid) -> Option<FirstScreen> {
     Some(html::first_screen_of(grid, PROGRAM, Some(jitlat_net::clock::wall())))
 }
 
@@ -36,19 +36,19 @@ pub fn first_screen_of(grid: &Grid) -> Option<FirstScreen> {
 fn reported<T>(
     runs: &[AnalysedStream],
     section: Option<&Section>,
-    make: impl FnOnce(&html::Report<'_>) -> T,
+    make: impl FnOnce(&html::HtmlReport<'_>) -> T,
 ) -> T {
     let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
     let part = |(run, trace)| {
         let run: &AnalysedStream = run;
-        Part {
+        ReportPart {
             label: if runs.len() == 1 { "" } else { &run.label },
             session: Some(&run.session),
             summary: &run.summary,
             trace: Some(trace),
         }
     };
-    make(&html::Report {
+    make(&html::HtmlReport {
         section,
         parts: &runs.iter().zip(&traces).map(part).collect::<Vec<_>>(),
         corrected: runs.iter().any(|run| run.corrected),

@@ -1,19 +1,19 @@
 //! `--plots`: every figure as SVG and PNG.
 
-use super::format::{Output, OwnOption, Part, Place, not_written, write_file};
+use super::format::{Destination, Output, OwnOption, ReportParts, not_written, write_file};
 use super::pages::{self, DrawError};
 use anyhow::Context;
 use std::fs;
 
 pub static OUTPUT: Output = Output {
     option: OwnOption::Shown,
-    needs: Part::FIGURES,
+    needs: ReportParts::FIGURES,
     keeps_packets: true,
     lacks: pages::LACKS,
     ..Output::new(
         "plots",
         "Draw every figure into a folder, as SVG and PNG",
-        Place::Folder,
+        Destination::Folder,
         |report, folder| {
             let mut drawn = false;
             let mut write = |prefix: &str, file: Result<(String, Vec<u8>), DrawError>| {

@@ -45,7 +45,7 @@ pub trait Report {
     }
 
     /// The lines of its table; `None` if its rows are packets.
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<ReportTable> {
         None
     }
 
@@ -74,7 +74,7 @@ pub trait Report {
 pub type Drawings<'a> = dyn FnMut(&str, &[Figure]) -> Result<()> + 'a;
 
 /// Lines of named values.
-pub type Table = Vec<Vec<(String, String)>>;
+pub type ReportTable = Vec<Vec<(String, String)>>;
 
 /// An analysed stream.
 pub struct AnalysedStream {
@@ -134,7 +134,7 @@ impl AnalysedStream {
 }
 
 /// What an instrument adds to the report of a test.
-pub struct Extra {
+pub struct ReportExtra {
     /// Its name in the JSON object.
     pub key: &'static str,
     /// Text after the report.
@@ -144,18 +144,18 @@ pub struct Extra {
 }
 
 /// The streams of a test or of logs.
-pub struct Streams<'a> {
+pub struct ReportStreams<'a> {
     /// The streams.
     pub runs: &'a [AnalysedStream],
     /// What an instrument adds to them.
-    pub extra: Option<&'a Extra>,
+    pub extra: Option<&'a ReportExtra>,
     /// The length of the windows that were analysed separately; `None`: there are none.
     pub interval: Option<Span>,
     /// Results as tools of the test's protocol print them; empty of most tests.
     pub texts: &'a [ProtocolText],
 }
 
-impl Report for Streams<'_> {
+impl Report for ReportStreams<'_> {
     fn json(&self) -> Result<Value> {
         let mut document = json::document(&self.summaries())?;
         if let (Some(extra), Some(object)) = (self.extra, document.as_object_mut()) {
@@ -227,7 +227,7 @@ fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result
         .collect();
     let mut figures = figure::of_runs(&beside);
     let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
-    figure::say_measured(&mut figures, &figure::measured_of_several(measured));
+    figure::label_measured(&mut figures, &figure::measured_of_several(measured));
     each("", &figures)
 }
 

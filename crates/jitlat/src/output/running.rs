@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// How long the packets of a window are waited for after its end.
-const GRACE: Duration = Duration::from_millis(500);
+const WINDOW_GRACE: Duration = Duration::from_millis(500);
 
 /// An observer that writes the windows of each stream as they end.
 pub struct RunningWindows {
@@ -31,11 +31,11 @@ pub struct RunningWindows {
     /// Whether lines are printed.
     printed: bool,
     line: ProgressLine,
-    streams: Vec<Stream>,
+    streams: Vec<RunningStream>,
 }
 
 /// What is known of a stream so far.
-struct Stream {
+struct RunningStream {
     session: Session,
     /// When its first packet was due, as far as this host's clock shows.
     begun: Instant,
@@ -125,9 +125,9 @@ pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == STDOUT || path.metadata().is_ok_and(|m| !m.is_file())
 }
 
-impl Stream {
-    fn new(session: &Session) -> Stream {
-        Stream {
+impl RunningStream {
+    fn new(session: &Session) -> RunningStream {
+        RunningStream {
             session: session.clone(),
             begun: Instant::now(),
             is_known: false,
@@ -174,7 +174,7 @@ impl Stream {
             let end = Duration::from_nanos(k.saturating_add(1).saturating_mul(length) as u64);
             let (from, to) = (self.first_of(k, length, period), self.first_of(k + 1, length, period));
             // The last one may still be cut short: it is written at the end.
-            if self.begun.elapsed() < end + GRACE || to as u64 >= self.session.packets() {
+            if self.begun.elapsed() < end + WINDOW_GRACE || to as u64 >= self.session.packets() {
                 return None;
             }
             self.next += 1;
@@ -224,7 +224,7 @@ impl Observer for RunningWindows {
             return;
         }
         match *event {
-            Event::Started(sessions) => self.streams = sessions.iter().map(Stream::new).collect(),
+            Event::Started(sessions) => self.streams = sessions.iter().map(RunningStream::new).collect(),
             Event::Arrived { stream, records } => {
                 if let Some(stream) = self.streams.get_mut(stream) {
                     stream.arrived(records);

@@ -2,16 +2,16 @@
 
 use super::report::{AnalysedStream, command_line, shell_word};
 use super::text::are_one_test;
-use super::wanted::Wanted;
+use super::wanted::WantedOutputs;
 use crate::console;
 use jitlat_core::answer::{Fault, Severity};
 use jitlat_report::text::TextOptions;
-use jitlat_report::text::screen::{Relation, Screen, Stream};
+use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
 use std::path::Path;
 
 /// Where the streams come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin<'a> {
+pub enum StreamOrigin<'a> {
     /// A test with this host.
     Test(&'a str),
     /// A test on this machine alone.
@@ -31,7 +31,7 @@ pub fn options() -> TextOptions {
 }
 
 /// The screen of `runs`.
-pub fn page(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> String {
+pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> String {
     let streams = streams(runs);
     let relation = match runs {
         [up, down] if are_one_test(up, down) => Relation::Directions,
@@ -42,7 +42,7 @@ pub fn page(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> Str
     let log = |run: &AnalysedStream| {
         let log = shell_word(run.log.as_deref()?);
         match &run.summary.header.date {
-            Some(date) if origin == Origin::Logs => Some(format!("{log} of {date}")),
+            Some(date) if origin == StreamOrigin::Logs => Some(format!("{log} of {date}")),
             _ => Some(log),
         }
     };
@@ -51,20 +51,24 @@ pub fn page(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> Str
 }
 
 /// `screen` with the next command worth running: this one, with every figure, or what opens the page.
-pub fn finished(screen: Screen, wanted: &Wanted) -> String {
+pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     let command = again();
-    followed_by(screen, wanted, if command.len() <= LONGEST { &command } else { "the same command with -v" })
+    followed_by(
+        screen,
+        wanted,
+        if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" },
+    )
 }
 
 /// The same where nothing can be drawn.
 pub fn finished_without_figures(screen: Screen) -> String {
     let command = again();
-    let command = if command.len() <= LONGEST { &command } else { "the same command with -v" };
+    let command = if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" };
     screen.followed_by(command, "every figure").show(&options())
 }
 
 /// `screen` with the next command worth running: `command`, which prints every figure, or what opens the page.
-pub fn followed_by(screen: Screen, wanted: &Wanted, command: &str) -> String {
+pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> String {
     let screen = match wanted.path("html") {
         Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
         None => screen.followed_by(command, EVERYTHING),
@@ -73,20 +77,20 @@ pub fn followed_by(screen: Screen, wanted: &Wanted, command: &str) -> String {
 }
 
 /// What the screen needs of `runs`.
-pub fn streams(runs: &[AnalysedStream]) -> Vec<Stream<'_>> {
+pub fn streams(runs: &[AnalysedStream]) -> Vec<ScreenStream<'_>> {
     runs.iter()
-        .map(|run| Stream { label: &run.label, summary: &run.summary, samples: &run.samples })
+        .map(|run| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
         .collect()
 }
 
 /// The next command worth running, and what it is good for.
-fn next(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> (String, &'static str) {
+fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> (String, &'static str) {
     let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
     let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
     // Of equally severe causes the first, which is the most important one.
     let worst = noticed.rev().max_by_key(|cause| cause.severity);
     let received = runs.iter().all(|run| run.summary.counts.received > 0);
-    if let Origin::Test(host) = origin {
+    if let StreamOrigin::Test(host) = origin {
         match worst.map(|cause| cause.fault) {
             Some(Fault::Sender | Fault::Receiver | Fault::Clock) => {
                 return ("jitlat doctor".to_owned(), "what this host adds");
@@ -107,7 +111,7 @@ fn next(runs: &[AnalysedStream], origin: Origin<'_>, wanted: &Wanted) -> (String
 }
 
 /// The longest command that is repeated, in characters: two rows of a screen.
-const LONGEST: usize = 130;
+const MAX_COMMAND_CHARS: usize = 130;
 
 /// What the full report is good for.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";

@@ -1,13 +1,13 @@
 //! The full console report of streams, the answer in one line, and the check of thresholds.
 
 use super::report::{AnalysedStream, shell_word};
-use super::wanted::Wanted;
+use super::wanted::WantedOutputs;
 use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use jitlat_core::Direction;
-use jitlat_core::scalars::Condition;
+use jitlat_core::scalars::ScalarCondition;
 use jitlat_core::summary::Summary;
-use jitlat_report::text::{self, plots::Canvas};
+use jitlat_report::text::{self, plots::PlotCanvas};
 use tracing::error;
 
 /// Options of the console report.
@@ -20,7 +20,7 @@ pub struct PageOptions {
 }
 
 /// The last line of a report: the command that draws or opens the figures of `runs`. Nothing in a pipe, unless `asked`.
-pub fn figures_line(runs: &[AnalysedStream], wanted: &Wanted, asked: bool) -> String {
+pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool) -> String {
     if !asked && !console::is_terminal() {
         return String::new();
     }
@@ -68,7 +68,7 @@ pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
         page.push_str(&run.heading);
         page.push_str(&text::report(&run.summary, &options));
         if chosen.plots {
-            let canvas = Canvas { width: options.width, unicode: console::shows_unicode() };
+            let canvas = PlotCanvas { width: options.width, unicode: console::shows_unicode() };
             page.push_str(&plots(run, canvas));
         }
     }
@@ -89,7 +89,7 @@ pub(super) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
         && up.session.id == down.session.id
 }
 
-fn plots(run: &AnalysedStream, canvas: Canvas) -> String {
+fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
     let round_trip = run.summary.two_way.is_some();
     let correction = run.summary.clock.correction_ns.filter(|_| run.corrected && !round_trip);
@@ -110,15 +110,15 @@ fn plots(run: &AnalysedStream, canvas: Canvas) -> String {
 }
 
 /// Logs which thresholds of `--fail-if` are violated by `runs`; returns the exit status.
-pub fn status(runs: &[AnalysedStream], thresholds: &[Condition]) -> Status {
-    let mut status = Status::Measured;
+pub fn status(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> ExitStatus {
+    let mut status = ExitStatus::Measured;
     for violation in runs.iter().flat_map(|run| thresholds.iter().filter_map(|c| c.violated(&run.summary))) {
         error!("failed: {violation}");
-        status = Status::ThresholdViolated;
+        status = ExitStatus::ThresholdViolated;
     }
     if !thresholds.is_empty() && runs.iter().any(AnalysedStream::is_cut_off) {
         error!("failed: a part of the test is unknown, which may violate the thresholds");
-        status = Status::ThresholdViolated;
+        status = ExitStatus::ThresholdViolated;
     }
     status
 }

@@ -1,7 +1,7 @@
-//! [`Wanted`]: the requested formats: checked before the measurement, written afterwards.
+//! [`WantedOutputs`]: the requested formats: checked before the measurement, written afterwards.
 
 use super::STDOUT;
-use super::format::{Output, Part, Place, with_ending};
+use super::format::{Destination, Output, ReportParts, with_ending};
 use super::report::Report;
 use crate::console;
 use crate::exit::explain;
@@ -15,9 +15,9 @@ use tracing::error;
 
 /// Requested formats, each with its path.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(pub Vec<(&'static Output, PathBuf)>);
+pub struct WantedOutputs(pub Vec<(&'static Output, PathBuf)>);
 
-impl Wanted {
+impl WantedOutputs {
     /// Where the output `name` is written; `None` if it is not wanted, or written to standard output.
     pub fn path(&self, name: &str) -> Option<&Path> {
         self.place(name).filter(|path| !is_stdout(path))
@@ -44,7 +44,7 @@ impl Wanted {
     }
 
     /// The first format that needs this part of a report, with its path; `None` if there is none.
-    pub fn needing(&self, part: Part) -> Option<(&'static Output, &Path)> {
+    pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
         self.0
             .iter()
             .find(|(output, _)| output.needs.has(part))
@@ -84,7 +84,7 @@ impl Wanted {
     }
 
     fn needs_figures(&self) -> bool {
-        self.needing(Part::FIGURES).is_some() || self.needing(Part::PAGE).is_some()
+        self.needing(ReportParts::FIGURES).is_some() || self.needing(ReportParts::PAGE).is_some()
     }
 
     /// Sets the options of the analysis that the formats need.
@@ -104,12 +104,12 @@ impl Wanted {
         let mut taken: Vec<&Path> = others.to_vec();
         for (output, path) in &self.0 {
             if is_stdout(path) {
-                if output.place == Place::FileEach && streams > 1 {
+                if output.place == Destination::FileEach && streams > 1 {
                     bail!("{} writes one stream to standard output: give a file", output.spelling());
                 }
                 continue;
             }
-            if output.place == Place::FileEach && streams > 2 {
+            if output.place == Destination::FileEach && streams > 2 {
                 bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
             }
             if output.two_way && streams > 1 {
@@ -120,10 +120,10 @@ impl Wanted {
             }
             taken.push(path);
             let checked = match output.place {
-                Place::Folder => file::check_folder(path),
+                Destination::Folder => file::check_folder(path),
                 // With two streams, names that begin with the path.
-                Place::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
-                Place::File | Place::FileEach => file::check(path),
+                Destination::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
+                Destination::File | Destination::FileEach => file::check(path),
             };
             checked.with_context(|| output.spelling())?;
         }

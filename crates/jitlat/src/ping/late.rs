@@ -3,7 +3,7 @@
 use crate::exit::explain;
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
-use crate::output::wanted::Wanted;
+use crate::output::wanted::WantedOutputs;
 use crate::output::{self, AnalysedStream};
 use anyhow::{Context, Result, anyhow};
 use jitlat_core::summary::Summary;
@@ -11,33 +11,33 @@ use jitlat_core::time::SECOND;
 use jitlat_core::{PacketRecord, Span, WallTime};
 use jitlat_instruments::{Event, Observer, Ping};
 use jitlat_net::clock;
-use jitlat_net::stamp::Stamps;
-use jitlat_store::late::summary::{LatencyType, Random, Setting, failed_row};
-use jitlat_store::late::{Extra, SampleHistory, graphite, stream};
+use jitlat_net::stamp::StampMode;
+use jitlat_store::late::summary::{LateGaps, LatencyType, Setting, failed_row};
+use jitlat_store::late::{ExtraFields, SampleHistory, graphite, stream};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 use tracing::warn;
 
 /// Carbon's port for the plain-text protocol.
-const CARBON: u16 = 2003;
-const CONNECT: Duration = Duration::from_secs(5);
+const CARBON_PORT: u16 = 2003;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What LaTe's formats need to know of one test, and the programs that receive its samples.
-pub struct Late {
+pub struct LateOutputs {
     /// What the options say of the test.
     pub setting: Setting,
     /// Why a program that was to receive samples does not.
     absent: Option<anyhow::Error>,
 }
 
-impl Late {
+impl LateOutputs {
     /// Also connects to the programs that receive samples while the test runs. One that is not there does not stop the
     /// test: it is warned of now, and the test ends as one that could not deliver.
-    pub fn new(args: &PingArgs, ping: &Ping) -> Result<(Late, Option<SampleStreams>)> {
+    pub fn new(args: &PingArgs, ping: &Ping) -> Result<(LateOutputs, Option<SampleStreams>)> {
         let late = &args.late;
         let setting = setting(args, ping)?;
-        let listener = late.late_stream.as_deref().map(|to| Listener::connect(to, &setting));
+        let listener = late.late_stream.as_deref().map(|to| LateListener::connect(to, &setting));
         let carbon = late.graphite.as_deref().map(|to| Carbon::connect(to, late));
         let mut absent = None;
         let mut there = |option: &str, e: anyhow::Error| {
@@ -54,11 +54,11 @@ impl Late {
             carbon,
             trouble: None,
         });
-        Ok((Late { setting, absent }, streams))
+        Ok((LateOutputs { setting, absent }, streams))
     }
 
     /// Adds the line of a test that failed before its first packet to LaTe's summary, where one is asked for.
-    pub fn failed(&self, outputs: &Wanted) -> Result<()> {
+    pub fn failed(&self, outputs: &WantedOutputs) -> Result<()> {
         let Some(path) = outputs.place(output::late::SUMMARY.name) else { return Ok(()) };
         output::late::append(path, &failed_row(&self.setting))
     }
@@ -80,7 +80,7 @@ impl Late {
 }
 
 fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
-    let random = Random::of(ping.schedule, ping.period);
+    let random = LateGaps::of(ping.schedule, ping.period);
     let protocol = &args.protocol;
     let name = protocol.protocol.name;
     Ok(Setting {
@@ -95,10 +95,10 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
         interval: ping.wait.map_or(random.map_or(ping.period.0, |r| r.1), |wait| wait.0),
         random: random.map(|r| r.0),
         latency: match ping.stamps {
-            Stamps::User => LatencyType::User,
-            Stamps::KernelReceive => LatencyType::Krt,
-            Stamps::Kernel => LatencyType::Software,
-            Stamps::Hardware => LatencyType::Hardware,
+            StampMode::User => LatencyType::User,
+            StampMode::KernelReceive => LatencyType::Krt,
+            StampMode::Kernel => LatencyType::Software,
+            StampMode::Hardware => LatencyType::Hardware,
         },
         follow_up: protocol.has("follow-up"),
         began: clock::wall(),
@@ -120,9 +120,10 @@ fn address(text: &str, port: u16) -> Result<SocketAddr> {
 }
 
 fn tcp(to: SocketAddr) -> Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, CONNECT).with_context(|| format!("connecting to {to}"))?;
+    let stream =
+        TcpStream::connect_timeout(&to, CONNECT_TIMEOUT).with_context(|| format!("connecting to {to}"))?;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(CONNECT))?;
+    stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -134,22 +135,22 @@ fn udp(to: SocketAddr) -> Result<UdpSocket> {
 }
 
 /// A program that receives every sample.
-struct Listener {
+struct LateListener {
     id: u16,
     follow_up: bool,
-    extra: Extra,
+    extra: ExtraFields,
     tcp: TcpStream,
     udp: UdpSocket,
     started: bool,
 }
 
-impl Listener {
-    fn connect(to: &str, setting: &Setting) -> Result<Listener> {
+impl LateListener {
+    fn connect(to: &str, setting: &Setting) -> Result<LateListener> {
         let Setting { follow_up, extra, .. } = *setting;
         let to = address(to, stream::PORT)?;
         // Any number: it distinguishes this test from others at the same program.
         let id = (clock::wall().0 / 1000) as u16;
-        Ok(Listener { id, follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
+        Ok(LateListener { id, follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
 
     fn start(&mut self) -> std::io::Result<()> {
@@ -166,7 +167,7 @@ struct Carbon {
     every: Span,
     tcp: Option<TcpStream>,
     udp: Option<UdpSocket>,
-    interval: graphite::Interval,
+    interval: graphite::GraphiteInterval,
     due: Option<WallTime>,
     /// Time of the last figures sent, in seconds since 1970.
     last_second: i64,
@@ -174,13 +175,13 @@ struct Carbon {
 
 impl Carbon {
     fn connect(to: &str, args: &LateArgs) -> Result<Carbon> {
-        let to = address(to, CARBON)?;
+        let to = address(to, CARBON_PORT)?;
         Ok(Carbon {
             path: args.graphite_path.clone(),
             every: args.graphite_every,
             tcp: (!args.graphite_udp).then(|| tcp(to)).transpose()?,
             udp: args.graphite_udp.then(|| udp(to)).transpose()?,
-            interval: graphite::Interval::default(),
+            interval: graphite::GraphiteInterval::default(),
             due: None,
             last_second: i64::MIN,
         })
@@ -206,7 +207,7 @@ pub struct SampleStreams {
     history: SampleHistory,
     /// Number of samples sent.
     sent: usize,
-    listener: Option<Listener>,
+    listener: Option<LateListener>,
     carbon: Option<Carbon>,
     trouble: Option<std::io::Error>,
 }

@@ -5,13 +5,13 @@
 mod late;
 mod several;
 
-use crate::console::progress::{Progress, ProgressLine};
-use crate::exit::{Status, explain};
+use crate::console::progress::{ProgressLine, ProgressObserver};
+use crate::exit::{ExitStatus, explain};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
-use crate::output::report::Streams;
-use crate::output::screen::Origin;
+use crate::output::report::ReportStreams;
+use crate::output::screen::StreamOrigin;
 use crate::output::{AnalysedStream, text};
 use crate::{archive, doctor, interrupt, load, path};
 use anyhow::Result;
@@ -20,21 +20,21 @@ use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
 use jitlat_report::text::{asking, logged};
-use jitlat_store::log::{Journals, Rows};
-use late::Late;
+use jitlat_store::log::{Journals, RowKind};
+use late::LateOutputs;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
 /// The rows of a log of `ping`.
-pub fn rows(ping: &Ping) -> Rows {
+pub fn rows(ping: &Ping) -> RowKind {
     match ping.client.protocol().transport {
-        Transport::Tcp => Rows::TwoWayTcp,
-        Transport::Udp => Rows::TwoWay,
+        Transport::Tcp => RowKind::TwoWayTcp,
+        Transport::Udp => RowKind::TwoWay,
     }
 }
 
 /// Measures, saves and reports.
-pub fn run(args: &PingArgs) -> Result<Status> {
+pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     if !args.others.is_empty() {
         return several::run(args);
     }
@@ -58,13 +58,13 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
-    let (late, mut streams) = Late::new(args, &ping)?;
+    let (late, mut streams) = LateOutputs::new(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = match (args.live.live, drawn) {
-        (true, true) => Progress::new().by(ProgressLine::off()),
-        (true, false) => Progress::new().by(ProgressLine::below()),
-        _ => Progress::new(),
+        (true, true) => ProgressObserver::new().by(ProgressLine::off()),
+        (true, false) => ProgressObserver::new().by(ProgressLine::below()),
+        _ => ProgressObserver::new(),
     };
     let mut windows = args.report.running_windows();
     let mut view = None;
@@ -115,8 +115,9 @@ pub fn run(args: &PingArgs) -> Result<Status> {
             late: Some(late.setting.clone()),
         });
     }
-    let report = Streams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
-    let whole = args.report.write(&report, || args.report.page(&runs, Origin::Test(&args.host), ""));
+    let report =
+        ReportStreams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
+    let whole = args.report.write(&report, || args.report.page(&runs, StreamOrigin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
         troubles.extend(late.finish(run, streams).iter().map(explain));
@@ -135,15 +136,15 @@ pub fn run(args: &PingArgs) -> Result<Status> {
         || !whole
         || runs.iter().any(AnalysedStream::is_cut_off)
     {
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
     let status = text::status(&runs, &args.report.fail_if);
     let answered = runs.iter().any(|run| run.summary.counts.received > 0);
-    if !answered && ping.client.expects_answers() && status == Status::Measured {
+    if !answered && ping.client.expects_answers() && status == ExitStatus::Measured {
         if !said {
             error!("{}: none of {requests} requests was answered", args.host);
         }
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
     Ok(status)
 }

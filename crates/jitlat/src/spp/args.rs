@@ -1,10 +1,10 @@
 //! The options of `jitlat spp`, and the settings made from them.
 
 use super::drawing::FigureArgs;
-use super::live::LiveArgs;
-use super::parts::PartArgs;
+use super::live::LivePointArgs;
+use super::parts::PassivePartArgs;
 use crate::options::report::ReportArgs;
-use crate::output::Part;
+use crate::output::ReportParts;
 use anyhow::{Context, bail};
 use clap::Args;
 use jitlat_core::prefix::Prefix;
@@ -53,7 +53,7 @@ pub struct SppArgs {
     #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
     pub labels: Vec<String>,
     #[command(flatten)]
-    pub live: LiveArgs,
+    pub live: LivePointArgs,
     /// Address, prefix or host name at the reference side
     ///
     /// Found from the captures if not given.
@@ -139,7 +139,7 @@ pub struct SppArgs {
     #[arg(long, value_name = "DIR", requires = "log")]
     pub archive: Option<PathBuf>,
     #[command(flatten)]
-    pub parts: PartArgs,
+    pub parts: PassivePartArgs,
     #[command(flatten)]
     pub report: ReportArgs,
 
@@ -365,7 +365,7 @@ impl SppArgs {
                 files[1]
             );
         }
-        if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(Part::STREAMS)) {
+        if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(ReportParts::STREAMS)) {
             bail!("{} is defined for one capture: leave it or --label out", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
@@ -375,7 +375,8 @@ impl SppArgs {
             );
         }
         let outputs = &self.report.outputs;
-        let of_ways = [Part::STREAMS, Part::ROWS].into_iter().find_map(|part| outputs.needing(part));
+        let of_ways =
+            [ReportParts::STREAMS, ReportParts::ROWS].into_iter().find_map(|part| outputs.needing(part));
         if let (true, Some((output, _))) = (self.compat, of_ways) {
             bail!("--compat makes pairs and nothing else: leave it out for {}", output.spelling());
         }

@@ -1,11 +1,11 @@
-//! [`Lines`]: prints a line for each pair as soon as it is known.
+//! [`PairPrinter`]: prints a line for each pair as soon as it is known.
 
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_store::passive::{PairColumns, PairLines};
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 
 /// Prints pairs to standard output.
-pub struct Lines {
+pub struct PairPrinter {
     /// `None` if lines are not requested, or if standard output is closed.
     out: Option<BufWriter<Stdout>>,
     lines: PairLines,
@@ -15,10 +15,10 @@ pub struct Lines {
     failure: Option<io::Error>,
 }
 
-impl Lines {
+impl PairPrinter {
     /// Prints lines with these columns, if they are `wanted`; with `live`, each at once.
-    pub fn new(columns: PairColumns, wanted: bool, live: bool) -> Lines {
-        Lines {
+    pub fn new(columns: PairColumns, wanted: bool, live: bool) -> PairPrinter {
+        PairPrinter {
             out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
             lines: PairLines::new(columns),
             live,
@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-impl CaptureObserver for Lines {
+impl CaptureObserver for PairPrinter {
     fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         let CaptureEvent::Pairs(pairs) = event else { return };
         if let Some(out) = &mut self.out {

@@ -12,30 +12,30 @@ mod show;
 mod ways;
 
 pub use args::SppArgs;
-pub use live::{LiveArgs, POINTS};
+pub use live::{LivePointArgs, POINTS};
 
 use crate::archive;
-use crate::exit::Status;
-use crate::output::Part;
+use crate::exit::ExitStatus;
+use crate::output::ReportParts;
 use crate::{console, interrupt};
 use anyhow::{anyhow, bail};
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{CaptureEvent, CaptureObserver, LinkQuestion, Plan, StreamObserver};
+use jitlat_passive::{CaptureEvent, CaptureObserver, LinkQuestion, MatchPlan, StreamObserver};
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
-use jitlat_report::text::screen::Course;
-use lines::Lines;
+use jitlat_report::text::screen::Timeline;
+use lines::PairPrinter;
 use tracing::info;
-use ways::WayRecorder;
+use ways::DirectionRecorder;
 
 /// Runs `jitlat spp`.
-pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
+pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     if !args.payloads.is_empty() {
         let Some(LinkQuestion::Compare(link)) = &args.link else {
             bail!("--payloads needs a link whose encapsulation and rates are given");
         };
         console::print(&text::link_tables(link, &args.payloads))?;
-        return Ok(Status::Measured);
+        return Ok(ExitStatus::Measured);
     }
     if !args.one_point.is_empty() {
         return one_point::run(args);
@@ -53,17 +53,17 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
     }
     let live = args.live.is_asked_for();
     let silent = args.is_silent();
-    let mut lines = Lines::new(args.columns(), !silent, live);
+    let mut lines = PairPrinter::new(args.columns(), !silent, live);
     let mut ways = StreamObserver(match passive.records {
         true => {
-            let rows = args.report.outputs.needing(Part::ROWS).map(|(_, path)| path);
-            Some(WayRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
+            let rows = args.report.outputs.needing(ReportParts::ROWS).map(|(_, path)| path);
+            Some(DirectionRecorder::new(args.report.options(), args.log.as_deref(), rows)?)
         }
         false => None,
     });
     let mut trace = args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
-    let mut progress = Progress { quiet: args.quiet || !live };
-    let mut course = Course::default();
+    let mut progress = LivePointProgress { quiet: args.quiet || !live };
+    let mut course = Timeline::default();
     let observer: &mut [&mut dyn CaptureObserver; 5] =
         &mut [&mut lines, &mut ways, &mut trace, &mut course, &mut progress];
     let stop = interrupt::stop()?;
@@ -86,7 +86,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
         true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
     }
-    let recorded = ways.0.map(WayRecorder::finish).unwrap_or_default();
+    let recorded = ways.0.map(DirectionRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {
         failures.push(anyhow::anyhow!("not every log was archived"));
@@ -95,18 +95,18 @@ pub fn run(args: &SppArgs) -> anyhow::Result<Status> {
 }
 
 /// Prints the state of live points to standard error.
-struct Progress {
+struct LivePointProgress {
     quiet: bool,
 }
 
-impl CaptureObserver for Progress {
+impl CaptureObserver for LivePointProgress {
     fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         match event {
             _ if self.quiet => {}
             CaptureEvent::Listening([reference, monitor]) => {
                 info!("listening to {reference} (reference) and {monitor} (monitor)");
             }
-            CaptureEvent::Planned(Plan { common, sides: [near, far], .. }) => info!(
+            CaptureEvent::Planned(MatchPlan { common, sides: [near, far], .. }) => info!(
                 "{common} packets in common, between {} and {}",
                 list_prefixes(&near.reference),
                 list_prefixes(&far.monitor)

@@ -1,10 +1,10 @@
 //! `jitlat spp --one-point`: round trips from the captures of one point.
 
 use super::SppArgs;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::interrupt;
 use crate::output::Report;
-use crate::output::wanted::Wanted;
+use crate::output::wanted::WantedOutputs;
 use anyhow::{Result, bail};
 use jitlat_instruments::passive::one_point;
 use jitlat_passive::OnePointResult;
@@ -13,9 +13,9 @@ use jitlat_store::passive::OnePointDocument;
 use serde_json::Value;
 
 /// Runs it.
-pub fn run(args: &SppArgs) -> Result<Status> {
+pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let outputs = &args.report.outputs;
-    let wanted: &Wanted = outputs;
+    let wanted: &WantedOutputs = outputs;
     if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
         bail!("{} needs two points: leave --one-point out", output.spelling());
     }
@@ -31,7 +31,7 @@ pub fn run(args: &SppArgs) -> Result<Status> {
     let report = OnePointReport(&found);
     let measured = found.flows.iter().any(|flow| flow.why_not.is_none());
     let whole = outputs.write(&report, || text::one_point(&found, args.top));
-    Ok(if whole && measured { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole && measured { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 struct OnePointReport<'a>(&'a OnePointResult);

@@ -1,9 +1,9 @@
 //! Several captures of a path, named with `--label`, each followed by itself and shown as curves of common figures.
 
 use super::args::SppArgs;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::output::report::slug;
-use crate::output::{Drawings, Report, Table, log_failures};
+use crate::output::{Drawings, Report, ReportTable, log_failures};
 use crate::{console, interrupt};
 use anyhow::{Context, Result};
 use jitlat_instruments::passive::CaptureSource;
@@ -15,13 +15,13 @@ use jitlat_store::passive::spp_document;
 use serde_json::{Value, json};
 
 /// What one pair of captures says.
-struct Followed<'a> {
+struct CapturePairResult<'a> {
     label: &'a str,
     result: PassiveResult,
     trace: Option<PassiveTrace>,
 }
 
-impl Followed<'_> {
+impl CapturePairResult<'_> {
     fn run<'a>(&'a self, args: &'a SppArgs) -> Option<PassiveRun<'a>> {
         let run = PassiveRun::of(self.trace.as_ref()?, &self.result, args.link.as_ref());
         Some(PassiveRun { periods: &args.figures.marks, ..run })
@@ -29,7 +29,7 @@ impl Followed<'_> {
 }
 
 /// Follows each pair of captures and shows all of them.
-pub fn run(args: &SppArgs) -> Result<Status> {
+pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let passive = args.settings()?;
     let stop = interrupt::stop()?;
     let mut runs = Vec::new();
@@ -46,25 +46,25 @@ pub fn run(args: &SppArgs) -> Result<Status> {
         if let Some(link) = args.link.as_ref().and_then(LinkQuestion::link) {
             explain_levels(&mut result.summary.levels, link, &result.sizes);
         }
-        runs.push(Followed { label, result, trace });
+        runs.push(CapturePairResult { label, result, trace });
     }
     let measured = runs.iter().all(|run| run.result.is_measured());
-    let report = Several { args, section: section(args, &runs), runs };
+    let report = SeveralCaptures { args, section: section(args, &runs), runs };
     failures.extend(args.report.outputs.write_files(&report));
     if !args.writes_to_output() && !args.quiet {
         console::print(&report.page_of_text())?;
     }
-    Ok(if log_failures(&failures) && measured { Status::Measured } else { Status::NotMeasured })
+    Ok(if log_failures(&failures) && measured { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// The captures, as formats read them.
-struct Several<'a> {
+struct SeveralCaptures<'a> {
     args: &'a SppArgs,
-    runs: Vec<Followed<'a>>,
+    runs: Vec<CapturePairResult<'a>>,
     section: Section,
 }
 
-impl Several<'_> {
+impl SeveralCaptures<'_> {
     /// A table of all; before it, with `--summary`, what each says.
     fn page_of_text(&self) -> String {
         let mut page = String::new();
@@ -79,9 +79,9 @@ impl Several<'_> {
     }
 }
 
-impl Report for Several<'_> {
+impl Report for SeveralCaptures<'_> {
     fn json(&self) -> Result<Value> {
-        let one = |run: &Followed<'_>| {
+        let one = |run: &CapturePairResult<'_>| {
             let link = self.args.link.as_ref();
             let document = spp_document(&run.result, PingFigures::default(), link, &[], &[]);
             let mut value = serde_json::to_value(document)?;
@@ -94,8 +94,8 @@ impl Report for Several<'_> {
         Ok(json!({ "instrument": "spp", "version": 1, "captures": runs }))
     }
 
-    fn table(&self) -> Option<Table> {
-        let line = |run: &Followed<'_>| {
+    fn table(&self) -> Option<ReportTable> {
+        let line = |run: &CapturePairResult<'_>| {
             let s = &run.result.summary;
             let mut cells =
                 vec![("label".to_owned(), run.label.to_owned()), ("pairs".to_owned(), s.pairs.to_string())];
@@ -129,7 +129,7 @@ impl Report for Several<'_> {
     }
 }
 
-fn section(args: &SppArgs, runs: &[Followed<'_>]) -> Section {
+fn section(args: &SppArgs, runs: &[CapturePairResult<'_>]) -> Section {
     let drawn: Vec<_> = runs.iter().filter_map(|run| Some((run.label, run.run(args)?))).collect();
     Section {
         title: "Round trips of several captures".into(),

@@ -1,17 +1,17 @@
 //! The output of `jitlat spp`, in all requested formats.
 
 use super::args::SppArgs;
-use super::ways::Recorded;
+use super::ways::PointAnalyses;
 use crate::console;
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::output::report::shell_word;
 use crate::output::{self, AnalysedStream, Report, log_failures, screen};
 use anyhow::Result;
 use jitlat_core::{Span, Summary, WallTime};
-use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, Spread, explain_levels};
+use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread, explain_levels};
 use jitlat_report::figure::{PassiveRun, PassiveTrace};
-use jitlat_report::text::screen::{Course, Screen};
-use jitlat_report::text::{PassiveExtras, Style};
+use jitlat_report::text::screen::{Screen, Timeline};
+use jitlat_report::text::{PassiveExtras, TextStyle};
 use jitlat_report::{Section, passive_section, text};
 use jitlat_store::passive::{read_pings, spp_document, write_sizes};
 use serde_json::Value;
@@ -20,10 +20,10 @@ use serde_json::Value;
 pub fn show(
     args: &SppArgs,
     mut result: PassiveResult,
-    recorded: Recorded,
-    (mut trace, course): (Option<PassiveTrace>, Course),
+    recorded: PointAnalyses,
+    (mut trace, course): (Option<PassiveTrace>, Timeline),
     mut failures: Vec<anyhow::Error>,
-) -> Result<Status> {
+) -> Result<ExitStatus> {
     let report = &args.report;
     let mut levels_of_range = trace.as_ref().and_then(PassiveTrace::levels_of_range);
     if let Some(link) = args.link.as_ref().and_then(LinkQuestion::link) {
@@ -32,14 +32,14 @@ pub fn show(
     }
     let mut ping = PingFigures::default();
     for (source, round_trips) in pings(args, &result, &mut failures) {
-        let mut spread = Spread::default();
+        let mut spread = SpanSpread::default();
         for (at, rtt) in round_trips {
             spread.push(rtt.0);
             trace.iter_mut().for_each(|t| t.ping(source, at.0, rtt.0));
         }
         ping[source as usize] = spread.figures(0);
     }
-    let Recorded { mut runs, failures: unsaved, scratch: _scratch } = recorded;
+    let PointAnalyses { mut runs, failures: unsaved, scratch: _scratch } = recorded;
     runs.iter_mut().for_each(|run| run.corrected = report.plot_corrected);
     failures.extend(unsaved);
     let mut notes: Vec<String> = levels_of_range
@@ -91,7 +91,7 @@ pub fn show(
             let logs: Vec<String> =
                 runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
             // Standard error may be no terminal where standard output is one.
-            let style = if args.summary { console::style() } else { Style::Plain };
+            let style = if args.summary { console::style() } else { TextStyle::Plain };
             let options = text::TextOptions { style, ..screen::options() };
             let screen = content.logged_to(&logs).followed_by(&screen::again(), screen::EVERYTHING);
             tables + &screen.show(&options)
@@ -101,11 +101,11 @@ pub fn show(
         failures.extend(console::print(&page).err());
     } else if !args.quiet {
         // Standard error may be closed: the lines are the result.
-        let _ = console::print_beside(&page);
+        let _ = console::print_to_stderr(&page);
     }
     // A part may be a time without packets.
     if !log_failures(&failures) || !result.is_measured() && args.parts.keep.is_none() {
-        return Ok(Status::NotMeasured);
+        return Ok(ExitStatus::NotMeasured);
     }
     Ok(output::text::status(&runs, &report.fail_if))
 }

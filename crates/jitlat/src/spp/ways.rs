@@ -1,13 +1,13 @@
-//! [`WayRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
+//! [`DirectionRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
 
-use super::analysis::WayAnalysis;
+use super::analysis::DirectionAnalysis;
 use crate::output::AnalysedStream;
 use crate::output::report::file_ending;
 use anyhow::{Context, Result};
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{LogFile, Naming, Version};
+use jitlat_store::log::{LogFile, LogVersion, Naming};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -15,9 +15,9 @@ use tempfile::TempDir;
 const LABELS: [&str; 2] = ["OUT", "IN"];
 
 /// Records both ways.
-pub struct WayRecorder {
+pub struct DirectionRecorder {
     options: Options,
-    ways: [Way; 2],
+    ways: [DirectionRun; 2],
     /// The file that needs every packet at the end; `None`: there is none.
     rows: Option<PathBuf>,
     failures: Vec<anyhow::Error>,
@@ -26,10 +26,10 @@ pub struct WayRecorder {
 }
 
 #[derive(Default)]
-struct Way {
+struct DirectionRun {
     session: Option<Session>,
     /// None before the measurement has begun.
-    analysis: Option<WayAnalysis>,
+    analysis: Option<DirectionAnalysis>,
     log: Option<LogFile>,
     /// Records for the file that needs every packet, if there is no log.
     records: Vec<PacketRecord>,
@@ -37,24 +37,24 @@ struct Way {
 
 /// The analysis of both ways, OUT first, with errors.
 #[derive(Default)]
-pub struct Recorded {
+pub struct PointAnalyses {
     pub runs: Vec<AnalysedStream>,
     pub failures: Vec<anyhow::Error>,
     /// Folders of temporary logs, removed with it.
     pub scratch: Vec<TempDir>,
 }
 
-impl WayRecorder {
+impl DirectionRecorder {
     /// Without records. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that needs every
     /// packet at the end.
-    pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<WayRecorder> {
-        let mut ways: [Way; 2] = Default::default();
+    pub fn new(options: Options, log: Option<&Path>, rows: Option<&Path>) -> Result<DirectionRecorder> {
+        let mut ways: [DirectionRun; 2] = Default::default();
         if let Some(path) = log {
-            let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), Version::V3)?;
+            let logs = LogFile::create_pair(&Naming::Given(path.to_owned()), LogVersion::V3)?;
             ways.iter_mut().zip(logs).for_each(|(way, log)| way.log = Some(log));
         }
         let rows = rows.map(Path::to_owned);
-        Ok(WayRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
+        Ok(DirectionRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
     }
 
     /// Begins to analyse and to write the records of `sessions`.
@@ -63,7 +63,7 @@ impl WayRecorder {
             // The number of packets is known beforehand only for short captures.
             let streaming = self.options.streaming || session.sent.is_none();
             let options = Options { streaming, ..self.options.clone() };
-            match WayAnalysis::start(Analyzer::new(session, &options)) {
+            match DirectionAnalysis::start(Analyzer::new(session, &options)) {
                 Ok(analysis) => way.analysis = Some(analysis),
                 Err(e) => self.failures.push(e),
             }
@@ -91,8 +91,8 @@ impl WayRecorder {
     }
 
     /// The analysis of both ways; empty if the measurement never began.
-    pub fn finish(self) -> Recorded {
-        let WayRecorder { ways, mut failures, scratch, .. } = self;
+    pub fn finish(self) -> PointAnalyses {
+        let DirectionRecorder { ways, mut failures, scratch, .. } = self;
         // Both ways are concluded side by side.
         let concluding = ways.map(|mut way| {
             let (session, analysis) = way.session.take().zip(way.analysis.take())?;
@@ -129,11 +129,11 @@ impl WayRecorder {
                 late: None,
             });
         }
-        Recorded { runs, failures, scratch }
+        PointAnalyses { runs, failures, scratch }
     }
 }
 
-impl Observer for WayRecorder {
+impl Observer for DirectionRecorder {
     fn event(&mut self, event: &Event<'_>) {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
@@ -159,6 +159,6 @@ fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
         _ => builder.prefix(".jitlat-").tempdir(),
     };
     let dir = dir.with_context(|| format!("keeping packets for {}", path.display()))?;
-    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), Version::V3)?;
+    let log = LogFile::create(&Naming::Given(dir.path().join("packets")), LogVersion::V3)?;
     Ok((dir, log))
 }

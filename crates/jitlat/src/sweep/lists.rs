@@ -5,22 +5,22 @@ use clap::ValueEnum;
 use jitlat_core::AccessCategory;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
-use jitlat_core::sweep::Level;
+use jitlat_core::sweep::FactorLevel;
 use jitlat_core::time::SECOND;
 use jitlat_instruments::one_way::{ONE_WAY_PROTOCOLS, OneWayProtocol};
-use jitlat_instruments::ping::{PROTOCOLS, Protocol};
-use jitlat_net::stamp::Stamps;
+use jitlat_instruments::ping::{PROTOCOLS, PingProtocol};
+use jitlat_net::stamp::StampMode;
 use std::cmp::Ordering;
 
 /// The values of one condition on the command line.
 #[derive(Clone, Debug)]
-pub struct Levels(pub Vec<Level>);
+pub struct LevelList(pub Vec<FactorLevel>);
 
 /// Most values; more are certainly a mistake.
-const MOST: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Parses payload sizes.
-pub fn payloads(text: &str) -> Result<Levels, String> {
+pub fn payloads(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| match t.trim().parse::<i64>() {
         Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
         _ => Err(format!("'{t}' is not a payload: give 0 to {MAX_PAYLOAD} bytes")),
@@ -29,62 +29,62 @@ pub fn payloads(text: &str) -> Result<Levels, String> {
 }
 
 /// Parses priorities within this host; ascending.
-pub fn priorities(text: &str) -> Result<Levels, String> {
+pub fn priorities(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let number = t.trim().parse().ok().filter(|n: &i64| (0..=i64::from(i32::MAX)).contains(n));
         number.ok_or_else(|| format!("'{t}' is not a priority: give 0 to 6, or more with CAP_NET_ADMIN"))
     };
-    let Levels(mut levels) = numbers(text, one, |n| n.to_string())?;
+    let LevelList(mut levels) = numbers(text, one, |n| n.to_string())?;
     levels.sort_by(|a, b| a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal));
     // Their distances mean nothing.
     levels.iter_mut().for_each(|level| level.number = None);
-    Ok(Levels(levels))
+    Ok(LevelList(levels))
 }
 
 /// Parses access categories; from BK to VO.
-pub fn categories(text: &str) -> Result<Levels, String> {
+pub fn categories(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
     let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
     categories.sort();
-    distinct(categories.iter().map(|c| Level { text: c.to_string(), number: None }).collect())
+    distinct(categories.iter().map(|c| FactorLevel { text: c.to_string(), number: None }).collect())
 }
 
 /// Parses periods.
-pub fn periods(text: &str) -> Result<Levels, String> {
+pub fn periods(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
 
 /// Parses times between an answer and the next request; 0 is allowed.
-pub fn waits(text: &str) -> Result<Levels, String> {
+pub fn waits(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
 
 /// Parses DSCPs, by number or name.
-pub fn dscps(text: &str) -> Result<Levels, String> {
+pub fn dscps(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
         let text =
             dscp.name().filter(|_| dscp.value() != 0).map_or_else(|| dscp.value().to_string(), str::to_owned);
-        Ok(Level { text: if dscp.value() == 0 { "BE".to_owned() } else { text }, number: None })
+        Ok(FactorLevel { text: if dscp.value() == 0 { "BE".to_owned() } else { text }, number: None })
     };
     named(text, one)
 }
 
 /// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`, `jitlat`.
-pub fn protocols(text: &str) -> Result<Levels, String> {
+pub fn protocols(text: &str) -> Result<LevelList, String> {
     named(text, |t| {
         let t = t.trim();
         let mut parts = t.split(':');
         let name = parts.next().unwrap_or_default();
-        let is_known = match (Protocol::named(name), OneWayProtocol::named(name)) {
+        let is_known = match (PingProtocol::named(name), OneWayProtocol::named(name)) {
             (Some(protocol), _) => {
-                parts.all(|word| word.parse::<Stamps>().is_ok() || protocol.switch(word).is_some())
+                parts.all(|word| word.parse::<StampMode>().is_ok() || protocol.switch(word).is_some())
             }
-            (None, Some(_)) => parts.all(|word| one_way::Stamps::from_str(word, false).is_ok()),
+            (None, Some(_)) => parts.all(|word| one_way::StampsArg::from_str(word, false).is_ok()),
             (None, None) => false,
         };
         if is_known {
-            return Ok(Level { text: t.to_owned(), number: None });
+            return Ok(FactorLevel { text: t.to_owned(), number: None });
         }
         let names = ONE_WAY_PROTOCOLS.iter().map(|p| p.name).chain(PROTOCOLS.iter().map(|p| p.name));
         Err(format!(
@@ -101,9 +101,9 @@ pub fn is_one_way(text: &str) -> bool {
 }
 
 /// Parses `udp`, `tcp`.
-pub fn transports(text: &str) -> Result<Levels, String> {
+pub fn transports(text: &str) -> Result<LevelList, String> {
     named(text, |t| match t.trim() {
-        t @ ("udp" | "tcp") => Ok(Level { text: t.to_owned(), number: None }),
+        t @ ("udp" | "tcp") => Ok(FactorLevel { text: t.to_owned(), number: None }),
         other => Err(format!("'{other}' is not a transport: give udp or tcp")),
     })
 }
@@ -118,7 +118,7 @@ fn time(ns: i64) -> String {
     }
 }
 
-fn named(text: &str, one: impl Fn(&str) -> Result<Level, String>) -> Result<Levels, String> {
+fn named(text: &str, one: impl Fn(&str) -> Result<FactorLevel, String>) -> Result<LevelList, String> {
     distinct(text.split(',').map(one).collect::<Result<_, _>>()?)
 }
 
@@ -126,7 +126,7 @@ fn numbers(
     text: &str,
     one: impl Fn(&str) -> Result<i64, String>,
     write: impl Fn(i64) -> String,
-) -> Result<Levels, String> {
+) -> Result<LevelList, String> {
     let mut all = Vec::new();
     for part in text.split(',') {
         match part.split_once("..") {
@@ -138,11 +138,11 @@ fn numbers(
                 range(part, one(low)?, one(high)?, step, &one, &mut all)?;
             }
         }
-        if all.len() > MOST {
-            return Err(format!("'{text}' is more than {MOST} values"));
+        if all.len() > MAX_VALUES {
+            return Err(format!("'{text}' is more than {MAX_VALUES} values"));
         }
     }
-    distinct(all.into_iter().map(|n| Level { text: write(n), number: Some(n as f64) }).collect())
+    distinct(all.into_iter().map(|n| FactorLevel { text: write(n), number: Some(n as f64) }).collect())
 }
 
 fn range(
@@ -162,7 +162,7 @@ fn range(
         Some(None) => return Err(format!("'{step}' is not a factor: write x2")),
         Some(Some(_)) if low == 0 => return Err(format!("'{part}': no factor leads away from 0")),
         Some(Some(factor)) => {
-            while at <= high && all.len() <= MOST {
+            while at <= high && all.len() <= MAX_VALUES {
                 all.push(at);
                 at = ((at as f64 * factor).round() as i64).max(at + 1);
             }
@@ -172,7 +172,7 @@ fn range(
             if step == 0 {
                 return Err(format!("'{part}': the step must not be zero"));
             }
-            while at <= high && all.len() <= MOST {
+            while at <= high && all.len() <= MAX_VALUES {
                 all.push(at);
                 at = at.saturating_add(step);
             }
@@ -181,20 +181,20 @@ fn range(
     Ok(())
 }
 
-fn distinct(levels: Vec<Level>) -> Result<Levels, String> {
+fn distinct(levels: Vec<FactorLevel>) -> Result<LevelList, String> {
     for (i, level) in levels.iter().enumerate() {
         if levels[..i].iter().any(|l| l.text == level.text) {
             return Err(format!("{} is there twice", level.text));
         }
     }
-    Ok(Levels(levels))
+    Ok(LevelList(levels))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn texts(levels: &Result<Levels, String>) -> Vec<&str> {
+    fn texts(levels: &Result<LevelList, String>) -> Vec<&str> {
         levels.as_ref().unwrap().0.iter().map(|l| l.text.as_str()).collect()
     }
 

@@ -1,29 +1,30 @@
 //! The results of a sweep as a table, CSV, JSON and figures.
 
-use super::state::State;
+use super::state::SweepState;
 use crate::console;
 use crate::output::report::shell_word;
-use crate::output::{Report, Table};
+use crate::output::{Report, ReportTable};
 use anyhow::Result;
 use jitlat_core::analysis::Samples;
 use jitlat_core::answer::Answer;
-use jitlat_core::scalars::{Number, SCALARS, Scalar, Selector, selectors};
+use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, Selector, selectors};
 use jitlat_core::sweep::{
-    Confidence, Estimate, Factor, Grid, Level, Outcome, Point, SizeLaw, points, size_laws,
+    ConfidenceLevel, Estimate, Factor, FactorLevel, RunOutcome, SizeLaw, SweepGrid, SweepPoint, points,
+    size_laws,
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_report::Section;
-use jitlat_report::figure::{CellPackets, Sweep, of_sweep, say_measured};
+use jitlat_report::figure::{CellPackets, Sweep, of_sweep, label_measured};
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
-use jitlat_store::sweep::{FORMAT, Plan};
+use jitlat_store::sweep::{FORMAT, SweepPlan};
 use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A description of the sweep, printed before it starts.
-pub fn begin(state: &State) -> Result<String> {
+pub fn begin(state: &SweepState) -> Result<String> {
     let plan = state.plan();
     let runs = plan.runs()?.len();
     let done = state.outcomes().len();
@@ -41,8 +42,8 @@ pub fn begin(state: &State) -> Result<String> {
 
 /// The report of a sweep, finished or not.
 pub struct SweepReport<'a> {
-    state: &'a State,
-    points: Vec<Point>,
+    state: &'a SweepState,
+    points: Vec<SweepPoint>,
     laws: Vec<SizeLaw>,
     answer: Answer,
     section: Section,
@@ -50,7 +51,7 @@ pub struct SweepReport<'a> {
 
 impl<'a> SweepReport<'a> {
     /// The report of the runs in `state`.
-    pub fn new(state: &'a State) -> SweepReport<'a> {
+    pub fn new(state: &'a SweepState) -> SweepReport<'a> {
         let plan = state.plan();
         let points = points(&plan.grid, state.outcomes(), plan.confidence);
         let laws = size_laws(&plan.grid, state.outcomes());
@@ -113,7 +114,7 @@ impl Report for SweepReport<'_> {
         Ok(serde_json::to_value(SweepDocument::new(self)?)?)
     }
 
-    fn table(&self) -> Option<Table> {
+    fn table(&self) -> Option<ReportTable> {
         Some(lines(&self.state.plan().grid, &self.points))
     }
 
@@ -123,10 +124,10 @@ impl Report for SweepReport<'_> {
 }
 
 /// The page and the figures.
-fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
+fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Section {
     let plan = state.plan();
     let notes: Vec<String> = laws.iter().map(law).collect();
-    let packets = |p: &Point| {
+    let packets = |p: &SweepPoint| {
         let kept = state.outcomes().iter().zip(state.packets());
         let runs: Vec<&Samples> = kept.filter(|(o, _)| o.run.cell == p.cell).map(|(_, p)| p).collect();
         CellPackets::new(p.cell, &runs)
@@ -142,7 +143,7 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
     });
     let begun = state.outcomes().iter().map(|outcome| outcome.at).min();
     let when = begun.map_or(String::new(), |at| format!(", {}", utc_date(at)));
-    say_measured(&mut figures, &format!("to {}{when}", plan.host));
+    label_measured(&mut figures, &format!("to {}{when}", plan.host));
     let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
     let mean = format!("Means over the runs of each combination; n = {} packets a run.", plan.packets);
     Section {
@@ -160,19 +161,19 @@ fn section(state: &State, points: &[Point], laws: &[SizeLaw]) -> Section {
 const COLUMNS: [&str; 6] = ["latency-mean", "latency-p99", "ipdv-mean", "ipdv-stddev", "ipdv-iqr", "loss"];
 
 /// The columns of [`COLUMNS`] that any point has.
-fn columns(points: &[Point]) -> Vec<&'static Scalar> {
+fn columns(points: &[SweepPoint]) -> Vec<&'static Scalar> {
     let any = |f: &&Scalar| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
     SCALARS.iter().filter(any).collect()
 }
 
-fn shown(figure: &Scalar, point: &Point) -> String {
-    point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(Number::Real(e.mean)))
+fn shown(figure: &Scalar, point: &SweepPoint) -> String {
+    point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(ExactNumber::Real(e.mean)))
 }
 
 /// A row for each combination.
-fn of_points(plan: &Plan, points: &[Point]) -> (Vec<String>, Vec<Vec<String>>) {
+fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = columns(points);
-    let row = |p: &Point| {
+    let row = |p: &SweepPoint| {
         let name = [plan.grid.name(p.cell, None)].into_iter();
         name.chain(figures.iter().map(|f| shown(f, p))).collect()
     };
@@ -192,10 +193,10 @@ type ClassLine = (&'static str, Vec<String>);
 
 impl Classes {
     /// `None` unless classes were varied.
-    fn of(plan: &Plan, points: &[Point]) -> Option<Classes> {
+    fn of(plan: &SweepPlan, points: &[SweepPoint]) -> Option<Classes> {
         let is_class = |f: Factor| matches!(f, Factor::Dscp | Factor::Category);
         let axis = plan.grid.axes.iter().find(|a| is_class(a.factor) && a.levels.len() > 1)?;
-        let test = |p: &Point| plan.grid.name(p.cell, Some(axis.factor));
+        let test = |p: &SweepPoint| plan.grid.name(p.cell, Some(axis.factor));
         let mut names: Vec<String> = Vec::new();
         for name in points.iter().map(test) {
             if !names.contains(&name) {
@@ -204,11 +205,11 @@ impl Classes {
         }
         let figures = columns(points);
         let of_test = |name: String| {
-            let at = |level: &Level| {
-                let class = |p: &&Point| plan.grid.level(p.cell, axis.factor) == Some(level);
+            let at = |level: &FactorLevel| {
+                let class = |p: &&SweepPoint| plan.grid.level(p.cell, axis.factor) == Some(level);
                 points.iter().filter(class).find(|p| test(p) == name)
             };
-            let found: Vec<Option<&Point>> = axis.levels.iter().map(at).collect();
+            let found: Vec<Option<&SweepPoint>> = axis.levels.iter().map(at).collect();
             let line = |f: &&'static Scalar| {
                 let values = found.iter().map(|p| p.map_or_else(|| "-".to_owned(), |p| shown(f, p)));
                 (f.label, values.collect())
@@ -251,13 +252,18 @@ impl Classes {
 }
 
 /// Most columns of a combination's name beside its figures; a longer one has a line of its own.
-const NAME: usize = 26;
+const MAX_NAME_COLUMNS: usize = 26;
 
 /// A page with one line per combination, of at most 80 columns.
-pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &TextOptions) -> Page {
+pub fn table(
+    grid: &SweepGrid,
+    confidence: ConfidenceLevel,
+    points: &[SweepPoint],
+    options: &TextOptions,
+) -> Page {
     let mut page = Page::new(options);
-    let name = |p: &Point| grid.name(p.cell, None);
-    let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= NAME);
+    let name = |p: &SweepPoint| grid.name(p.cell, None);
+    let names = points.iter().map(|p| name(p).chars().count()).filter(|length| *length <= MAX_NAME_COLUMNS);
     let width = names.max().unwrap_or(0).max(12);
     page.heading(&format!(
         "{:<width$} {:>4} {:>7} {:>15} {:>8} {:>7} {:>7}",
@@ -275,7 +281,7 @@ pub fn table(grid: &Grid, confidence: Confidence, points: &[Point], options: &Te
         let between = between.map_or_else(|| "-".to_owned(), |[a, b]| format!("{} {}", eng3(a), eng3(b)));
         let loss = p.get("loss").map_or_else(|| "-".to_owned(), |e| format!("{:.2}%", e.mean * 100.0));
         let mut name = name(p);
-        if name.chars().count() > NAME {
+        if name.chars().count() > MAX_NAME_COLUMNS {
             page.line(&std::mem::take(&mut name));
         }
         page.line(&format!(
@@ -321,7 +327,7 @@ fn law(l: &SizeLaw) -> String {
 }
 
 /// A level as a program reads it.
-fn value(factor: Factor, level: &Level) -> String {
+fn value(factor: Factor, level: &FactorLevel) -> String {
     match level.number {
         Some(number) if factor == Factor::Number => number.to_string(),
         _ => level.text.clone(),
@@ -329,12 +335,12 @@ fn value(factor: Factor, level: &Level) -> String {
 }
 
 /// One line per combination.
-pub fn lines(grid: &Grid, points: &[Point]) -> Table {
+pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
     // Figures of whole tests, without counts that are already there as sums; the JSON has all.
     let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.scalar.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
-    let line = |p: &Point| {
+    let line = |p: &SweepPoint| {
         let levels = grid.levels(p.cell).into_iter();
         let mut line: Vec<(String, String)> =
             levels.map(|(factor, level)| (grid.label(factor).to_lowercase(), value(factor, level))).collect();
@@ -363,7 +369,7 @@ pub struct SweepDocument<'a> {
     /// `round trip` or `one-way delay`.
     quantity: &'static str,
     /// What was asked for.
-    plan: &'a Plan,
+    plan: &'a SweepPlan,
     /// All runs were made.
     complete: bool,
     /// What changes along it, and where it is worst.
@@ -373,7 +379,7 @@ pub struct SweepDocument<'a> {
     /// How the delay grows with the size of packets.
     size_laws: &'a [SizeLaw],
     /// In the order made.
-    runs: &'a [Outcome],
+    runs: &'a [RunOutcome],
 }
 
 /// One combination over its repetitions.
@@ -381,7 +387,7 @@ pub struct SweepDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PointDocument<'a> {
     /// Its value of each factor.
-    conditions: BTreeMap<String, Condition<'a>>,
+    conditions: BTreeMap<String, FactorValue<'a>>,
     /// Runs made.
     runs: u64,
     /// Packets sent in them.
@@ -394,9 +400,9 @@ pub struct PointDocument<'a> {
 
 impl<'a> PointDocument<'a> {
     /// From a point of `grid`.
-    pub fn new(grid: &'a Grid, point: &'a Point) -> PointDocument<'a> {
-        let condition = |(factor, level): (Factor, &'a Level)| {
-            let value = level.number.map_or(Condition::Text(&level.text), Condition::Number);
+    pub fn new(grid: &'a SweepGrid, point: &'a SweepPoint) -> PointDocument<'a> {
+        let condition = |(factor, level): (Factor, &'a FactorLevel)| {
+            let value = level.number.map_or(FactorValue::Text(&level.text), FactorValue::Number);
             (grid.label(factor).to_lowercase(), value)
         };
         PointDocument {
@@ -413,7 +419,7 @@ impl<'a> PointDocument<'a> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-enum Condition<'a> {
+enum FactorValue<'a> {
     /// In bytes or ns.
     Number(f64),
     /// As people write it.

@@ -1,56 +1,56 @@
-//! [`State`]: the file of a sweep, which grows by a line with each finished run.
+//! [`SweepState`]: the file of a sweep, which grows by a line with each finished run.
 
 use anyhow::{Context, Result, bail};
 use jitlat_core::analysis::Samples;
-use jitlat_core::sweep::{Outcome, SweepRun};
+use jitlat_core::sweep::{RunOutcome, SweepRun};
 use jitlat_net::random;
-use jitlat_store::sweep::{Contents, Plan, plan_line, read, run_line};
+use jitlat_store::sweep::{Contents, SweepPlan, plan_line, read, run_line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// How the name of a new file is chosen.
-pub enum Named {
+pub enum FileNaming {
     Given(PathBuf),
     /// `sweep.XXXXXX` in this folder.
     Random,
 }
 
 /// The finished runs of a sweep.
-pub struct State {
+pub struct SweepState {
     path: PathBuf,
     file: File,
     contents: Contents,
 }
 
 /// Largest file, in bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
-impl State {
+impl SweepState {
     /// Creates a file. An existing one is never overwritten.
-    pub fn create(named: &Named, plan: Plan) -> Result<State> {
+    pub fn create(named: &FileNaming, plan: SweepPlan) -> Result<SweepState> {
         let (path, file) = match named {
-            Named::Given(path) => {
+            FileNaming::Given(path) => {
                 (path.clone(), create(path).with_context(|| format!("creating {}", path.display()))?)
             }
-            Named::Random => create_random()?,
+            FileNaming::Random => create_random()?,
         };
         let line = plan_line(&plan)?;
         let contents = Contents { plan, outcomes: Vec::new(), packets: Vec::new(), whole: line.len() };
-        let mut state = State { path, file, contents };
+        let mut state = SweepState { path, file, contents };
         state.write(&line)?;
         Ok(state)
     }
 
     /// Reads an existing file. A truncated last line is overwritten.
-    pub fn resume(path: &Path) -> Result<State> {
+    pub fn resume(path: &Path) -> Result<SweepState> {
         let name = path.display();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .with_context(|| format!("opening the sweep {name}"))?;
-        if file.metadata()?.len() > LONGEST {
+        if file.metadata()?.len() > MAX_FILE_BYTES {
             bail!("{name} is too long for a sweep");
         }
         let mut text = String::new();
@@ -59,11 +59,11 @@ impl State {
         let contents = read(&text).with_context(|| format!("reading the sweep {name}"))?;
         file.set_len(contents.whole as u64)?;
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        Ok(State { path: path.to_owned(), file, contents })
+        Ok(SweepState { path: path.to_owned(), file, contents })
     }
 
     /// Appends a finished run with its accepted packets.
-    pub fn add(&mut self, outcome: Outcome, packets: Samples) -> Result<()> {
+    pub fn add(&mut self, outcome: RunOutcome, packets: Samples) -> Result<()> {
         let line = run_line(&outcome, &packets)?;
         self.write(&line)?;
         self.contents.whole += line.len();
@@ -88,11 +88,11 @@ impl State {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &SweepPlan {
         &self.contents.plan
     }
 
-    pub fn outcomes(&self) -> &[Outcome] {
+    pub fn outcomes(&self) -> &[RunOutcome] {
         &self.contents.outcomes
     }
 
@@ -130,22 +130,25 @@ fn create_random() -> Result<(PathBuf, File)> {
 mod tests {
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::sweep::{Axis, Factor, Figures, Grid, Level};
+    use jitlat_core::sweep::{Factor, FactorLevel, RunFigures, SweepAxis, SweepGrid};
 
-    fn plan() -> Plan {
-        let level = |n: u32| Level { text: n.to_string(), number: Some(n.into()) };
-        Plan::new("192.0.2.1", Grid { axes: vec![Axis::new(Factor::Payload, [40, 80].map(level).into())] })
+    fn plan() -> SweepPlan {
+        let level = |n: u32| FactorLevel { text: n.to_string(), number: Some(n.into()) };
+        SweepPlan::new(
+            "192.0.2.1",
+            SweepGrid { axes: vec![SweepAxis::new(Factor::Payload, [40, 80].map(level).into())] },
+        )
     }
 
-    fn outcome(cell: usize, repetition: u32) -> Outcome {
+    fn outcome(cell: usize, repetition: u32) -> RunOutcome {
         let run = SweepRun { cell, repetition };
-        Outcome {
+        RunOutcome {
             run,
             at: WallTime(1),
             sent: 10,
             received: 10,
             ip_length: Some(68),
-            figures: Figures::default(),
+            figures: RunFigures::default(),
         }
     }
 
@@ -162,15 +165,15 @@ mod tests {
     fn a_sweep_goes_on_where_it_was_cut() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let mut state = State::create(&Named::Given(path.clone()), plan()).unwrap();
+        let mut state = SweepState::create(&FileNaming::Given(path.clone()), plan()).unwrap();
         state.add(outcome(1, 0), packets()).unwrap();
         state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
-        assert!(State::create(&Named::Given(path.clone()), plan()).is_err(), "never replaced");
+        assert!(SweepState::create(&FileNaming::Given(path.clone()), plan()).is_err(), "never replaced");
         // A crash in the middle of a line.
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
-        let mut state = State::resume(&path).unwrap();
+        let mut state = SweepState::resume(&path).unwrap();
         assert_eq!((state.plan(), state.outcomes().len()), (&plan(), 1));
         assert_eq!(state.packets(), [packets()]);
         assert!(

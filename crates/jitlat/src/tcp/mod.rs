@@ -2,10 +2,10 @@
 
 mod parts;
 
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use crate::options::report::LengthArgs;
 use crate::output::pages;
-use crate::output::{Drawings, Outputs, Part, Report, log_failures, screen};
+use crate::output::{Drawings, Outputs, Report, ReportParts, log_failures, screen};
 use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -20,7 +20,7 @@ use jitlat_report::figure::{ConnectionTrace, FigureRange, PassiveTrace};
 use jitlat_report::text::screen::Screen;
 use jitlat_report::{Section, tcp_section, text};
 use jitlat_store::passive::{tcp_document, write_tcp_event};
-use parts::PartArgs;
+use parts::TcpPartArgs;
 use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
@@ -69,9 +69,9 @@ pub struct TcpArgs {
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
     pub duration: Option<Span>,
     #[command(flatten)]
-    pub parts: PartArgs,
+    pub parts: TcpPartArgs,
     #[command(flatten)]
-    pub outputs: Outputs<{ Part::FIGURES.and(Part::PAGE).0 }>,
+    pub outputs: Outputs<{ ReportParts::FIGURES.and(ReportParts::PAGE).0 }>,
     #[command(flatten)]
     pub length: LengthArgs,
 }
@@ -81,7 +81,7 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 }
 
 /// Runs `jitlat tcp`.
-pub fn run(args: &TcpArgs) -> Result<Status> {
+pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     if args.events && !args.outputs.is_empty() {
         bail!("-e prints events and nothing else: leave it out for a report");
     }
@@ -142,7 +142,7 @@ pub fn run(args: &TcpArgs) -> Result<Status> {
 }
 
 /// `--join`.
-fn join(args: &TcpArgs) -> Result<Status> {
+fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
         bail!("figures are drawn from captures: leave them out for parts that are joined");
     }
@@ -165,9 +165,9 @@ fn show(
     section: Option<Section>,
     lines: Option<EventLines>,
     mut failures: Vec<anyhow::Error>,
-) -> Result<Status> {
+) -> Result<ExitStatus> {
     for note in &result.notes {
-        let _ = console::print_beside(&format!("note: {note}\n"));
+        let _ = console::print_to_stderr(&format!("note: {note}\n"));
     }
     let printed = match lines {
         Some(lines) => {
@@ -186,7 +186,7 @@ fn show(
         }
     };
     let whole = log_failures(&failures);
-    Ok(if whole && printed { Status::Measured } else { Status::NotMeasured })
+    Ok(if whole && printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// The figures of the connection with most bytes; none if there is no connection.

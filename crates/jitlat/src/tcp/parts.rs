@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Parts of captures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
-pub struct PartArgs {
+pub struct TcpPartArgs {
     /// Only connections of part K of N, by addresses and ports: 1/4
     #[arg(long, value_name = "K/N")]
     pub keep: Option<ConnectionShare>,
@@ -22,7 +22,7 @@ pub struct PartArgs {
     pub join: Vec<PathBuf>,
 }
 
-impl PartArgs {
+impl TcpPartArgs {
     /// `--state`.
     pub fn write_state(&self, part: &ConnectionsPart) -> Result<()> {
         let Some(path) = &self.state else { return Ok(()) };

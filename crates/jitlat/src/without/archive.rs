@@ -1,7 +1,7 @@
 //! In place of `archive`.
 
 use super::{AnyArgs, missing};
-use crate::exit::Status;
+use crate::exit::ExitStatus;
 use anyhow::Result;
 use jitlat_store::log::LogReader;
 use std::io::Read;
@@ -18,7 +18,7 @@ impl AnyArgs {
     }
 }
 
-pub fn run(_: &ArchiveArgs) -> Result<Status> {
+pub fn run(_: &ArchiveArgs) -> Result<ExitStatus> {
     Err(missing("jitlat archive", FEATURE))
 }
 
@@ -49,7 +49,7 @@ fn refuse_archived(path: &Path) -> Result<()> {
 }
 
 pub mod dataset {
-    use super::{FEATURE, Path, Result, Status, missing};
+    use super::{ExitStatus, FEATURE, Path, Result, missing};
     use crate::options::live::LiveArgs;
     use crate::options::report::ReportArgs;
     use clap::Args;
@@ -61,7 +61,7 @@ pub mod dataset {
         pub dataset: Option<PathBuf>,
     }
 
-    pub fn run(_: &Path, _: &DatasetArgs, _: &ReportArgs, _: LiveArgs) -> Result<Status> {
+    pub fn run(_: &Path, _: &DatasetArgs, _: &ReportArgs, _: LiveArgs) -> Result<ExitStatus> {
         Err(missing("--dataset", FEATURE))
     }
 }

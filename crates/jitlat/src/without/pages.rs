@@ -5,7 +5,7 @@ use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
 use jitlat_report::figure::Figure;
 use jitlat_report::{FirstScreen, Section};
-use jitlat_verdict::compare::Grid;
+use jitlat_verdict::compare::ComparisonGrid;
 use std::io::{self, Write};
 
 pub type DrawError = std::fmt::Error;
@@ -20,11 +20,11 @@ pub fn first_screen(_: &[AnalysedStream], _: Option<&Section>) -> Option<FirstSc
     None
 }
 
-pub fn comparison(_: &Grid) -> String {
+pub fn comparison(_: &ComparisonGrid) -> String {
     String::new()
 }
 
-pub fn first_screen_of(_: &Grid) -> Option<FirstScreen> {
+pub fn first_screen_of(_: &ComparisonGrid) -> Option<FirstScreen> {
     None
 }
 

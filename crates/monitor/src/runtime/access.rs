@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 use jitlat_instruments::serve::{CollectService, Serve, Serving};
 use jitlat_net::key_file;
 use jitlat_net::push::PushService;
-use jitlat_proto::jitlat::{Key, Keys};
+use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::{info, warn};
 
 /// The key that `host` proves at others; `None` if it has none.
-pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<Key>> {
+pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<PresharedKey>> {
     let source = model.hosts[host].key.as_ref().or(model.serve.key.as_ref());
     source.map(|source| key(source, folder)).transpose()
 }
@@ -36,14 +36,17 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     Ok(())
 }
 
-fn key(source: &KeySource, folder: &Path) -> Result<Key> {
+fn key(source: &KeySource, folder: &Path) -> Result<PresharedKey> {
     match source {
         KeySource::File(name) => {
             let path = folder.join(name);
             let contents = key_file::read(&path)?;
-            Key::from_file_contents(&contents).with_context(|| format!("the key file {}", path.display()))
+            PresharedKey::from_file_contents(&contents)
+                .with_context(|| format!("the key file {}", path.display()))
         }
-        KeySource::Text(text) => Key::from_file_contents(text.as_bytes()).context("the key in the file"),
+        KeySource::Text(text) => {
+            PresharedKey::from_file_contents(text.as_bytes()).context("the key in the file")
+        }
     }
 }
 
@@ -114,7 +117,7 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
 
 /// The collector that `rules` make of this host.
 fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
-    let mut keys = Keys::default();
+    let mut keys = PresharedKeys::default();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
         // The file is refused if one has none.
         if let Some(source) = &host.key {

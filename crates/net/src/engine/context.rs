@@ -1,6 +1,6 @@
 //! [`Context`]: what the thread of one flow works with.
 
-use super::counters::Counters;
+use super::counters::StreamCounters;
 use super::rendezvous::Rendezvous;
 use super::stop_flags::StopFlags;
 use super::stream_socket::Marks;
@@ -77,8 +77,8 @@ pub(super) struct Context {
     pub(super) settings: EngineSettings,
     pub(super) mailbox: Receiver<Instruction>,
     pub(super) stop_flags: Arc<StopFlags>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) live: Option<ring::Intake<PacketRecord>>,
+    pub(super) counters: Arc<StreamCounters>,
+    pub(super) live: Option<ring::RingIntake<PacketRecord>>,
     pub(super) reporter: Reporter,
 }
 

@@ -3,11 +3,11 @@
 use super::{CaptureFacts, PacketFilter};
 use crate::echo::{Echoes, is_echo};
 use crate::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
-use crate::{CapturePart, Frame, IdentityRule, InOrder, Point, Sides, Sighting, Skip};
+use crate::{CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Sides, Sighting, Skip};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most round trips of ping kept.
-const PINGS: usize = 1 << 20;
+const MAX_PINGS: usize = 1 << 20;
 
 /// How to name packets of one point.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct NamingRule {
     /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
     pub echoes_apart: bool,
     /// The part of the capture that is read; `None`: all.
-    pub part: Option<(CapturePart, Point)>,
+    pub part: Option<(CapturePart, CapturePoint)>,
     /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
 }
@@ -103,7 +103,7 @@ impl PacketNamer {
         };
         if self.rule.echoes_apart && is_echo(&p) {
             if let Some(ping) = self.echoes.push(at, &p)
-                && facts.pings.len() < PINGS
+                && facts.pings.len() < MAX_PINGS
             {
                 facts.pings.push(ping);
             }

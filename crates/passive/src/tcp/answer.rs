@@ -1,7 +1,7 @@
 //! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
 
-use super::verdict::{ENOUGH, is_queued, round_trip};
-use super::{BetweenPoints, Connection, DirectionFigures, TcpResult};
+use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
+use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
 use crate::SpreadFigures;
 use core::net::SocketAddr;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
@@ -12,16 +12,16 @@ use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
 /// A share of the time for which a closed window matters.
-const HELD: f64 = 0.01;
+const MIN_CLOSED_SHARE: f64 = 0.01;
 /// Shares of segments from which overtaking and doubles are named, five segments at least.
-const SHARE: f64 = 0.003;
-const FEWEST: u64 = 5;
+const MIN_SEGMENT_SHARE: f64 = 0.003;
+const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Causes of an answer.
-const MOST: usize = 16;
+const MAX_CAUSES: usize = 16;
 
 /// The data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TcpWay<'a> {
+pub struct TcpDirection<'a> {
     /// Who sends the data.
     pub from: SocketAddr,
     /// Who receives them.
@@ -38,10 +38,10 @@ pub struct TcpWay<'a> {
     pub causes: Vec<Cause>,
 }
 
-impl TcpWay<'_> {
+impl TcpDirection<'_> {
     /// How bad it is; unknown of too few segments.
     pub fn severity(&self) -> Severity {
-        if self.data.data_segments < ENOUGH {
+        if self.data.data_segments < MIN_SEGMENTS {
             return Severity::Unknown;
         }
         self.causes.iter().map(|c| c.severity).fold(Severity::Good, Severity::max)
@@ -49,25 +49,25 @@ impl TcpWay<'_> {
 }
 
 /// The ways with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
-pub fn ways(r: &TcpResult) -> Vec<TcpWay<'_>> {
+pub fn ways(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
         let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
         [way(c, Direction::Up, begin, between[0]), way(c, Direction::Down, begin, between[1])]
     };
-    let mut ways: Vec<TcpWay<'_>> = r.connections().flat_map(both).collect();
+    let mut ways: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
     ways.retain(|w| w.data.unique_bytes > 0);
     ways.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
     ways
 }
 
-fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpWay<'_> {
+fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpDirection<'_> {
     let (from, to, data, peer) = match direction {
         Direction::Up => (c.client, c.server, &c.up, &c.down),
         Direction::Down => (c.server, c.client, &c.down, &c.up),
     };
     let held_ns = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
-    let mut way = TcpWay {
+    let mut way = TcpDirection {
         from,
         to,
         data,
@@ -76,7 +76,7 @@ fn way(c: &Connection, direction: Direction, begin: WallTime, lost_between: u64)
         zero_windows: peer.zero_windows,
         causes: Vec::new(),
     };
-    if data.data_segments >= ENOUGH {
+    if data.data_segments >= MIN_SEGMENTS {
         let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
         let found = [
             queue(&way),
@@ -115,7 +115,7 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
-fn queue(way: &TcpWay<'_>) -> Option<Cause> {
+fn queue(way: &TcpDirection<'_>) -> Option<Cause> {
     let r = way.rtt?;
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
@@ -132,7 +132,7 @@ fn queue(way: &TcpWay<'_>) -> Option<Cause> {
 }
 
 /// Lost segments, of which so many packets were lost between two points.
-fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
+fn loss(way: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let (data, lost) = (way.data, lost(way.data));
     if lost == 0 {
         return None;
@@ -158,9 +158,9 @@ fn loss(way: &TcpWay<'_>, between: u64) -> Option<Cause> {
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
 
-fn window(way: &TcpWay<'_>, c: &Connection) -> Option<Cause> {
+fn window(way: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
     let share = way.held_ns as f64 / c.duration().0 as f64;
-    if share < HELD || way.zero_windows == 0 {
+    if share < MIN_CLOSED_SHARE || way.zero_windows == 0 {
         return None;
     }
     let because = format!(
@@ -173,21 +173,29 @@ fn window(way: &TcpWay<'_>, c: &Connection) -> Option<Cause> {
     Some(Cause { magnitude_ns: Some(way.held_ns), count: way.zero_windows, ..found })
 }
 
-fn overtaken(way: &TcpWay<'_>) -> Option<Cause> {
+fn overtaken(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
     let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
-fn doubled(way: &TcpWay<'_>) -> Option<Cause> {
+fn doubled(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
     let because = format!("{n} packets ({}) came twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
-    (n >= FEWEST && share >= SHARE).then_some(Cause { magnitude: Some(share), count: n, ..found })
+    (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
+        magnitude: Some(share),
+        count: n,
+        ..found
+    })
 }
 
-fn missed(way: &TcpWay<'_>) -> Option<Cause> {
+fn missed(way: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (way.data.unfilled_gaps, share(way.data.unfilled_gaps, way.data));
     let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
@@ -197,12 +205,12 @@ fn missed(way: &TcpWay<'_>) -> Option<Cause> {
 /// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
     let ways = ways(r);
-    let judged: Vec<&TcpWay<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let judged: Vec<&TcpDirection<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // Stable: the worst way comes first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
-    causes.truncate(MOST);
+    causes.truncate(MAX_CAUSES);
     Answer {
         complete: !incomplete,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
@@ -217,11 +225,11 @@ pub fn answer(r: &TcpResult) -> Answer {
     }
 }
 
-fn headline(judged: &[&TcpWay<'_>], all: usize) -> String {
+fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let Some(worst) = judged.first() else {
         return match all {
             0 => "No verdict: no connection carried data.".to_owned(),
-            _ => format!("No verdict: no connection carried {ENOUGH} segments of data."),
+            _ => format!("No verdict: no connection carried {MIN_SEGMENTS} segments of data."),
         };
     };
     let severity = worst.severity();
@@ -275,8 +283,8 @@ mod tests {
         }
     }
 
-    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> Connection {
-        Connection {
+    fn connection(k: u8, up: DirectionFigures, down: DirectionFigures) -> ObservedConnection {
+        ObservedConnection {
             client: SocketAddr::from(([192, 0, 2, k], 5000)),
             server: SocketAddr::from(([198, 51, 100, 7], 443)),
             first: WallTime(i64::from(k) * 1000 * MS),
@@ -288,7 +296,7 @@ mod tests {
         }
     }
 
-    fn of(connections: Vec<Connection>) -> TcpResult {
+    fn of(connections: Vec<ObservedConnection>) -> TcpResult {
         TcpResult { first: TcpPoint { connections, ..TcpPoint::default() }, ..TcpResult::default() }
     }
 

@@ -11,13 +11,13 @@ use sha1::Sha1;
 /// Bytes of a block of AES.
 pub const BLOCK: usize = 16;
 
-type Block = aes::Block;
+type AesBlock = aes::Block;
 
 /// Fewest rounds of the key derivation that a server may ask for.
-pub(crate) const FEWEST_ROUNDS: u32 = 1024;
+pub(crate) const MIN_ROUNDS: u32 = 1024;
 /// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
 /// minutes.
-pub(crate) const MOST_ROUNDS: u32 = 32_768;
+pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
     cbc::Encryptor::new(&(*key).into(), &(*iv).into())
@@ -30,14 +30,14 @@ fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
 /// Encrypts as many whole blocks as `bytes` has.
 pub(crate) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = encryptor(key, &[0; 16]);
-    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.encrypt_blocks(blocks);
 }
 
 /// Undoes [`encrypt`].
 pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = decryptor(key, &[0; 16]);
-    let (blocks, _) = Block::slice_as_chunks_mut(bytes);
+    let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.decrypt_blocks(blocks);
 }
 
@@ -90,7 +90,7 @@ impl SessionKeys {
     /// The keys of the test session `sid`.
     pub(crate) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
         let cipher = Aes128::new(&(*sid).into());
-        let mut block: Block = self.aes.into();
+        let mut block: AesBlock = self.aes.into();
         cipher.encrypt_block(&mut block);
         let mut hmac = self.hmac;
         encrypt(sid, &mut hmac);
@@ -110,9 +110,9 @@ pub(crate) struct Forged;
 
 /// Bytes to be sent: unprotected until `protect` is called.
 #[derive(Default)]
-pub struct Outgoing(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
+pub struct OutgoingBytes(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
-impl Outgoing {
+impl OutgoingBytes {
     /// From here on, encrypt with `keys`, beginning with `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
@@ -124,14 +124,14 @@ impl Outgoing {
         out.extend(message);
         if let Some((cbc, mac)) = &mut self.0 {
             mac.update(message);
-            cbc.encrypt_blocks(Block::slice_as_chunks_mut(&mut out[start..]).0);
+            cbc.encrypt_blocks(AesBlock::slice_as_chunks_mut(&mut out[start..]).0);
         }
     }
 
     /// Appends `message` and its HMAC.
     pub(crate) fn put_signed(&mut self, message: &[u8], out: &mut Vec<u8>) {
         self.put(message, out);
-        let mut tag = Block::default();
+        let mut tag = AesBlock::default();
         if let Some((cbc, mac)) = &mut self.0 {
             tag.copy_from_slice(&mac.finalize_reset().into_bytes()[..BLOCK]);
             cbc.encrypt_block(&mut tag);
@@ -142,7 +142,7 @@ impl Outgoing {
 
 /// Received bytes: unprotected until `protect` is called.
 #[derive(Default)]
-pub struct Incoming {
+pub struct IncomingBytes {
     cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
     /// Received and not decrypted yet: less than a block.
     raw: Vec<u8>,
@@ -150,7 +150,7 @@ pub struct Incoming {
     plain: Vec<u8>,
 }
 
-impl Incoming {
+impl IncomingBytes {
     /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         let Some((cbc, _)) = &mut self.cipher else { return self.plain.extend(bytes) };
@@ -158,7 +158,7 @@ impl Incoming {
         let start = self.plain.len();
         let whole = self.raw.len() / BLOCK * BLOCK;
         self.plain.extend(self.raw.drain(..whole));
-        cbc.decrypt_blocks(Block::slice_as_chunks_mut(&mut self.plain[start..]).0);
+        cbc.decrypt_blocks(AesBlock::slice_as_chunks_mut(&mut self.plain[start..]).0);
     }
 
     /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
@@ -219,13 +219,13 @@ impl Incoming {
     }
 }
 
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for OutgoingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outgoing {{ encrypted: {} }}", self.0.is_some())
     }
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for IncomingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Incoming {{ encrypted: {}, waiting: {} }}", self.cipher.is_some(), self.len())
     }

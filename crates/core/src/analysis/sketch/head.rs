@@ -2,7 +2,7 @@
 
 use super::super::Samples;
 use super::super::engine::Row;
-use crate::metrics::classify::Packet;
+use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::seqset::SeqSet;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Head {
                 None
             }
         };
-        self.rows.push(packet.unwrap_or(Packet { seq, sent: 0, delay: 0 }));
+        self.rows.push(packet.unwrap_or(AcceptedPacket { seq, sent: 0, delay: 0 }));
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {

@@ -1,7 +1,7 @@
 //! [`Losses`]: losses of a stream, counted once what was received of its packets can no longer change.
 
 use crate::metrics::loss::{Loss, LossScan};
-use crate::metrics::seqset::{Run, SeqSet, absent, without};
+use crate::metrics::seqset::{SeqRun, SeqSet, absent, without};
 use serde::{Deserialize, Serialize};
 
 /// Runs of loss from runs of reception.
@@ -17,16 +17,16 @@ impl Losses {
         self.next <= forgotten && self.scan.is_possible(self.next)
     }
 
-    pub fn received(&mut self, run: Run) {
+    pub fn received(&mut self, run: SeqRun) {
         if run.start > self.next {
-            self.scan.push(Run { start: self.next, len: run.start - self.next });
+            self.scan.push(SeqRun { start: self.next, len: run.start - self.next });
         }
         self.next = run.start + run.len;
     }
 
     /// Length of the longest run of losses below `met`, where `accepted` has what is not counted here yet.
     pub fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
-        let counted = |run: Run| (run.start + run.len).saturating_sub(run.start.max(self.next));
+        let counted = |run: SeqRun| (run.start + run.len).saturating_sub(run.start.max(self.next));
         let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);
         later.max(self.scan.longest())
     }
@@ -36,12 +36,12 @@ impl Losses {
         mut self,
         end: u64,
         unknown: u64,
-        unrecorded: impl Iterator<Item = Run> + Clone,
+        unrecorded: impl Iterator<Item = SeqRun> + Clone,
         period: Option<f64>,
     ) -> Loss {
         // When these runs were counted, it was not known that they are no losses.
         unrecorded.clone().for_each(|run| self.scan.remove(run));
-        let last = (end > self.next).then(|| Run { start: self.next, len: end - self.next });
+        let last = (end > self.next).then(|| SeqRun { start: self.next, len: end - self.next });
         without(last.into_iter(), unrecorded).for_each(|run| self.scan.push(run));
         self.scan.finish(end, unknown, period)
     }

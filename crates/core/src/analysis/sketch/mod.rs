@@ -15,12 +15,12 @@ use super::{NotMergeable, Samples};
 use crate::distribution::{LogHistogram, Precision};
 use crate::evidence::SharedJudge;
 use crate::metrics::METRICS;
-use crate::metrics::classify::{Classifier, Packet};
-use crate::metrics::known::Known;
-use crate::metrics::metric::{Packets, States};
+use crate::metrics::classify::{AcceptedPacket, Classifier};
+use crate::metrics::known::StreamFacts;
+use crate::metrics::metric::{AcceptedPackets, States};
 use crate::metrics::moments::{CoMoments, Moments};
 use crate::metrics::one_pass::join_counts;
-use crate::metrics::periods::Extent;
+use crate::metrics::periods::PacketExtent;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::stream;
 use crate::record::PacketRecord;
@@ -56,7 +56,7 @@ pub struct Sketch {
     pub copies: CopyRuns,
     pub moments: Moments,
     sums: CoMoments,
-    pub extent: Extent,
+    pub extent: PacketExtent,
     delays: LogHistogram,
     /// How often values went from buckets into others, as those of a part merged behind another do.
     moved: u32,
@@ -94,7 +94,7 @@ impl Sketch {
             copies: CopyRuns::default(),
             moments: Moments::default(),
             sums: CoMoments::default(),
-            extent: Extent::default(),
+            extent: PacketExtent::default(),
             delays: LogHistogram::new(Precision::STREAM),
             moved: 0,
             metrics: States::new(METRICS, test),
@@ -217,7 +217,7 @@ impl Sketch {
 
     /// Adds an accepted packet to all figures, sooner or later.
     #[inline]
-    fn accept(&mut self, packet: Packet) {
+    fn accept(&mut self, packet: AcceptedPacket) {
         self.pending.push(packet);
         self.settle_many();
     }
@@ -234,7 +234,7 @@ impl Sketch {
         let packets = std::mem::take(&mut self.pending);
         self.moments.add_all(&packets.delay);
         self.sums.add_all(&packets.sent, &packets.delay);
-        let (pushed, mut at) = (Packets::of(&packets, 0..packets.len()), 0);
+        let (pushed, mut at) = (AcceptedPackets::of(&packets, 0..packets.len()), 0);
         for run in pushed.runs() {
             let first = at;
             at += run.len();
@@ -316,7 +316,7 @@ impl Sketch {
     }
 
     /// What metrics read of it after its end.
-    pub fn figures(&self, known: &Known<'_>) -> stream::Sketch<'_> {
+    pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
         let (session, counted) = (known.session, known.counted);
         let unrecorded = session.unrecorded_in(0, counted.end);
         let unknown = counted.end.saturating_sub(counted.sent);

@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::instrument::Outcome;
+use crate::instrument::TestOutcome;
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::stop::Stop;
@@ -44,7 +44,7 @@ impl OneWayClient for JitlatClient {
         )))
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         Ok(client::run(&test.settings, stop.flag(), observer)?.into())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
-use crate::instrument::{Outcome, ProtocolText};
+use crate::instrument::{ProtocolText, TestOutcome};
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::ping::protocol::ProtocolServer;
@@ -14,10 +14,10 @@ use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
 use jitlat_net::client::TestRequest;
 use jitlat_net::owamp::{OwampRequest, run};
 use jitlat_net::reflect::OwampServer;
-use jitlat_proto::amp::Mode;
+use jitlat_proto::amp::SecurityMode;
 use jitlat_proto::jitlat::Dialect;
 use jitlat_proto::owamp;
-use jitlat_proto::owamp::{Statistics, Style};
+use jitlat_proto::owamp::{OwpingOptions, Statistics};
 use std::fmt;
 
 /// The entry of OWAMP.
@@ -118,7 +118,7 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
 }
 
 /// How long a server may take for each step of the control conversation.
-const CONVERSATION: Span = Span::seconds(10);
+const STEP_TIMEOUT: Span = Span::seconds(10);
 
 /// Runs tests with an OWAMP server.
 #[derive(Clone)]
@@ -126,18 +126,24 @@ pub struct OwampClient {
     /// The control server's TCP port.
     pub port: u16,
     /// The mode to use; `None`: the strongest that both sides support.
-    pub mode: Option<Mode>,
+    pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: open.
     pub user: Option<(String, Vec<u8>)>,
     /// After how long a packet is lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
     /// How the results are printed in the text of owping.
-    pub style: Style,
+    pub style: OwpingOptions,
 }
 
 impl Default for OwampClient {
     fn default() -> OwampClient {
-        OwampClient { port: owamp::PORT, mode: None, user: None, timeout: None, style: Style::default() }
+        OwampClient {
+            port: owamp::PORT,
+            mode: None,
+            user: None,
+            timeout: None,
+            style: OwpingOptions::default(),
+        }
     }
 }
 
@@ -151,14 +157,14 @@ impl fmt::Debug for OwampClient {
 impl OwampClient {
     fn new(arguments: &Arguments) -> Result<OwampClient, Error> {
         let mode = arguments.text("owamp-mode").map(|mode| match mode {
-            "authenticated" => Mode::Authenticated,
-            "encrypted" => Mode::Encrypted,
-            _ => Mode::Open,
+            "authenticated" => SecurityMode::Authenticated,
+            "encrypted" => SecurityMode::Encrypted,
+            _ => SecurityMode::Open,
         });
         let user = match arguments.file("owamp-key-file") {
-            Some(_) if mode == Some(Mode::Open) => None,
+            Some(_) if mode == Some(SecurityMode::Open) => None,
             Some(file) => Some(user(file, arguments.text("owamp-user"), "owamp-user")?),
-            None if mode.is_some_and(|m| m != Mode::Open) => {
+            None if mode.is_some_and(|m| m != SecurityMode::Open) => {
                 let why = "this mode of OWAMP needs a user and a passphrase: give --owamp-key-file";
                 return Err(Error::Settings(why.to_owned()));
             }
@@ -166,7 +172,7 @@ impl OwampClient {
         };
         let timeout = arguments.text("owamp-timeout").map(quantity::pause).transpose();
         let timeout = timeout.map_err(|e| Error::Settings(format!("owamp-timeout: {e}")))?;
-        let mut style = Style::default();
+        let mut style = OwpingOptions::default();
         if let Some(text) = arguments.text("owamp-bucket") {
             style.bucket = bucket(text).map_err(|e| Error::Settings(format!("owamp-bucket: {e}")))?;
         }
@@ -184,7 +190,7 @@ impl OwampClient {
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
-            patience: CONVERSATION,
+            step_timeout: STEP_TIMEOUT,
         }
     }
 }
@@ -244,7 +250,7 @@ impl OneWayClient for OwampClient {
         }
     }
 
-    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<Outcome, Error> {
+    fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let (measured, received) = run(&self.request(test), stop.flag(), observer)?;
         let print = |format, text: fn(&Statistics) -> String| {
             let sessions =
@@ -255,6 +261,6 @@ impl OneWayClient for OwampClient {
             [] => Vec::new(),
             _ => vec![print("owstats", Statistics::text), print("owping", Statistics::raw)],
         };
-        Ok(Outcome { texts, ..measured.into() })
+        Ok(TestOutcome { texts, ..measured.into() })
     }
 }
