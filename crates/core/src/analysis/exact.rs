@@ -4,7 +4,7 @@ use super::assemble::{self, Findings};
 use super::engine::Engine;
 use super::found::Test;
 use super::gathered::Gathered;
-use super::{Samples, windows};
+use super::windows;
 use crate::comparable::Comparable;
 use crate::evidence::{Evidence, Judgement, RowNotes};
 use crate::helpers::Helpers;
@@ -18,9 +18,7 @@ use crate::metrics::schedule_error::SendErrors;
 use crate::metrics::series::Series;
 use crate::metrics::stream::EndedStream;
 use crate::session::Session;
-use crate::spec::Direction;
 use crate::summary::{Interval, Summary};
-use crate::time::WallTime;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -45,11 +43,6 @@ pub(super) struct Exact<'a> {
     comparable: OnceLock<Comparable>,
     /// Results of the metrics that were computed ahead, in the order of their list.
     results: Vec<Mutex<Option<Write>>>,
-}
-
-/// The clocks of a test whose packets lie between the times of the stream.
-pub(super) fn clock(packets: &Gathered, session: &Session) -> ClockEstimate {
-    ClockEstimate::new(session, stream_times(&packets.samples, session.spec.direction()))
 }
 
 /// What `make` makes of a stream whose packets are all kept; `late` of them were taken out.
@@ -136,7 +129,7 @@ impl Findings for Exact<'_> {
         let summary = |part: &Engine, session: &Session| {
             let Some(gathered) = part.gathered() else { return Summary::default() };
             let test = Test { session, options: &options, kind: known.kind };
-            found(part, gathered, test, clock(gathered, session), 0, None, |found| {
+            found(part, gathered, test, gathered.clock(session), 0, None, |found| {
                 assemble::summary(found, None, Vec::new())
             })
         };
@@ -169,14 +162,4 @@ impl Findings for Exact<'_> {
         let delays = || self.all.series.iter().map(|p| p.delay).collect();
         Some(self.comparable.get_or_init(|| Comparable::new(delays(), self.all.sample(), seed)).clone())
     }
-}
-
-/// First and last time of the stream on the client's clock.
-pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
-    let time = |k: usize| match direction {
-        Direction::Up => WallTime(samples.sent[k]),
-        Direction::Down => WallTime(samples.packet(k).arrived()),
-    };
-    let last = samples.len().checked_sub(1)?;
-    Some((time(0).min(time(last)), time(0).max(time(last))))
 }

@@ -46,7 +46,7 @@ impl Engine {
             sketch.end(&self.classifier.accepted);
         }
         let clock = match &self.samples {
-            Kept::All(packets) => exact::clock(packets, test.session),
+            Kept::All(packets) => packets.clock(test.session),
             Kept::Sketched(_) => ClockEstimate::new(test.session, None),
         };
         let late = self.drop_late(&clock, test.options, &mut notes);

@@ -1,12 +1,16 @@
 //! [`Gathered`]: the packets of a stream, all of which are kept.
 
-use super::engine::{Counts, Row};
 use super::plain::Plain;
+use super::row::{Counts, Row};
 use crate::evidence::RowNotes;
+use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Samples;
 use crate::record::PacketRecord;
+use crate::session::Session;
+use crate::spec::Direction;
+use crate::time::WallTime;
 
 /// What was collected row by row.
 #[derive(Clone, Debug, Default)]
@@ -61,4 +65,19 @@ impl Gathered {
             notes.append(later, &next.samples.seq, is_new);
         }
     }
+
+    /// The clocks of its test, whose packets lie between the times of the stream.
+    pub fn clock(&self, session: &Session) -> ClockEstimate {
+        ClockEstimate::new(session, stream_times(&self.samples, session.spec.direction()))
+    }
+}
+
+/// First and last time of the stream on the client's clock.
+pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
+    let time = |k: usize| match direction {
+        Direction::Up => WallTime(samples.sent[k]),
+        Direction::Down => WallTime(samples.packet(k).arrived()),
+    };
+    let last = samples.len().checked_sub(1)?;
+    Some((time(0).min(time(last)), time(0).max(time(last))))
 }

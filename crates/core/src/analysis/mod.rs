@@ -1,6 +1,7 @@
 //! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator.
 
 mod assemble;
+mod check;
 mod engine;
 mod exact;
 mod found;
@@ -8,6 +9,7 @@ mod gathered;
 mod notes;
 mod options;
 mod plain;
+mod row;
 mod saved;
 mod sketch;
 mod stretches;

@@ -1,5 +1,6 @@
 //! An [`Analyzer`] in its stored form: [`Saved`].
 
+use super::check::{Impossible, MOST_ROWS, require};
 use super::engine::{Engine, Kept};
 use super::gathered::Gathered;
 use super::sketch::Sketch;
@@ -17,19 +18,8 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// More rows than any test has: sums of counts below this cannot overflow.
-pub(crate) const MOST_ROWS: u64 = 1 << 48;
-
-/// Why stored data cannot be the state of an analysis.
-#[derive(Debug)]
-pub(crate) struct Impossible(pub &'static str);
-
 const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
 const COUNTS: &str = "counts that do not add up";
-
-pub(super) fn require(holds: bool, otherwise: &'static str) -> Result<(), Impossible> {
-    if holds { Ok(()) } else { Err(Impossible(otherwise)) }
-}
 
 /// The state of an analysis.
 #[derive(Serialize, Deserialize)]

@@ -5,10 +5,9 @@
 //! stretch, the packets around its begin are put before those of the next one ([`StretchSeam`]), which so shows what it rose
 //! from and what it falls to.
 
-use super::exact::stream_times;
-use super::gathered::Gathered;
+use super::check::{Impossible, MOST_ROWS, require};
+use super::gathered::{Gathered, stream_times};
 use super::plain::Plain;
-use super::saved::{Impossible, MOST_ROWS, require};
 use super::tally::Tally;
 use crate::evidence::{
     Evidence, Judgement, KnownPackets, RowNotes, SharedJudge, StretchFindings, StretchSeam, WholeStream,

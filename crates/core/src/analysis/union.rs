@@ -5,7 +5,6 @@
 //! the later test's is moved to the earlier one's.
 
 use super::engine::{Engine, Kept};
-use super::exact;
 use super::gathered::Gathered;
 use super::twoway::{BothWays, Returned, STRETCHES};
 use super::{Analyzer, NotMergeable};
@@ -52,8 +51,7 @@ impl Analyzer {
         let near = time_between(first, second, mine, theirs, numbers).ok_or(NotMergeable::TooFarApart)?;
         let clocks = match (&self.both_ways, &next.both_ways) {
             (None, None) => {
-                let known =
-                    [(first, mine), (second, theirs)].map(|(of, s)| exact::clock(of, s).correction_ns);
+                let known = [(first, mine), (second, theirs)].map(|(of, s)| of.clock(s).correction_ns);
                 if let [Some(here), Some(there)] = known { here.checked_sub(there) } else { Some(0) }
             }
             (Some(mine), Some(next)) => mine.clock_ahead().checked_sub(next.clock_ahead()),

@@ -1,7 +1,7 @@
 //! [`Head`]: the first rows of a stream, which are taken again where its analysis is merged behind another.
 
 use super::super::Samples;
-use super::super::engine::Row;
+use super::super::row::Row;
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::seqset::SeqSet;
 use serde::{Deserialize, Serialize};

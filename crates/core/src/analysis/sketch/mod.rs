@@ -5,10 +5,10 @@ mod copies;
 mod head;
 mod losses;
 
-use super::engine::{Counts, Row};
+use super::check::{Impossible, require};
 use super::gathered::Gathered;
 use super::plain::Plain;
-use super::saved::{Impossible, require};
+use super::row::{Counts, Row};
 use super::stretches::Stretches;
 use super::tally::Tally;
 use super::{NotMergeable, Samples};
