@@ -4,15 +4,26 @@
 //! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which `testdata` is
 //! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. A fence of `
 //! ```console no-run ` is not run.
+//!
+//! A block below the comment `<!-- over NAME -->` is a measurement over the emulated path `testdata/scenarios/NAME.txt`:
+//! its shell runs on the host 192.0.2.10, and 192.0.2.80 at the far end runs `jitlat serve`. Figures differ from run to
+//! run there, so only words are compared: those that the page shows are printed, in this order. With
+//! `UPDATE_SESSIONS=1` such blocks are written anew, with what was printed. `PAGE=TEXT` leaves out pages without this text
+//! in their path.
 
+use crate::lab;
+use crate::listening;
 use crate::network;
 use crate::side_by_side;
+use crate::undisturbed::undisturbed;
+use jitlat_net::emulator::Numbering;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,6 +33,9 @@ const LIMIT: &str = "120";
 const AT_A_TIME: usize = 4;
 /// How long the processes of a block may take to be gone.
 const GONE: Duration = Duration::from_secs(20);
+/// The hosts of an emulated path, in a network that is reserved for documentation.
+const NEAR: &str = "192.0.2.10";
+const FAR: &str = "192.0.2.80";
 
 #[test]
 fn shown_sessions_are_true() {
@@ -29,12 +43,22 @@ fn shown_sessions_are_true() {
     let mut pages = vec![root.join("README.md")];
     pages.extend(fs::read_dir(root.join("docs/guide")).unwrap().map(|e| e.unwrap().path()));
     pages.retain(|page| page.extension().is_some_and(|e| e == "md"));
+    let only = std::env::var("PAGE").unwrap_or_default();
+    pages.retain(|page| page.to_string_lossy().contains(&only));
     let blocks = AtomicUsize::new(0);
     side_by_side::side_by_side(AT_A_TIME, &pages, |page| {
         let address = network::own_address().to_string();
-        for block in console_blocks(&fs::read_to_string(page).unwrap().replace("127.77.0.1", &address)) {
-            run(page, &block, &root);
+        let text = fs::read_to_string(page).unwrap();
+        let mut printed = Vec::new();
+        for block in console_blocks(&text.replace("127.77.0.1", &address)) {
+            match &block.over {
+                None => run(page, &block, &root),
+                Some(path) => printed.extend(run_over(path, page, &block, &root)),
+            }
             blocks.fetch_add(1, Ordering::Relaxed);
+        }
+        if std::env::var_os("UPDATE_SESSIONS").is_some() && !printed.is_empty() {
+            fs::write(page, with_outputs(&text, printed)).unwrap();
         }
     });
     assert!(blocks.into_inner() > 0, "no console block was found: is this test looking in the right place?");
@@ -51,6 +75,13 @@ impl Drop for Group {
     }
 }
 
+/// Commands for one shell.
+struct Block {
+    steps: Vec<Step>,
+    /// Name of the scenario that the block is run over.
+    over: Option<String>,
+}
+
 /// A command with its expected output.
 struct Step {
     line: usize,
@@ -58,15 +89,26 @@ struct Step {
     expected: Vec<String>,
 }
 
-fn console_blocks(page: &str) -> Vec<Vec<Step>> {
+/// What a block printed, and what failed.
+struct Ran {
+    /// Lines of each step.
+    printed: Vec<Vec<String>>,
+    explanation: String,
+}
+
+fn console_blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut block: Option<Vec<Step>> = None;
+    let mut block: Option<Block> = None;
+    let mut before = "";
     for (number, line) in page.lines().enumerate() {
         match &mut block {
-            None if line.trim() == "```console" => block = Some(Vec::new()),
-            None => {}
+            None if line.trim() == "```console" => {
+                let over = before.strip_prefix("<!-- over ").and_then(|name| name.strip_suffix(" -->"));
+                block = Some(Block { steps: Vec::new(), over: over.map(str::to_owned) });
+            }
+            None => before = line,
             Some(_) if line.trim() == "```" => blocks.extend(block.take()),
-            Some(steps) => match line.strip_prefix("$ ") {
+            Some(Block { steps, .. }) => match line.strip_prefix("$ ") {
                 Some(command) => {
                     steps.push(Step { line: number + 1, command: command.to_owned(), expected: Vec::new() });
                 }
@@ -80,17 +122,82 @@ fn console_blocks(page: &str) -> Vec<Vec<Step>> {
     blocks
 }
 
-fn run(page: &Path, steps: &[Step], root: &Path) {
-    const MARK: &str = "-- end of step --";
+/// `page` with these outputs in place of those of its steps, each with the line number of its command.
+fn with_outputs(page: &str, outputs: Vec<(usize, Vec<String>)>) -> String {
+    let mut lines: Vec<&str> = page.lines().collect();
+    for (line, output) in outputs.iter().rev() {
+        let shown = lines[*line..].iter().take_while(|l| !l.starts_with("$ ") && l.trim() != "```").count();
+        lines.splice(line..&(line + shown), output.iter().map(String::as_str));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Runs a block on this host, and compares what it prints to the letter.
+fn run(page: &Path, block: &Block, root: &Path) {
+    let folder = folder(root);
+    let ran = execute(Command::new("timeout"), folder.path(), block);
+    for (step, printed) in block.steps.iter().zip(&ran.printed) {
+        let actual: Vec<&str> = printed.iter().map(String::as_str).collect();
+        let expected: Vec<&str> = step.expected.iter().map(String::as_str).collect();
+        assert!(lines_match(&expected, &actual), "{}", failure(page, step, printed, &ran));
+    }
+}
+
+/// Runs a block over the scenario `path`, and compares words. Returns what each command printed, with its line number;
+/// nothing without the privilege to make the path.
+fn run_over(path: &str, page: &Path, block: &Block, root: &Path) -> Vec<(usize, Vec<String>)> {
+    let Some(mut lab) = lab::lab("shown_sessions_are_true, over emulated paths,") else { return Vec::new() };
+    lab.client.v4 = NEAR.parse().unwrap();
+    lab.server.v4 = FAR.parse().unwrap();
+    let scenario = fs::read_to_string(root.join("testdata/scenarios").join(path).with_extension("txt"));
+    let scenario = scenario.unwrap_or_else(|e| panic!("{}: over {path}: {e}", page.display()));
+    let measured = RefCell::new(Vec::new());
+    undisturbed(|| {
+        let _path = lab.tun(scenario.parse().unwrap(), Numbering::Sequence).unwrap();
+        let folder = folder(root);
+        let mut serve = lab.server.command(env!("CARGO_BIN_EXE_jitlat"));
+        serve.args(["serve", "--bind", FAR]).current_dir(folder.path());
+        let mut server = Server(serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        listening::wait_until_listening(&mut server.0, 1);
+        let ran = execute(lab.client.command("timeout"), folder.path(), block);
+        for (step, printed) in block.steps.iter().zip(&ran.printed) {
+            let compared = std::env::var_os("UPDATE_SESSIONS").is_none();
+            let alike = words_match(&step.expected.join("\n"), &printed.join("\n"));
+            assert!(alike || !compared, "{}", failure(page, step, printed, &ran));
+        }
+        let lines = block.steps.iter().map(|step| step.line);
+        measured.replace(lines.zip(ran.printed).collect());
+    });
+    measured.into_inner()
+}
+
+/// A server at the far end of a path; killed when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An empty folder with `testdata`.
+fn folder(root: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(root.join("testdata"), folder.path().join("testdata")).unwrap();
+    folder
+}
+
+/// Runs the commands of a block in one shell. `timeout` is the command of this name, where the shell is to run.
+fn execute(mut timeout: Command, folder: &Path, block: &Block) -> Ran {
+    const MARK: &str = "-- end of step --";
     let script: String =
-        steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.command)).collect();
+        block.steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.command)).collect();
     let binaries = PathBuf::from(env!("CARGO_BIN_EXE_jitlat")).parent().unwrap().to_owned();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
-    let shell = Command::new("timeout")
+    let shell = timeout
         .args(["-k", "5", LIMIT, "sh", "-c", &script])
-        .current_dir(folder.path())
+        .current_dir(folder)
         .env("PATH", path)
         .envs([("LC_ALL", "C.UTF-8"), ("TERM", "xterm"), ("COLUMNS", "80")])
         .stdin(Stdio::null())
@@ -105,31 +212,33 @@ fn run(page: &Path, steps: &[Step], root: &Path) {
     drop(background);
     let printed = String::from_utf8_lossy(&output.stdout);
     let mark = format!("{MARK}\n");
-    let mut actual = printed.split(&mark);
-    for step in steps {
-        let actual: Vec<&str> = actual.next().unwrap_or_default().lines().map(str::trim_end).collect();
-        let expected: Vec<&str> = step.expected.iter().map(String::as_str).collect();
-        if lines_match(&expected, &actual) {
-            continue;
-        }
-        // Whatever could explain it: a block may fail because of what an earlier step left behind, or on a busy machine.
-        let shown: Vec<String> =
-            steps.iter().map(|s| format!("$ {}\n{}", s.command, s.expected.join("\n"))).collect();
-        panic!(
-            "{}:{}: $ {}\n--- shown\n{}\n--- printed\n{}\n\
-             --- the whole block, as shown\n{}\n--- as printed ({}, {took:.1?} of {LIMIT} s)\n{printed}\n\
-             --- files left\n{}\n--- this machine\n{}",
-            page.display(),
-            step.line,
-            step.command,
-            expected.join("\n"),
-            actual.join("\n"),
-            shown.join("\n"),
-            output.status,
-            files(folder.path()),
-            fs::read_to_string("/proc/loadavg").unwrap_or_default(),
-        );
-    }
+    let mut parts = printed.split(&mark);
+    let lines = |part: &str| part.lines().map(|line| line.trim_end().to_owned()).collect();
+    let by_step = block.steps.iter().map(|_| lines(parts.next().unwrap_or_default())).collect();
+    // Whatever could explain a failure: a block may fail because of what an earlier step left behind, or on a busy machine.
+    let shown: Vec<String> =
+        block.steps.iter().map(|s| format!("$ {}\n{}", s.command, s.expected.join("\n"))).collect();
+    let explanation = format!(
+        "--- the whole block, as shown\n{}\n--- as printed ({}, {took:.1?} of {LIMIT} s)\n{printed}\n\
+         --- files left\n{}\n--- this machine\n{}",
+        shown.join("\n"),
+        output.status,
+        files(folder),
+        fs::read_to_string("/proc/loadavg").unwrap_or_default(),
+    );
+    Ran { printed: by_step, explanation }
+}
+
+fn failure(page: &Path, step: &Step, printed: &[String], ran: &Ran) -> String {
+    format!(
+        "{}:{}: $ {}\n--- shown\n{}\n--- printed\n{}\n{}",
+        page.display(),
+        step.line,
+        step.command,
+        step.expected.join("\n"),
+        printed.join("\n"),
+        ran.explanation,
+    )
 }
 
 /// Name and size of each file that a block left, and the text of the small ones.
@@ -166,6 +275,46 @@ fn line_matches(expected: &str, actual: &str) -> bool {
         }
     }
     rest.ends_with(last)
+}
+
+/// Whether the words of `shown` are among those of `printed`, in this order.
+fn words_match(shown: &str, printed: &str) -> bool {
+    let mut printed = words(printed).into_iter();
+    words(shown).iter().all(|word| printed.any(|candidate| candidate == *word))
+}
+
+/// The words of a text, in its order. Numbers, their units, marks of drawings and the names of logs without a name are
+/// none.
+fn words(text: &str) -> Vec<&str> {
+    const UNITS: [&str; 9] = ["ns", "us", "µs", "ms", "s", "min", "h", "k", "M"];
+    let is_word = |part: &&str| {
+        part.chars().any(char::is_alphabetic)
+            && !UNITS.contains(part)
+            && !part.chars().all(|c| "xX".contains(c))
+    };
+    let of_log = |word: &&str| !word.starts_with("jitlat.");
+    text.split_whitespace()
+        .filter(of_log)
+        .flat_map(|word| word.split(|c: char| !c.is_alphabetic() && !"-_".contains(c)))
+        .filter(is_word)
+        .collect()
+}
+
+#[test]
+fn words_are_compared_in_their_order() {
+    let shown = "Why    poor: 3.9 % lost in 22 bursts\nto server ▁▁█ +93.9 ms";
+    assert!(words_match(shown, "Why  good: x\n poor: 41 % lost in 2\n bursts\nto server █ +1.2 us\nTrust"));
+    assert!(!words_match(shown, "Why    poor: 3.9 % lost in 22 runs\nto server ▁▁█ +93.9 ms"));
+    assert!(!words_match("lost in bursts", "in bursts lost"));
+    assert!(words_match("Log    jitlat.vP1BXb\nNext   jitlat -f", "Log    jitlat.QkkZZa\nNext   jitlat -f"));
+}
+
+#[test]
+fn outputs_of_a_page_are_replaced() {
+    let page = "# A\n```console\n$ a\n1\n2\n$ b\n```\n\n```console\n$ c\n3\n```\n";
+    let output = |line: usize, text: &str| (line, vec![text.to_owned()]);
+    let new = with_outputs(page, vec![output(3, "x"), output(6, "y"), output(10, "z")]);
+    assert_eq!(new, "# A\n```console\n$ a\nx\n$ b\ny\n```\n\n```console\n$ c\nz\n```\n");
 }
 
 #[test]
