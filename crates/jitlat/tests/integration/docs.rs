@@ -5,11 +5,14 @@
 //! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. A fence of `
 //! ```console no-run ` is not run.
 //!
-//! A block below the comment `<!-- over NAME -->` is a measurement over the emulated path `testdata/scenarios/NAME.txt`:
-//! its shell runs on the host 192.0.2.10, and 192.0.2.80 at the far end runs `jitlat serve`. Figures differ from run to
-//! run there, so only words are compared: those that the page shows are printed, in this order. With
-//! `UPDATE_SESSIONS=1` such blocks are written anew, with what was printed. `PAGE=TEXT` leaves out pages without this text
-//! in their path.
+//! A command that ends with `&`, its output not sent elsewhere, is waited for until it has printed as many lines as are
+//! shown.
+//!
+//! Below the comment `<!-- figures differ -->` only words are compared: those that the page shows are printed, in this
+//! order; numbers, what contains a digit, units, drawings and the names of logs may be others. So are those of a block below `<!-- over NAME -->`,
+//! which is a measurement over the emulated path `testdata/scenarios/NAME.txt`: its shell runs on the host 192.0.2.10, and
+//! 192.0.2.80 at the far end runs `jitlat serve`. With `UPDATE_SESSIONS=1` the outputs of such blocks are written anew, but
+//! for those shortened with `...`. `PAGE=TEXT` leaves out pages without this text in their path.
 
 use crate::lab;
 use crate::listening;
@@ -51,9 +54,10 @@ fn shown_sessions_are_true() {
         let text = fs::read_to_string(page).unwrap();
         let mut printed = Vec::new();
         for block in console_blocks(&text.replace("127.77.0.1", &address)) {
-            match &block.over {
-                None => run(page, &block, &root),
-                Some(path) => printed.extend(run_over(path, page, &block, &root)),
+            match &block.comparison {
+                Comparison::Text => run(page, &block, &root),
+                Comparison::Words => printed.extend(run_here(page, &block, &root, &address)),
+                Comparison::WordsOver(path) => printed.extend(run_over(path, page, &block, &root)),
             }
             blocks.fetch_add(1, Ordering::Relaxed);
         }
@@ -78,8 +82,31 @@ impl Drop for Group {
 /// Commands for one shell.
 struct Block {
     steps: Vec<Step>,
-    /// Name of the scenario that the block is run over.
-    over: Option<String>,
+    comparison: Comparison,
+}
+
+/// What of its output is compared.
+enum Comparison {
+    /// All, but for patterns.
+    Text,
+    /// Words, because figures differ from run to run.
+    Words,
+    /// Words, over a scenario of this name.
+    WordsOver(String),
+}
+
+impl Comparison {
+    /// By the line before the fence of a block.
+    fn of(line: &str) -> Comparison {
+        match line.strip_prefix("<!-- ").and_then(|comment| comment.strip_suffix(" -->")) {
+            Some("figures differ") => Comparison::Words,
+            Some(comment) => match comment.strip_prefix("over ") {
+                Some(path) => Comparison::WordsOver(path.to_owned()),
+                None => panic!("a comment before a block that says nothing: {line}"),
+            },
+            None => Comparison::Text,
+        }
+    }
 }
 
 /// A command with its expected output.
@@ -89,10 +116,28 @@ struct Step {
     expected: Vec<String>,
 }
 
-/// What a block printed, and what failed.
+impl Step {
+    /// The command for the shell. One in the background prints its first lines, as on a terminal.
+    fn script(&self) -> String {
+        match self.command.strip_suffix('&') {
+            Some(command) if !command.contains('>') => {
+                let lines = self.expected.iter().filter(|line| *line != "...").count().max(1);
+                let file = format!(".printed-{}", self.line);
+                format!(
+                    ": > {file}\n{command} > {file} 2>&1 &\nuntil [ $(wc -l < {file}) -ge {lines} ]; do sleep 0.1; done\n\
+                     head -n {lines} {file}"
+                )
+            }
+            _ => self.command.clone(),
+        }
+    }
+}
+
+/// The output of a block.
 struct Ran {
-    /// Lines of each step.
+    /// The lines of each step.
     printed: Vec<Vec<String>>,
+    /// What could explain a failure.
     explanation: String,
 }
 
@@ -103,8 +148,7 @@ fn console_blocks(page: &str) -> Vec<Block> {
     for (number, line) in page.lines().enumerate() {
         match &mut block {
             None if line.trim() == "```console" => {
-                let over = before.strip_prefix("<!-- over ").and_then(|name| name.strip_suffix(" -->"));
-                block = Some(Block { steps: Vec::new(), over: over.map(str::to_owned) });
+                block = Some(Block { steps: Vec::new(), comparison: Comparison::of(before) });
             }
             None => before = line,
             Some(_) if line.trim() == "```" => blocks.extend(block.take()),
@@ -122,12 +166,16 @@ fn console_blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// `page` with these outputs in place of those of its steps, each with the line number of its command.
+/// `page` with these outputs in place of those of its steps, each with the line number of its command. What was shortened
+/// with `...` stays.
 fn with_outputs(page: &str, outputs: Vec<(usize, Vec<String>)>) -> String {
     let mut lines: Vec<&str> = page.lines().collect();
     for (line, output) in outputs.iter().rev() {
         let shown = lines[*line..].iter().take_while(|l| !l.starts_with("$ ") && l.trim() != "```").count();
-        lines.splice(line..&(line + shown), output.iter().map(String::as_str));
+        let shown = *line..line + shown;
+        if !lines[shown.clone()].contains(&"...") {
+            lines.splice(shown, output.iter().map(String::as_str));
+        }
     }
     lines.join("\n") + "\n"
 }
@@ -160,15 +208,31 @@ fn run_over(path: &str, page: &Path, block: &Block, root: &Path) -> Vec<(usize, 
         let mut server = Server(serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         listening::wait_until_listening(&mut server.0, 1);
         let ran = execute(lab.client.command("timeout"), folder.path(), block);
-        for (step, printed) in block.steps.iter().zip(&ran.printed) {
-            let compared = std::env::var_os("UPDATE_SESSIONS").is_none();
-            let alike = words_match(&step.expected.join("\n"), &printed.join("\n"));
-            assert!(alike || !compared, "{}", failure(page, step, printed, &ran));
-        }
-        let lines = block.steps.iter().map(|step| step.line);
-        measured.replace(lines.zip(ran.printed).collect());
+        measured.replace(compare_words(page, block, ran));
     });
     measured.into_inner()
+}
+
+/// Runs a block on this host, and compares words. Returns what each command printed, with its line number.
+fn run_here(page: &Path, block: &Block, root: &Path, address: &str) -> Vec<(usize, Vec<String>)> {
+    let measured = RefCell::new(Vec::new());
+    undisturbed(|| {
+        let folder = folder(root);
+        let ran = execute(Command::new("timeout"), folder.path(), block);
+        measured.replace(compare_words(page, block, ran));
+    });
+    let shown = |lines: Vec<String>| lines.iter().map(|line| line.replace(address, "127.77.0.1")).collect();
+    measured.into_inner().into_iter().map(|(line, printed)| (line, shown(printed))).collect()
+}
+
+/// Checks that the words of the page were printed, unless the page is written anew.
+fn compare_words(page: &Path, block: &Block, ran: Ran) -> Vec<(usize, Vec<String>)> {
+    for (step, printed) in block.steps.iter().zip(&ran.printed) {
+        let alike = words_match(&step.expected.join("\n"), &printed.join("\n"));
+        let compared = std::env::var_os("UPDATE_SESSIONS").is_none();
+        assert!(alike || !compared, "{}", failure(page, step, printed, &ran));
+    }
+    block.steps.iter().map(|step| step.line).zip(ran.printed).collect()
 }
 
 /// A server at the far end of a path; killed when dropped.
@@ -192,7 +256,7 @@ fn folder(root: &Path) -> tempfile::TempDir {
 fn execute(mut timeout: Command, folder: &Path, block: &Block) -> Ran {
     const MARK: &str = "-- end of step --";
     let script: String =
-        block.steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.command)).collect();
+        block.steps.iter().map(|s| format!("{{ {}\n}} 2>&1\necho '{MARK}'\n", s.script())).collect();
     let binaries = PathBuf::from(env!("CARGO_BIN_EXE_jitlat")).parent().unwrap().to_owned();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
     let shell = timeout
@@ -283,20 +347,18 @@ fn words_match(shown: &str, printed: &str) -> bool {
     words(shown).iter().all(|word| printed.any(|candidate| candidate == *word))
 }
 
-/// The words of a text, in its order. Numbers, their units, marks of drawings and the names of logs without a name are
-/// none.
+/// The words of a text, in its order: without numbers, what contains a digit, units, and the names of logs that were
+/// given none.
 fn words(text: &str) -> Vec<&str> {
     const UNITS: [&str; 9] = ["ns", "us", "µs", "ms", "s", "min", "h", "k", "M"];
-    let is_word = |part: &&str| {
-        part.chars().any(char::is_alphabetic)
-            && !UNITS.contains(part)
-            && !part.chars().all(|c| "xX".contains(c))
-    };
-    let of_log = |word: &&str| !word.starts_with("jitlat.");
+    let compared = |word: &&str| !word.starts_with("jitlat.") && !word.contains(|c: char| c.is_ascii_digit());
+    let is_word = |part: &&str| part.contains(char::is_alphabetic) && !UNITS.contains(part);
+    // Marks of packets that were lost.
+    let is_mark = |part: &&str| part.chars().all(|c| "xX".contains(c));
     text.split_whitespace()
-        .filter(of_log)
+        .filter(compared)
         .flat_map(|word| word.split(|c: char| !c.is_alphabetic() && !"-_".contains(c)))
-        .filter(is_word)
+        .filter(|part| is_word(part) && !is_mark(part))
         .collect()
 }
 
@@ -311,10 +373,10 @@ fn words_are_compared_in_their_order() {
 
 #[test]
 fn outputs_of_a_page_are_replaced() {
-    let page = "# A\n```console\n$ a\n1\n2\n$ b\n```\n\n```console\n$ c\n3\n```\n";
+    let page = "# A\n```console\n$ a\n1\n2\n$ b\n```\n\n```console\n$ c\n3\n$ d\n...\n4\n```\n";
     let output = |line: usize, text: &str| (line, vec![text.to_owned()]);
-    let new = with_outputs(page, vec![output(3, "x"), output(6, "y"), output(10, "z")]);
-    assert_eq!(new, "# A\n```console\n$ a\nx\n$ b\ny\n```\n\n```console\n$ c\nz\n```\n");
+    let new = with_outputs(page, vec![output(3, "x"), output(6, "y"), output(10, "z"), output(12, "w")]);
+    assert_eq!(new, "# A\n```console\n$ a\nx\n$ b\ny\n```\n\n```console\n$ c\nz\n$ d\n...\n4\n```\n");
 }
 
 #[test]
