@@ -8,11 +8,13 @@
 //! A command that ends with `&`, its output not sent elsewhere, is waited for until it has printed as many lines as are
 //! shown.
 //!
-//! Below the comment `<!-- figures differ -->` only words are compared: three of four that the page shows are
-//! printed; numbers, what contains a digit, units, drawings and the names of logs may be others. So are those of a block below `<!-- over NAME -->`,
-//! which is a measurement over the emulated path `testdata/scenarios/NAME.txt`: its shell runs on the host 192.0.2.10, and
-//! 192.0.2.80 at the far end runs `jitlat serve`. With `UPDATE_SESSIONS=1` the outputs of such blocks are written anew, but
-//! for those shortened with `...`. `PAGE=TEXT` leaves out pages without this text in their path.
+//! Below the comment `<!-- figures differ -->` only words are compared: three of four that the page shows are printed.
+//! Numbers, what contains a digit, units, drawings and the names of logs may differ. The same holds below
+//! `<!-- over NAME -->`; such a block measures over the emulated path `testdata/scenarios/NAME.txt`: its shell runs on the
+//! host 192.0.2.10, and 192.0.2.80 at the far end runs `jitlat serve`.
+//!
+//! `UPDATE_SESSIONS=1` writes the outputs of such blocks anew, except those shortened with `...`. `PAGE=TEXT` leaves out
+//! pages without this text in their path.
 
 use crate::lab;
 use crate::listening;
