@@ -11,7 +11,7 @@ use jitlat_core::sweep::{
     ConfidenceLevel, Factor, FactorLevel, RunOutcome, SweepAxis, SweepGrid, SweepPoint, SweepRun, points,
     with_intervals_of_packets,
 };
-use jitlat_report::figure::{Figure, Sweep, measured_of_several, of_sweep, label_measured};
+use jitlat_report::figure::{Figure, Sweep, label_measured, measured_of_several, of_sweep};
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::{FirstScreen, Section};

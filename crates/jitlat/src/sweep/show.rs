@@ -14,7 +14,7 @@ use jitlat_core::sweep::{
 };
 use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_report::Section;
-use jitlat_report::figure::{CellPackets, Sweep, of_sweep, label_measured};
+use jitlat_report::figure::{CellPackets, Sweep, label_measured, of_sweep};
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_store::sweep::{FORMAT, SweepPlan};
