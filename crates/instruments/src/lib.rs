@@ -20,6 +20,9 @@
 //! Everything that happens in a test is an [`Event`]; an [`Observer`] receives them. Logs, progress lines, live views
 //! and archives are observers of the same stream of events.
 //!
+//! Neighbours: `jitlat-net` has sockets and drivers, `jitlat-core` records and the analysis; `jitlat-output` writes reports of what was
+//! found, `jitlat-tui` shows tests that run, `jitlat-monitor` runs them all the time.
+//!
 //! ```no_run
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 //! use jitlat_instruments::{Event, Instrument, OneWay, Stop};

@@ -1,10 +1,8 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::confinement::ConfinementArgs;
-use crate::console;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
-use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::{AccessArgs, PolicyWithKeys, service, services};
@@ -21,6 +19,8 @@ use jitlat_instruments::serve::{
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
+use jitlat_output::late_folder::TestFolder;
+use jitlat_output::terminal;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
@@ -347,7 +347,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         };
         let mut files = access.files;
         args.reflect.protocols.name_key_files(&mut files);
-        console::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
+        terminal::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
         return Ok(ExitStatus::Measured);
     }
     let reflect = &args.reflect;
@@ -381,7 +381,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
             "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
         );
     }
-    console::print(&lines)?;
+    terminal::print(&lines)?;
     signals.wait_for_stop();
     drop(serving);
     drop(serve);

@@ -8,6 +8,7 @@ pub mod load;
 pub mod log;
 pub mod one_way;
 pub mod one_way_protocol;
+pub mod outputs;
 pub mod pace;
 pub mod ping;
 pub mod priority;

@@ -36,6 +36,7 @@ mod patches;
 mod peers;
 mod ping;
 mod same_answer;
+mod schemas;
 mod seeds;
 mod slips;
 mod small;
