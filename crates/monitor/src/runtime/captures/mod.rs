@@ -334,8 +334,8 @@ impl<'a> CaptureReporter<'a> {
                 }
                 self.recovered();
             }
-            PeriodEvent::Records { period, session, way, records } => {
-                self.keeper.records(period, way, session, records);
+            PeriodEvent::Records { period, session, direction, records } => {
+                self.keeper.records(period, direction, session, records);
             }
             PeriodEvent::Ended(ended) => {
                 let is_new = ended.period >= self.next;

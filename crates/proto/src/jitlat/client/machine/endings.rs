@@ -81,7 +81,7 @@ impl ClientMachine {
                 self.cut_all(now);
             }
             ClientStage::ProbingAfter | ClientStage::Fetching(_) | ClientStage::Reconnecting => {
-                self.retry(now)
+                self.retry(now);
             }
             ClientStage::Greeting | ClientStage::Proving if self.streamed => self.retry(now),
             _ => {}
