@@ -14,7 +14,8 @@ use jitlat_store::output;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -25,6 +26,9 @@ const SILENCE_TIMEOUT: Span = Span::seconds(120);
 const MAX_PACKETS: usize = 2_000_000;
 const MAX_OPEN_TESTS: usize = 1024;
 const MAX_STORED_TESTS: usize = 10_000;
+
+/// Packets that may wait to be taken.
+const WAITING: usize = 1 << 16;
 
 /// One test.
 struct OneWayTest {
@@ -58,8 +62,19 @@ impl TestFolder {
         Ok(TestFolder { folder, tests: HashMap::new(), packets: 0, written: 0, refused: false })
     }
 
+    /// Starts a thread that writes tests as they end. When what is returned first is dropped, it writes those that have not ended,
+    /// and ends.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error) if this host has no threads left.
+    pub fn start(self) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
+        let (packets, received) = sync_channel(WAITING);
+        let thread = std::thread::Builder::new().name("late-packets".to_owned());
+        Ok((packets, thread.spawn(move || self.run(&received))?))
+    }
+
     /// Writes tests as they end, until the sender of `packets` is gone; then those that have not ended, too.
-    pub fn run(mut self, packets: &Receiver<OneWayPacket>) {
+    fn run(mut self, packets: &Receiver<OneWayPacket>) {
         let mut ends: Option<SteadyTime> = None;
         loop {
             let next = match ends {

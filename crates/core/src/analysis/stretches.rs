@@ -5,10 +5,10 @@
 //! stretch, the packets around its begin are put before those of the next one ([`StretchSeam`]), which so shows what it rose
 //! from and what it falls to.
 
-use super::Gathered;
-use super::exact::stream_times;
+use super::check::{Impossible, MOST_ROWS, require};
+use super::gathered::{Gathered, stream_times};
 use super::plain::Plain;
-use super::saved::{Impossible, MOST_ROWS, require};
+use super::tally::Tally;
 use crate::evidence::{
     Evidence, Judgement, KnownPackets, RowNotes, SharedJudge, StretchFindings, StretchSeam, WholeStream,
 };
@@ -105,15 +105,14 @@ impl Stretches {
 
     /// Adds the rows of an analysis of all packets, stretch after stretch.
     #[must_use]
-    pub(super) fn append_packets(&mut self, next: &Gathered) -> bool {
-        let came = next.came().into_owned();
+    pub(super) fn append_packets(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) -> bool {
         let Some(notes) = next.notes.clone() else { return false };
         let last = came.max().unwrap_or(0);
         let first = next.samples.iter().next();
         let origin = first.map(|packet| self.before(packet.seq, packet.sent));
-        let Gathered { samples, delayless, copies, damaged, tally, .. } = next;
+        let Gathered { samples, delayless, copies, damaged, .. } = next;
         let (samples, delayless) = (samples.clone(), delayless.clone());
-        let (copies, damaged) = (copies.clone(), damaged.clone());
+        let (copies, damaged) = (copies.sorted(), damaged.sorted());
         let mut rows = Rows { samples, delayless, copies, damaged, notes, arrived: tally.arrived(), came };
         let mut later = Vec::new();
         for begin in (1..=last / self.length).rev().map(|k| k * self.length) {

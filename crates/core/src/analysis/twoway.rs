@@ -1,7 +1,9 @@
-//! Two-way tests: the round trips through the one analysis, and each way beside them.
+//! Two-way tests: three views of each packet – the round trip and either way – each analysed as a stream.
 
-use super::assemble::{self, BothWays, OnThatWay};
-use super::{Analyzer, Options, Samples};
+use super::assemble::{self, OnThatWay};
+use super::engine::Engine;
+use super::found::Test;
+use super::{Options, Samples};
 use crate::answer::Answer;
 use crate::clock::ClockProbe;
 use crate::helpers::Helpers;
@@ -21,19 +23,19 @@ use serde::{Deserialize, Serialize};
 /// Stretches of a test, the fastest exchange of each of which tells of the clocks.
 pub(super) const STRETCHES: usize = 8;
 
-/// Analyses of the three views of one two-way test.
+/// The views of a two-way test, in the order of their analyses. The first is the test's own.
+pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
+
+/// What is kept of a two-way test beside its views.
 #[derive(Clone, Debug)]
-pub(super) struct TwoWayAnalysis {
-    pub(super) round_trip: Analyzer,
-    pub(super) up: Analyzer,
-    pub(super) down: Analyzer,
-    far_clock: bool,
-    processing_apart: bool,
-    pub(super) packets: u32,
-    pub(super) fastest: [Option<ClockProbe>; STRETCHES],
-    pub(super) processing: Option<Processing>,
-    pub(super) processing_sum: i128,
-    pub(super) returned: Returned,
+pub(super) struct BothWays {
+    pub far_clock: bool,
+    pub processing_apart: bool,
+    pub packets: u32,
+    pub fastest: [Option<ClockProbe>; STRETCHES],
+    pub processing: Option<Processing>,
+    pub processing_sum: i128,
+    pub returned: Returned,
 }
 
 /// Whether answers came back in the order of this host's clock.
@@ -58,16 +60,9 @@ impl Returned {
     }
 }
 
-impl TwoWayAnalysis {
-    pub fn new(session: &Session, facts: &TwoWay, options: &Options) -> TwoWayAnalysis {
-        let one_way = Options { comparable: None, ..options.clone() };
-        let view = |v| {
-            Analyzer::new(&of_view(session, v), if v == RecordView::RoundTrip { options } else { &one_way })
-        };
-        TwoWayAnalysis {
-            round_trip: view(RecordView::RoundTrip),
-            up: view(RecordView::Up),
-            down: view(RecordView::Down),
+impl BothWays {
+    pub fn new(session: &Session, facts: &TwoWay) -> BothWays {
+        BothWays {
             far_clock: facts.far_clock,
             processing_apart: facts.processing_apart,
             packets: session.spec.packets(),
@@ -78,34 +73,37 @@ impl TwoWayAnalysis {
         }
     }
 
-    pub fn push(&mut self, record: &PacketRecord) {
-        self.push_all(core::slice::from_ref(record));
-    }
-
-    /// The next records, in arrival order.
-    pub fn push_all(&mut self, records: &[PacketRecord]) {
-        let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
+    /// The next records, in arrival order, each as one of every view.
+    pub fn push_all(&mut self, views: &mut [Engine], records: &[PacketRecord]) {
         for record in records {
             self.beside(record);
-            let Some(round_trip) = project(record, RecordView::RoundTrip) else { continue };
-            if round_trip.flags.is_clean() && lacks_delay(record, self.processing_apart) {
-                self.round_trip.push_all(&seen);
-                seen.clear();
-                self.round_trip.push_delayless(&round_trip);
-            } else {
-                seen.push(round_trip);
+            if self.far_clock {
+                self.probe(record);
             }
         }
-        self.round_trip.push_all(&seen);
-        if !self.far_clock {
-            return;
+        // Without the far host's own times there is no way by itself.
+        let seen = if self.far_clock { VIEWS.len() } else { 1 };
+        for (engine, view) in views.iter_mut().zip(VIEWS).take(seen) {
+            self.push_view(engine, view, records);
         }
-        for (analyzer, view) in [(&mut self.up, RecordView::Up), (&mut self.down, RecordView::Down)] {
-            seen.clear();
-            seen.extend(records.iter().filter_map(|record| project(record, view)));
-            analyzer.push_all(&seen);
+    }
+
+    fn push_view(&self, engine: &mut Engine, view: RecordView, records: &[PacketRecord]) {
+        let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
+        for record in records {
+            let Some(projected) = project(record, view) else { continue };
+            let is_delayless = view == RecordView::RoundTrip
+                && projected.flags.is_clean()
+                && lacks_delay(record, self.processing_apart);
+            if is_delayless {
+                engine.push_all(&seen);
+                seen.clear();
+                engine.push_delayless(&projected);
+            } else {
+                seen.push(projected);
+            }
         }
-        records.iter().for_each(|record| self.probe(record));
+        engine.push_all(&seen);
     }
 
     /// What is kept beside the views.
@@ -140,10 +138,7 @@ impl TwoWayAnalysis {
         }
     }
 
-    pub fn append(&mut self, next: TwoWayAnalysis) -> Result<(), super::NotMergeable> {
-        self.round_trip.append(next.round_trip)?;
-        self.up.append(next.up)?;
-        self.down.append(next.down)?;
+    pub fn append(&mut self, next: BothWays) {
         for (mine, theirs) in self.fastest.iter_mut().zip(next.fastest) {
             *mine = match (*mine, theirs) {
                 (Some(a), Some(b)) => Some(if b.rtt() < a.rtt() { b } else { a }),
@@ -151,7 +146,6 @@ impl TwoWayAnalysis {
             };
         }
         self.append_beside(next.returned, next.processing, next.processing_sum);
-        Ok(())
     }
 
     /// Adds what is kept beside the views.
@@ -166,73 +160,73 @@ impl TwoWayAnalysis {
         };
     }
 
-    pub fn received(&self) -> u64 {
-        self.round_trip.received()
-    }
-
-    pub fn finish(mut self, session: &Session, helpers: Option<&dyn Helpers>) -> (Summary, Samples) {
+    /// The summary of the test, of whose `views` the first are its round trips.
+    pub fn finish(
+        self,
+        views: Vec<Engine>,
+        session: &Session,
+        options: &Options,
+        helpers: Option<&dyn Helpers>,
+    ) -> (Summary, Samples) {
+        let Ok([mut round_trip, mut up, down]) = <[Engine; 3]>::try_from(views) else {
+            return Default::default();
+        };
         // Without the far host's own time arrivals are not those of the rows, and the order of the answers says
         // nothing of the far host's clock.
-        self.round_trip.set_regressions(self.returned.back);
-        self.up.set_regressions(0);
-        let TwoWayAnalysis { round_trip, up, down, far_clock, fastest, processing, processing_sum, .. } =
-            self;
+        round_trip.tally.rx_time_regressions = self.returned.back;
+        up.tally.rx_time_regressions = 0;
+        let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
+        let of_ways = Options { comparable: None, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = fastest.iter().flatten().copied().collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
-        round_trip.found(
-            &of_view(session, RecordView::RoundTrip),
-            DelayKind::RoundTrips,
-            helpers,
-            |found, notes| {
-                let known = found.stream().known;
-                let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
-                let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
-                let ways = Ways {
-                    facts: &facts,
-                    session: &seen,
-                    far_clock,
-                    clock_ran_through: step.is_none(),
-                    round_trips: known.counted,
-                    period: known.periods.mean(),
-                };
-                let ((up, up_answer), (down, down_answer)) =
-                    (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
-                let figures = TwoWayFigures {
-                    sending: if facts.wait.is_some() {
-                        SendingMode::StopAndWait
-                    } else {
-                        SendingMode::OpenLoop
-                    },
-                    wait_ns: facts.wait.map(|w| w.0),
-                    timeout_ns: facts.timeout.map(|t| t.0),
-                    up,
-                    down,
-                    directions: ways.known(),
-                    processing,
-                    processing_min_ns: processing.map(|p| p.min),
-                    processing_max_ns: processing.map(|p| p.max),
-                    without_processing: known.counted.delayless,
-                    answer_dscp: facts.answer_dscp,
-                    not_answers: facts.not_answers,
-                    unsent: session.unsent,
-                    far_report: facts.far_report,
-                    tcp: facts.tcp,
-                    remarks: facts.remarks.clone(),
-                    protocol: facts.protocol.clone(),
-                };
-                let answers = [up_answer.flatten(), down_answer.flatten()];
-                let both = BothWays { figures, answers, losses: facts.losses.clone() };
-                let mut summary = assemble::summary(found, Some(both), notes);
-                summary.header.proto = session.ip_protocol();
-                summary.warnings.extend(step.map(far_clock_step));
-                summary.warnings.extend(not_delivered(&facts));
-                summary.warnings.extend(first_arrivals_as_duplicates(&summary));
-                summary
-            },
-        )
+        let round_trips = of_view(session, RecordView::RoundTrip);
+        let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
+        round_trip.found(test, helpers, |found, notes| {
+            let known = found.stream().known;
+            let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
+            let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
+            let ways = Ways {
+                facts: &facts,
+                session: &seen,
+                options: &of_ways,
+                far_clock,
+                clock_ran_through: step.is_none(),
+                round_trips: known.counted,
+                period: known.periods.mean(),
+            };
+            let ((up, up_answer), (down, down_answer)) =
+                (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
+            let figures = TwoWayFigures {
+                sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
+                wait_ns: facts.wait.map(|w| w.0),
+                timeout_ns: facts.timeout.map(|t| t.0),
+                up,
+                down,
+                directions: ways.known(),
+                processing,
+                processing_min_ns: processing.map(|p| p.min),
+                processing_max_ns: processing.map(|p| p.max),
+                without_processing: known.counted.delayless,
+                answer_dscp: facts.answer_dscp,
+                not_answers: facts.not_answers,
+                unsent: session.unsent,
+                far_report: facts.far_report,
+                tcp: facts.tcp,
+                remarks: facts.remarks.clone(),
+                protocol: facts.protocol.clone(),
+            };
+            let answers = [up_answer.flatten(), down_answer.flatten()];
+            let both = assemble::BothWays { figures, answers, losses: facts.losses.clone() };
+            let mut summary = assemble::summary(found, Some(both), notes);
+            summary.header.proto = session.ip_protocol();
+            summary.warnings.extend(step.map(far_clock_step));
+            summary.warnings.extend(not_delivered(&facts));
+            summary.warnings.extend(first_arrivals_as_duplicates(&summary));
+            summary
+        })
     }
 }
 
@@ -293,6 +287,7 @@ struct Ways<'a> {
     facts: &'a TwoWay,
     /// With the fastest exchanges as probes.
     session: &'a Session,
+    options: &'a Options,
     far_clock: bool,
     clock_ran_through: bool,
     round_trips: ArrivalCounts,
@@ -307,14 +302,15 @@ impl Ways<'_> {
     }
 
     /// The figures of one direction, and its answer if the far host's times show one.
-    fn of(&self, analyzer: Analyzer, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
+    fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let (way, _) = analyzer.found(&session, DelayKind::Way, None, |found, _| {
+        let test = Test { session: &session, options: self.options, kind: DelayKind::Way };
+        let (way, _) = engine.found(test, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
@@ -353,7 +349,7 @@ impl Ways<'_> {
 }
 
 /// The session of one view, as if it had been a one-way test.
-fn of_view(session: &Session, view: RecordView) -> Session {
+pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;
     match view {

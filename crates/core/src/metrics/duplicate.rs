@@ -53,6 +53,13 @@ impl Copies {
         self.0.iter().copied()
     }
 
+    /// The same by number, and of one number by arrival, whatever the order in which they were met.
+    pub(crate) fn sorted(&self) -> Copies {
+        let mut sorted = self.clone();
+        sorted.0.sort_unstable();
+        sorted
+    }
+
     /// Number of them.
     pub fn len(&self) -> u64 {
         self.0.len() as u64

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A point: time and delay, both in ns from some origin.
 pub type HullPoint = (i64, i64);
 
-/// Points, of which most follow each other in time.
+/// PointSequence, of which most follow each other in time.
 pub trait PointSequence {
     /// How many.
     fn count(&self) -> usize;
@@ -46,7 +46,7 @@ impl PointSequence for [HullPoint] {
     }
 }
 
-/// Points with their delays upside down.
+/// PointSequence with their delays upside down.
 struct Mirrored<'a>(&'a [HullPoint]);
 
 impl PointSequence for Mirrored<'_> {
@@ -83,6 +83,9 @@ fn mirrored((t, d): HullPoint) -> HullPoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hull(Vec<HullPoint>);
 
+/// Of fewer points all are looked at.
+const MIN_SIFTED_POINTS: usize = 1024;
+
 impl Hull {
     /// The next point; its time must not precede the last one's. Of equal times the lowest delay stays.
     #[inline]
@@ -106,7 +109,11 @@ impl Hull {
     /// Adds those of `points` at `range`, of any times: fast where most of them follow each other.
     pub fn add(&mut self, points: &(impl PointSequence + ?Sized), range: Range<usize>) {
         let mut some = Vec::new();
-        candidates(points, range, |point| some.push(point));
+        if range.len() < MIN_SIFTED_POINTS {
+            points.fold(range, (), |(), point| some.push(point));
+        } else {
+            candidates(points, range, |point| some.push(point));
+        }
         let follow = |last: &HullPoint| some.first().is_none_or(|first| last.0 <= first.0);
         if !self.0.last().is_none_or(follow) || !some.is_sorted_by_key(|p| p.0) {
             some.append(&mut self.0);
@@ -191,14 +198,14 @@ fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut e
 /// Whether a → b → c turns left, strictly: b is a vertex of the lower hull.
 #[inline]
 fn turns_left(a: HullPoint, b: HullPoint, c: HullPoint) -> bool {
+    let steps = (b.0.checked_sub(a.0), b.1.checked_sub(a.1), c.0.checked_sub(a.0), c.1.checked_sub(a.1));
+    if let (Some(bx), Some(by), Some(cx), Some(cy)) = steps {
+        let product = |x: i64, y: i64| i128::from(x) * i128::from(y);
+        return product(bx, cy) > product(by, cx);
+    }
     let difference = |x: i64, y: i64| i128::from(x) - i128::from(y);
     let (bx, by) = (difference(b.0, a.0), difference(b.1, a.1));
     let (cx, cy) = (difference(c.0, a.0), difference(c.1, a.1));
-    let small = |x: i128| i64::try_from(x).is_ok();
-    if small(bx) && small(by) && small(cx) && small(cy) {
-        let product = |x: i128, y: i128| i128::from(x as i64) * i128::from(y as i64);
-        return product(bx, cy) > product(by, cx);
-    }
     bx.saturating_mul(cy) > by.saturating_mul(cx)
 }
 

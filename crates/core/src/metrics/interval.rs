@@ -39,11 +39,19 @@ pub fn windows(
     let reordered = overtaken(series);
     let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
     let mut losses = lost.peekable();
-    let mut arrivals = came.iter().peekable();
+    let (mut arrived, mut next) = (came.runs(), None);
     (0..windows)
         .map(|w| {
             let (from, to) = (first_seq(w), first_seq(w + 1));
-            let accepted = std::iter::from_fn(|| arrivals.next_if(|seq| u64::from(*seq) < to)).count() as u64;
+            let mut accepted = 0;
+            while let Some(run) = next.take().or_else(|| arrived.next()) {
+                let end = run.start + run.len;
+                accepted += end.min(to).saturating_sub(run.start.max(from));
+                if end > to {
+                    next = Some(run);
+                    break;
+                }
+            }
             let (mut loss_runs, mut longest) = (0, 0);
             while let Some(run) = losses.next_if(|r: &SeqRun| r.start < to) {
                 (loss_runs, longest) = (loss_runs + 1, run.len.max(longest));

@@ -122,6 +122,9 @@ fn off_schedule(p: AcceptedPacket, period: i64) -> i64 {
     p.sent.saturating_sub(period.saturating_mul(p.seq.into()))
 }
 
+/// The differences of fewer packets are computed once, as they stay in a processor's cache.
+const MIN_UNCACHED_PACKETS: usize = 4096;
+
 /// Send time − due time of each packet in send order, on one anchor.
 pub struct SendErrors {
     due: DueTimes,
@@ -142,8 +145,12 @@ impl SendErrors {
         let due = DueTimes::new(spec, series.get(last).seq, series.len())?;
         let half_period = spec.period().0 / 2;
         if let DueTimes::Every(period) = due {
-            let offset = move |p| off_schedule(p, period);
-            return SendErrors::from(series.arrivals().map(offset), due, half_period);
+            let offsets = series.arrivals().map(move |p| off_schedule(p, period));
+            if series.len() < MIN_UNCACHED_PACKETS {
+                let offsets: Vec<i64> = offsets.collect();
+                return SendErrors::from(offsets.iter().copied(), due, half_period);
+            }
+            return SendErrors::from(offsets, due, half_period);
         }
         let offsets: Vec<i64> = offsets(series, due.clone()).collect();
         SendErrors::from(offsets.into_iter(), due, half_period)

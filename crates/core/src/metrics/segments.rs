@@ -24,21 +24,21 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
         return Vec::new();
     }
     let edge = |w: usize| w * n / WINDOWS;
-    let levels: Vec<WindowLevel> =
-        (0..WINDOWS).map(|w| WindowLevel::of(series, edge(w)..edge(w + 1))).collect();
-    let steps: Vec<i64> = levels.windows(2).map(|w| w[1].min.saturating_sub(w[0].min)).collect();
+    let minima: Vec<i64> = (0..WINDOWS).map(|w| series.lowest_delay(edge(w)..edge(w + 1))).collect();
+    let steps: Vec<i64> = minima.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
     let centre = median(steps.clone());
     let spread = median(steps.iter().map(|s| s.saturating_sub(centre).saturating_abs()).collect());
+    let bulk = |w: usize| bulk(series, edge(w)..edge(w + 1)).saturating_sub(minima[w]);
     let mut cuts = vec![0];
     for w in 0..steps.len() {
         let jump = steps[w].saturating_sub(centre);
-        let bulk = levels[w].bulk.max(levels[w + 1].bulk).max(1_000);
         let beside = [w.wrapping_sub(1), w + 1].map(|k| steps.get(k).map_or(0, |s| s.saturating_sub(centre)));
         let beside = beside.map(i64::saturating_abs).into_iter().max().unwrap_or(0);
-        let clear = jump.saturating_abs() > spread.saturating_mul(5)
-            && jump.saturating_abs() > bulk.max(beside).saturating_mul(2);
-        if clear && lasts(&levels, w, jump) {
-            cuts.push(change_point(series, edge(w)..edge(w + 2), levels[w].min, levels[w + 1].min));
+        let exceeds = |least: i64| jump.saturating_abs() > least.saturating_mul(2);
+        let clear = jump.saturating_abs() > spread.saturating_mul(5) && exceeds(beside.max(1_000));
+        // The bulk takes longest to find.
+        if clear && lasts(&minima, w, jump) && exceeds(bulk(w).max(bulk(w + 1))) {
+            cuts.push(change_point(series, edge(w)..edge(w + 2), minima[w], minima[w + 1]));
         }
     }
     if cuts.len() == 1 {
@@ -55,30 +55,21 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     found
 }
 
-/// A window's minimum, and the distance of its median above it.
-#[derive(Clone, Copy)]
-struct WindowLevel {
-    min: i64,
-    bulk: i64,
-}
-
-impl WindowLevel {
-    fn of(series: &Series<'_>, range: core::ops::Range<usize>) -> WindowLevel {
-        let n = range.len();
-        let [min, max] = series.extreme_delays(range.clone()).unwrap_or_default();
-        let delays = series.range(range).map(|p| p.delay);
-        let order = OrderStatistics::new(delays, n, [min, max], &[Percent(50_000)]);
-        let median = order.middle().map_or(min, |[_, upper]| upper);
-        WindowLevel { min, bulk: median.saturating_sub(min) }
-    }
+/// The median of the delays of a window.
+fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
+    let n = range.len();
+    let delays = series.range(range.clone()).map(|p| p.delay);
+    let extremes = series.extreme_delays(range).unwrap_or_default();
+    let order = OrderStatistics::new(delays, n, extremes, &[Percent(50_000)]);
+    order.middle().map_or(extremes[0], |[_, upper]| upper)
 }
 
 /// Whether the two windows before and the two after stay on their sides of the middle of the jump.
-fn lasts(levels: &[WindowLevel], w: usize, jump: i64) -> bool {
-    let middle = levels[w].min / 2 + levels[w + 1].min / 2;
-    let above = |l: &WindowLevel| l.min > middle;
-    let before = &levels[w.saturating_sub(1)..=w];
-    let after = &levels[w + 1..(w + 3).min(levels.len())];
+fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
+    let middle = minima[w] / 2 + minima[w + 1] / 2;
+    let above = |min: &i64| *min > middle;
+    let before = &minima[w.saturating_sub(1)..=w];
+    let after = &minima[w + 1..(w + 3).min(minima.len())];
     before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
 }
 

@@ -168,6 +168,42 @@ proptest! {
         prop_assert_eq!(json(state).to_string(), json(whole).to_string());
     }
 
+    /// Whether all packets fit the memory, some, or none.
+    #[test]
+    fn the_bytes_of_a_state_do_not_tell_how_its_rows_came(
+        (n, rows) in rows(),
+        two_way in any::<bool>(),
+        packets in prop_oneof![0u64..200, Just(1000)],
+        streaming in prop::bool::weighted(0.2),
+        parts in prop::collection::vec((0usize..260, any::<bool>(), any::<bool>()), 1..6),
+    ) {
+        let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
+        let session = with_id(session, "cut");
+        let options = Options { memory: packets * PACKET_BYTES, streaming, ..options() };
+        let mut whole = SavedAnalysis::new(session.clone(), &options);
+        rows.iter().for_each(|row| whole.push(row));
+        let bytes = whole.save().unwrap();
+        let (mut pushed, mut merged) = (SavedAnalysis::new(session.clone(), &options), SavedAnalysis::new(session.clone(), &options));
+        let mut rest = &rows[..];
+        for (length, at_once, stored) in parts.into_iter().chain([(rows.len(), true, true)]) {
+            let (part, later) = rest.split_at(length.min(rest.len()));
+            rest = later;
+            let mut apart = SavedAnalysis::new(session.clone(), &options);
+            for state in [&mut pushed, &mut apart] {
+                if at_once { state.push_all(part) } else { part.iter().for_each(|row| state.push(row)) }
+                if stored {
+                    *state = SavedAnalysis::load(&state.save().unwrap(), &options).unwrap();
+                }
+            }
+            merged.merge(apart).unwrap();
+        }
+        prop_assert!(pushed.save().unwrap() == bytes, "pushed");
+        // In constant memory what is merged is within an error of the whole.
+        if whole.keeps_packets() {
+            prop_assert!(merged.save().unwrap() == bytes, "merged");
+        }
+    }
+
     #[test]
     fn changed_bytes_of_an_analysis_in_constant_memory_are_an_error_or_a_state(
         step in 1i64..900,

@@ -1,33 +1,13 @@
 //! [`Head`]: the first rows of a stream, which are taken again where its analysis is merged behind another.
 
 use super::super::Samples;
+use super::super::row::Row;
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::seqset::SeqSet;
 use serde::{Deserialize, Serialize};
 
 /// Rows kept as they came.
 pub const HEAD: usize = 4096;
-
-/// A row with a valid number.
-#[derive(Clone, Copy)]
-pub enum Row {
-    /// Nothing is wrong with it.
-    Clean(AcceptedPacket),
-    /// Nothing is wrong with it, but it has no delay.
-    Delayless,
-    /// Anomaly flagged, or times missing.
-    Damaged,
-}
-
-impl Row {
-    /// The packet it is a clean copy of, if that has a delay.
-    pub fn packet(self) -> Option<AcceptedPacket> {
-        match self {
-            Row::Clean(packet) => Some(packet),
-            Row::Delayless | Row::Damaged => None,
-        }
-    }
-}
 
 /// The first rows with valid numbers, in arrival order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
