@@ -14,7 +14,7 @@ fn archived(path: &Path) -> Option<(&Path, &str)> {
 /// Reader of a test of an archive; `None` if `path` does not name one.
 ///
 /// # Errors
-/// [`Error`] if the archive cannot be read, or has no such test.
+/// [`ArchiveError`] if the archive cannot be read, or has no such test.
 pub fn log_reader(path: &Path) -> Result<Option<LogReader>, ArchiveError> {
     let Some((folder, id)) = archived(path) else { return Ok(None) };
     let archive = Archive::open(folder)?;
@@ -24,7 +24,7 @@ pub fn log_reader(path: &Path) -> Result<Option<LogReader>, ArchiveError> {
 /// Text of a test of an archive; `None` if `path` does not name one.
 ///
 /// # Errors
-/// [`Error`] if the archive cannot be read, or has no such test.
+/// [`ArchiveError`] if the archive cannot be read, or has no such test.
 pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>, ArchiveError> {
     let Some((folder, id)) = archived(path) else { return Ok(None) };
     let archive = Archive::open(folder)?;

@@ -468,7 +468,7 @@ pub struct DatasetDocument {
 struct GroupDocument {
     /// What its tests agree in, in the order of `by`.
     group: Vec<String>,
-    /// ExactNumber of its tests.
+    /// Number of its tests.
     tests: u64,
     /// Figures of all their packets by key, in ns or as a ratio; null where one is undefined.
     figures: BTreeMap<&'static str, Option<f64>>,

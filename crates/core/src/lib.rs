@@ -11,7 +11,7 @@
 //! * [`prefix`] – [`Prefix`](prefix::Prefix): an IP address, or those that begin with the same bits
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
-//! * [`link`] – [`Link`](link::AccessLink): the time that a packet occupies an access link
+//! * [`link`] – [`AccessLink`](link::AccessLink): the time that a packet occupies an access link
 //! * [`clock`] – what is known about the two hosts' clocks
 //! * [`noise`] – what a host adds to every figure
 //! * [`ntp`] – the time formats of measurement protocols
@@ -21,7 +21,7 @@
 //! * [`metrics`] – the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
 //! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller lends for it
-//! * [`state`] – [`State`](state::SavedAnalysis): an analysis as bytes, which can be merged with others
+//! * [`state`] – [`SavedAnalysis`](state::SavedAnalysis): an analysis as bytes, which can be merged with others
 //! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
 //! * [`live`] – what is known of a test while it runs

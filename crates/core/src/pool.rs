@@ -1,6 +1,6 @@
 //! [`Pool`]: what many tests of the same traffic have together, without their packets.
 //!
-//! A [`State`](crate::state::SavedAnalysis) unites tests as if one had followed the other, and keeps their packets for it. A pool
+//! A [`SavedAnalysis`](crate::state::SavedAnalysis) unites tests as if one had followed the other, and keeps their packets for it. A pool
 //! keeps counts, sums and distributions only: of integers, so that pools give the same figures in whatever order and groups they
 //! are merged, and the figures of pooled packets, never averages of figures. Delay variation is that of each test, from its own
 //! smallest delay (PDV) and from packet to packet (IPDV).

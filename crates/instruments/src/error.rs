@@ -10,7 +10,7 @@ use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
 
-/// Why nothing could be measured. A test that was cut short is not an error: [`Outcome`](crate::TestOutcome) says how it
+/// Why nothing could be measured. A test that was cut short is not an error: [`TestOutcome`](crate::TestOutcome) says how it
 /// ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

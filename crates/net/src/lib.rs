@@ -39,7 +39,7 @@
 //!
 //! let period = Span::millis(2);
 //! let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-//! let plan = PingPlan { spec, wait: None, patience: Span::seconds(2) };
+//! let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2) };
 //! let link = TwoWayLink {
 //!     to,
 //!     carrier: Carrier::Udp,

@@ -1,8 +1,8 @@
 //! Reports of tests in every format, and what a terminal shows while a test runs.
 //!
 //! * [`OUTPUTS`] – every format, a file each: an [`Output`] says what a report must have for it, and writes it
-//! * [`Report`] – the result of a test, a sweep, a comparison, as formats read it; [`AnalysedStream`] and [`Streams`] – that of a test
-//! * [`Wanted`] – the requested formats: checked before the measurement, written afterwards
+//! * [`Report`] – the result of a test, a sweep, a comparison, as formats read it; [`AnalysedStream`] and [`ReportStreams`] – that of a test
+//! * [`WantedOutputs`] – the requested formats: checked before the measurement, written afterwards
 //! * [`screen`] – the console report on one screen; [`text`] – the full one; [`terminal`] – the terminal, and the progress line
 //! * [`running`] – the windows of a test while it runs
 //! * [`input`] – opening logs; [`runs`] – reading saved tests, to compare them

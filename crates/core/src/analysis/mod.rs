@@ -78,7 +78,7 @@ pub struct Analyzer {
 #[non_exhaustive]
 pub enum NotMergeable {
     /// The later part, analysed in constant memory, has forgotten which of its first packets it accepted. One analyzer
-    /// takes the whole stream instead, see [`State::resume`](crate::state::SavedAnalysis::resume).
+    /// takes the whole stream instead, see [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
     #[error(
         "the later part is so long that in constant memory its first packets are forgotten (after two million): \
          analyse its log as what follows the first part (--merge --streaming)"

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A point: time and delay, both in ns from some origin.
 pub type HullPoint = (i64, i64);
 
-/// PointSequence, of which most follow each other in time.
+/// Points, of which most follow each other in time.
 pub trait PointSequence {
     /// How many.
     fn count(&self) -> usize;
@@ -46,7 +46,7 @@ impl PointSequence for [HullPoint] {
     }
 }
 
-/// PointSequence with their delays upside down.
+/// Points with their delays upside down.
 struct Mirrored<'a>(&'a [HullPoint]);
 
 impl PointSequence for Mirrored<'_> {

@@ -174,7 +174,7 @@ impl ReportArgs {
         Ok(self.outputs.check(streams, others)?)
     }
 
-    /// Prints the report of `text` and writes every format, as [`Wanted::write`](jitlat_output::Wanted::write);
+    /// Prints the report of `text` and writes every format, as [`WantedOutputs::write`](jitlat_output::WantedOutputs::write);
     /// beside a log on standard output, to standard error.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         if !self.beside_log {

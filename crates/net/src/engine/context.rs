@@ -32,11 +32,11 @@ pub(crate) struct EngineSettings {
 
 /// What the conversing thread instructs a flow's thread to do, in addition to the [`StopFlags`].
 pub(super) enum Instruction {
-    /// See [`Command::Connect`].
+    /// See [`FlowCommand::Connect`](jitlat_proto::jitlat::flow::FlowCommand::Connect).
     Connect(SocketAddr, Option<(u64, Span)>),
     /// A TCP connection for the flow has arrived, with the bytes already read from it.
     Connected(TcpStream, Vec<u8>),
-    /// See [`Command::Start`].
+    /// See [`FlowCommand::Start`](jitlat_proto::jitlat::flow::FlowCommand::Start).
     Start,
 }
 

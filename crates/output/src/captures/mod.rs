@@ -1,6 +1,6 @@
 //! Reports of captured traffic, and what is written while it is followed.
 //!
-//! * [`WayRecorder`] – writes the records of both directions to logs and analyses them, a thread each
+//! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, a thread each
 //! * [`PassiveReport`], [`SeveralCaptures`] – packets of two points matched: of one measurement, of several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known

@@ -27,7 +27,7 @@ impl FollowedCapture<'_> {
     }
 }
 
-/// SeveralCaptures pairs of captures.
+/// Several pairs of captures.
 pub struct SeveralCaptures<'a> {
     shown: ShownCaptures<'a>,
     runs: Vec<FollowedCapture<'a>>,

@@ -2,7 +2,7 @@
 //! live interfaces. Frames and times are arguments; nothing is read here.
 //!
 //! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s) are
-//! surveyed to make a [`Plan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
+//! surveyed to make a [`MatchPlan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
 //!
 //! Live points deliver what they captured, with the time it covers ([`PointDelivery`]): a [`Learner`] makes the plan, a
 //! [`Merger`] matches everything up to the time that both points have reached.

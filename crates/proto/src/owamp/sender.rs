@@ -39,7 +39,7 @@ pub struct SessionSender {
 pub struct DuePacket {
     /// Its number.
     pub seq: u32,
-    /// Bytes written to the front of the packet; [`Request::padding`](crate::amp::message::RequestSession::padding) bytes of
+    /// Bytes written to the front of the packet; [`RequestSession::padding`](crate::amp::message::RequestSession::padding) bytes of
     /// padding follow.
     pub len: usize,
 }
