@@ -5,9 +5,9 @@ use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Span, StampSource};
 use jitlat_net::RunningService;
 use jitlat_net::client::{self, TestRequest};
-use jitlat_net::pace::Pacing;
+use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::server::{JitlatServer, ServerSettings};
-use jitlat_proto::jitlat::{Dialect, ServerLimits};
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::error::Error;
@@ -136,14 +136,8 @@ pub fn test(
         control_port: port,
         family: None,
         bind: None,
-        specs: vec![spec.map_err(|e| e.to_string())?],
-        dialect: Dialect::V3,
-        key: None,
-        pacing,
-        priority: None,
-        stamps,
-        segmented,
-        feedback: false,
+        terms: TestTerms { stamps, ..TestTerms::new(vec![spec.map_err(|e| e.to_string())?]) },
+        sending: SendSettings { pacing, priority: None, segmented },
     };
     let mut watch = Watch { began, records: Vec::new(), from: 0.0, to: None };
     client::run(&request, &AtomicBool::new(false), &mut watch).map_err(|e| e.to_string())?;

@@ -26,9 +26,9 @@ use std::ops::ControlFlow;
 struct Highest([i64; 2]);
 
 impl StreamSink for Highest {
-    fn record(&mut self, way: Direction, record: &PacketRecord) {
+    fn record(&mut self, direction: Direction, record: &PacketRecord) {
         assert!(record.seq >= 0);
-        let highest = &mut self.0[way as usize];
+        let highest = &mut self.0[direction as usize];
         *highest = (*highest).max(record.seq + 1);
     }
 }
@@ -106,12 +106,15 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
     let counts = join(matcher, &mut points, &mut observers, |_| ControlFlow::Continue(()));
     let summary = observers.estimator.summary_of(counts);
-    for way in [&summary.out.counts, &summary.back.counts] {
-        assert!(way.matched <= way.seen_at_reference && way.matched <= way.seen_at_monitor);
+    for direction in [&summary.out.counts, &summary.back.counts] {
+        assert!(
+            direction.matched <= direction.seen_at_reference
+                && direction.matched <= direction.seen_at_monitor
+        );
     }
     let flows = observers.flows.map(|f| f.figures(&numbers.keys()));
     let streams = observers.streams.unwrap();
-    let sent = Direction::BOTH.map(|way| streams.sent(way));
+    let sent = Direction::BOTH.map(|direction| streams.sent(direction));
     let Highest(highest) = streams.into_sink();
     assert!(highest.iter().zip(sent).all(|(h, sent)| *h as u64 <= sent), "{highest:?} {sent:?}");
     let captures = [facts.clone(), facts];

@@ -45,10 +45,10 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
                 let _ = learner.plan(SteadyTime(k as i64 * 100_000_000));
             }
             Step::Sighting { monitor, back, at, id } => {
-                let way = if back { Direction::Down } else { Direction::Up };
-                seen[usize::from(monitor)][way as usize] += 1;
-                let id = u64::from(id) * 2 + way as u64;
-                merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, way, flow: 0 });
+                let direction = if back { Direction::Down } else { Direction::Up };
+                seen[usize::from(monitor)][direction as usize] += 1;
+                let id = u64::from(id) * 2 + direction as u64;
+                merger.push(point(monitor), Sighting { at: WallTime(at), id, length: 1, direction, flow: 0 });
             }
             Step::Covers { monitor, from, to } => merger.covers(point(monitor), WallTime(from), WallTime(to)),
             Step::Release => merger.release(&mut estimator),
@@ -56,9 +56,12 @@ libfuzzer_sys::fuzz_target!(|input: (i64, [i64; 2], Vec<Step>)| {
     }
     let _ = (learner.begins(), learner.not_learnt(), learner.into_held().count());
     let counts = merger.finish(&mut estimator, |_| ());
-    for (way, c) in counts.iter().enumerate() {
-        assert!(c.matched <= seen[0][way].min(seen[1][way]), "{counts:?}");
-        assert!(c.seen_at_reference <= seen[0][way] && c.seen_at_monitor <= seen[1][way], "{counts:?}");
+    for (direction, c) in counts.iter().enumerate() {
+        assert!(c.matched <= seen[0][direction].min(seen[1][direction]), "{counts:?}");
+        assert!(
+            c.seen_at_reference <= seen[0][direction] && c.seen_at_monitor <= seen[1][direction],
+            "{counts:?}"
+        );
     }
     let _ = estimator.summary_of(counts);
 });

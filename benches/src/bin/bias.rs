@@ -10,7 +10,7 @@ use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
 use jitlat_core::{PacketRecord, Span, StampSource};
 use jitlat_net::client::{self, TestRequest};
-use jitlat_net::pace::Pacing;
+use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway;
@@ -18,7 +18,7 @@ use jitlat_net::twoway::client::TwoWayLink;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::echo::{Echo, HEADER_LEN as ECHO_HEADER, IpVersion};
 use jitlat_proto::jitlat::packet::PacketHeader;
-use jitlat_proto::jitlat::{Dialect, ServerLimits};
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
 use jitlat_proto::twoway::PingPlan;
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
@@ -276,14 +276,8 @@ fn run(direction: Direction) -> Result<Run> {
                 control_port: jitlat_core::spec::CONTROL_PORT,
                 family: None,
                 bind: None,
-                specs: vec![spec],
-                dialect: Dialect::V3,
-                key: None,
-                pacing: Pacing::default(),
-                priority: None,
-                stamps: StampSource::Kernel,
-                segmented: false,
-                feedback: false,
+                terms: TestTerms::new(vec![spec]),
+                sending: SendSettings::default(),
             };
             // Both captures and the server; one that failed says so below.
             for _ in 0..3 {

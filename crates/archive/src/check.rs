@@ -82,7 +82,7 @@ impl Archive {
                 match self.check_log(id) {
                     Ok(()) | Err(ArchiveError::Pruned(_)) => {}
                     Err(e) => {
-                        found.damaged.push(CheckFinding { what: id.to_string(), problem: e.to_string() })
+                        found.damaged.push(CheckFinding { what: id.to_string(), problem: e.to_string() });
                     }
                 }
             }

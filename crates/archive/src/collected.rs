@@ -76,7 +76,12 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn record_report(&self, host: &str, said: Option<(u64, u64)>, refused: u64) -> Result<(), ArchiveError> {
+    pub fn record_report(
+        &self,
+        host: &str,
+        said: Option<(u64, u64)>,
+        refused: u64,
+    ) -> Result<(), ArchiveError> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
             all.prepare_cached(ENSURE)?.execute([host])?;

@@ -6,7 +6,10 @@
 //! * other folders are not the archive's: in `captures/` a monitor keeps logs of periods that are not over
 //!
 //! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
-//! [`Archive::check`] finds. A log comes back byte for byte.
+//! [`Archive::check`] finds. A log comes back byte for byte. [`show`] has the answers as text, CSV and JSON.
+//!
+//! Neighbours: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows an
+//! archive, `jitlat-monitor` fills one.
 //!
 //! ```
 //! use jitlat_archive::{AddOutcome, Archive};
@@ -42,6 +45,7 @@ mod error;
 mod find;
 mod incoming;
 mod intake;
+mod named;
 mod newest;
 mod packed;
 mod packets;
@@ -49,6 +53,7 @@ mod parts;
 mod pushes;
 mod rollup;
 mod rows;
+pub mod show;
 mod slots;
 mod text;
 mod tidy;
@@ -67,6 +72,7 @@ pub use dataset::{AnalysedGroups, analyse};
 pub use error::ArchiveError;
 pub use find::{Endpoints, Filter, ListedTest, When};
 pub use incoming::{Arrived, IncomingLog, MAX_LOG_BYTES, Unfit};
+pub use named::{log_reader, log_text};
 pub use newest::{ArchiveExtent, BadSince, Newest};
 pub use packets::VERSION as PACKETS_VERSION;
 pub use packets::{COLUMNS, PacketColumn, Width};
@@ -74,9 +80,15 @@ pub use parts::{Assembly, TestHeader};
 pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
 pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
 pub use rows::StoredPackets;
+pub use show::GroupKey;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use catalogue::For;
 use rusqlite::Connection;

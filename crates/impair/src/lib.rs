@@ -12,7 +12,7 @@
 //! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it, [`Deliveries`] what it makes of a packet
 //! * [`Trial`] – puts two imperfect [`HostModel`]s at the ends of such a path and produces the records of a whole test
 //!
-//! The crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
+//! Neighbours: the crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
 //! protocol machines over it, `jitlat-net` relays packets through it.
 //!
 //! ```

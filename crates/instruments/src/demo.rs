@@ -60,7 +60,7 @@ impl TestBed {
         let [control, up, down, here] = self.ports;
         test.settings.host = CLIENT_SIDE.to_string();
         test.settings.control_port = control;
-        for spec in &mut test.settings.specs {
+        for spec in &mut test.settings.terms.specs {
             // The relay needs to know the server's ports in advance.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),

@@ -52,6 +52,9 @@ pub enum Error {
     /// A one-way test failed.
     #[error(transparent)]
     OneWay(#[from] ClientError),
+    /// The conversation of a one-way test with another protocol failed.
+    #[error(transparent)]
+    Conversation(Box<dyn std::error::Error + Send + Sync>),
     /// Captured traffic could not be analysed.
     #[error(transparent)]
     Passive(#[from] PassiveError),

@@ -7,6 +7,7 @@ use crate::ping::PROTOCOLS;
 use crate::ping::protocol::{ProtocolServer, ReflectorList};
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
+use jitlat_net::privilege::Capability;
 use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::{RunningService, digest, push, reflect};
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
@@ -46,6 +47,9 @@ impl AnsweredProtocol {
         (self.server.reflectors)(&arguments.complete(self.server.arguments)?)
     }
 }
+
+/// Priorities above this need a capability (`SO_PRIORITY` in socket(7)).
+const ORDINARY_PRIORITY: u32 = 6;
 
 /// The services of a host.
 pub struct Serve {
@@ -198,6 +202,25 @@ impl Serve {
             None => None,
         };
         Ok(Serving { one_way, reflectors, digests, collector, withheld })
+    }
+
+    /// The capabilities without which a service would not start, or not run; `realtime`: its threads have a real-time priority.
+    pub fn capabilities(&self, realtime: bool) -> Vec<Capability> {
+        let one_way =
+            self.one_way.iter().flat_map(|s| [s.control_port, s.test_port, *s.limits.ports.start()]);
+        let digests = self.digests.iter().map(|d| d.port);
+        let reflectors = self.reflectors.iter().flat_map(|r| r.addresses(&self.ips)).map(|at| at.port());
+        let low = one_way.chain(digests).chain(reflectors).any(|port| (1..1024).contains(&port));
+        let raw = self.digests.is_some() || self.reflectors.iter().any(|r| r.needs_raw_packets());
+        let high = self.priority.is_some_and(|priority| priority > ORDINARY_PRIORITY);
+        let list = [
+            (low, Capability::NetBindService),
+            (raw, Capability::NetRaw),
+            (high, Capability::NetAdmin),
+            (realtime, Capability::SysNice),
+            (realtime, Capability::IpcLock),
+        ];
+        list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
     }
 
     /// Whether any service has a key.

@@ -1,5 +1,7 @@
 //! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome as it comes.
 
+pub mod lists;
+
 use crate::analysis::Analysed;
 use crate::error::Error;
 use crate::instrument::Instrument;

@@ -1,16 +1,16 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
 
-use crate::exit::ExitStatus;
-use crate::input;
-use crate::label;
+use crate::exit::{ExitStatus, thresholds};
 use crate::options::report::ReportArgs;
-use crate::output::report::{ReportStreams, file_ending};
-use crate::output::screen::StreamOrigin;
-use crate::output::{AnalysedStream, Output, ReportParts, text};
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
 use jitlat_core::state::{Merged, SavedAnalysis};
+use jitlat_output::input;
+use jitlat_output::label;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::{AnalysedStream, Output, ReportParts};
+use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::analysing;
 use jitlat_store::log::{LogReader, LogReading};
 use jitlat_store::output as file;
@@ -47,7 +47,7 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
     if !written || runs.iter().all(AnalysedStream::is_unknown) {
         return Ok(ExitStatus::NotMeasured);
     }
-    Ok(text::status(&runs, &args.fail_if))
+    Ok(thresholds(&runs, &args.fail_if))
 }
 
 /// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.

@@ -1,11 +1,11 @@
 //! `jitlat HOST --capture`: captures the test's own stream where it leaves and reaches this host.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
-use crate::output::AnalysedStream;
-use crate::output::report::ReportExtra;
 use anyhow::{Context, Result};
 use jitlat_instruments::passive::{CapturedStream, EndedCapture, SaveTo, StreamCapture};
 use jitlat_net::client::TestRequest;
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportExtra;
 use jitlat_report::text;
 use jitlat_store::passive::capture_document;
 use std::fs::File;

@@ -1,14 +1,14 @@
 //! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
 
 use crate::exit::ExitStatus;
-use crate::input;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::StreamOrigin;
 use crate::test::{self, TestObservers};
 use anyhow::{Result, bail};
 use jitlat_core::Direction;
 use jitlat_instruments::one_way::InterruptedTest;
 use jitlat_instruments::{OneWay, Stop};
+use jitlat_output::input;
+use jitlat_output::screen::StreamOrigin;
 use std::path::{Path, PathBuf};
 
 /// Fetches the results, saves them under a new name, and reports.
@@ -16,7 +16,7 @@ pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop
     test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<InterruptedTest>>>()?;
     left.sort_by_key(|l| l.session.spec.direction() == Direction::Down);
-    one_way.settings.specs = left.iter().map(|l| l.session.spec.clone()).collect();
+    one_way.settings.terms.specs = left.iter().map(|l| l.session.spec.clone()).collect();
     let mut followed = TestObservers::new(&one_way, args)?;
     let outcome = followed.by(|observer| one_way.collect(left, stop, observer))?;
     let host = one_way.settings.host.clone();

@@ -3,12 +3,13 @@
 use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
-use crate::output::screen::StreamOrigin;
-use crate::{console, interrupt, test};
+use crate::{interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jitlat_impair::Scenario;
 use jitlat_instruments::demo::TestBed;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;
 
@@ -34,12 +35,12 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let scenario = scenario(args)?;
     let mut test = args.one_way.settings("demo")?;
     ensure!(
-        test.settings.dialect == Dialect::V3,
+        test.settings.terms.dialect == Dialect::V3,
         "the relay of the demonstration speaks version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
     if !args.one_way.report.is_silent() {
-        console::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        terminal::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);

@@ -3,12 +3,12 @@
 use crate::analyze::{self, SeveralLogs};
 use crate::exit::ExitStatus;
 use crate::options::analysis::AnalysisArgs;
+use crate::options::outputs::Exports;
 use crate::options::report::ReportArgs;
-use crate::output::args::Exports;
-use crate::output::report::ReportStreams;
-use crate::output::{AnalysedStream, log_failures};
 use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportStreams;
 use std::path::PathBuf;
 
 /// Write a log in a format that other programs read
@@ -44,6 +44,6 @@ pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
     let interval = args.analysis.interval;
     let failures =
         report.outputs.write_files(&ReportStreams { runs: &runs, extra: None, interval, texts: &[] });
-    let whole = log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
+    let whole = jitlat_output::log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

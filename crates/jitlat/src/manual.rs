@@ -1,12 +1,12 @@
 //! `jitlat completions` and `jitlat man`: shell completions and manual pages, generated from the command's definitions.
 
-use crate::console;
 use crate::exit::ExitStatus;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use jitlat_output::terminal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub struct ManArgs {
 pub fn completions(args: &CompletionsArgs, mut root: Command) -> Result<ExitStatus> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut root, "jitlat", &mut script);
-    console::print(&String::from_utf8(script)?)?;
+    terminal::print(&String::from_utf8(script)?)?;
     Ok(ExitStatus::Measured)
 }
 

@@ -8,11 +8,11 @@ use crate::options::one_way::StreamArgs;
 use crate::options::one_way_protocol::OneWayProtocolArgs;
 use crate::options::report::{LengthArgs, QuietArgs, ReportArgs};
 use crate::options::unread::{ids, is_given, read_only, refuse_all};
-use crate::output::{OUTPUTS, OwnOption};
 use crate::spp;
 use crate::sweep::SweepArgs;
 use anyhow::Result;
 use clap::{ArgMatches, Command};
+use jitlat_output::{OUTPUTS, OwnOption};
 
 /// Refuses options that the mode chosen by `given` does not read. `command` is the definition of the command `name`.
 pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {

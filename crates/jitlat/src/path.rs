@@ -1,9 +1,9 @@
 //! `jitlat path HOST`: the routers on the way, and what each does to packets.
 
 use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::options::family;
-use crate::output::{Outputs, Report, ReportParts};
-use crate::{console, interrupt};
+use crate::options::outputs::Outputs;
 use anyhow::Result;
 use clap::Args;
 use jitlat_core::path::Path;
@@ -11,6 +11,8 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::path::PathTest;
+use jitlat_output::terminal;
+use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -76,7 +78,7 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
         ..PathTest::new(&args.host)
     };
     let path = test.run(&stop, &mut |_| ())?;
-    let options = text::TextOptions { style: console::style(), ..text::TextOptions::default() };
+    let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };
     let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
     Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
@@ -94,7 +96,7 @@ pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
 struct PathReport<'a>(&'a Path);
 
 impl Report for PathReport<'_> {
-    fn json(&self) -> Result<Value> {
+    fn json(&self) -> jitlat_output::Result<Value> {
         Ok(serde_json::to_value(self.0)?)
     }
 }

@@ -1,6 +1,6 @@
 //! The root of the command line: all commands. Only the root of the crate imports it.
 
-use crate::console::log::{LogFormat, LogLevel};
+use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};

@@ -1,26 +1,27 @@
 //! `jitlat serve`: answers tests from other hosts.
 
 use crate::confinement::ConfinementArgs;
-use crate::console;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
-use crate::late_server::TestFolder;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
-use crate::policy::{AccessArgs, PolicyWithKeys, service, services};
+use crate::policy::AccessArgs;
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
+use jitlat_instruments::access::{PolicyWithKeys, service, services};
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::serve::{
-    DigestService, OneWayPacket, OneWayService, Policy, Reflector, Serve, answered, every_address,
+    DigestService, OneWayService, Policy, Reflector, Serve, answered, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
+use jitlat_output::late_folder::TestFolder;
+use jitlat_output::terminal;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
@@ -29,8 +30,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
@@ -347,7 +346,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         };
         let mut files = access.files;
         args.reflect.protocols.name_key_files(&mut files);
-        console::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
+        terminal::print(&policy::file::write(&access.policy, &services(), wants, &files))?;
         return Ok(ExitStatus::Measured);
     }
     let reflect = &args.reflect;
@@ -356,7 +355,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let signals = Signals::to_stop()?;
     let folders = reflect.late_packets.iter().cloned().collect();
     let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
-    let keep = folder.map(keep_packets).transpose()?;
+    let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
     let confined = confining.map(Confining::complete).transpose()?;
@@ -381,7 +380,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
             "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
         );
     }
-    console::print(&lines)?;
+    terminal::print(&lines)?;
     signals.wait_for_stop();
     drop(serving);
     drop(serve);
@@ -393,16 +392,6 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         }
     }
     Ok(ExitStatus::Measured)
-}
-
-/// Packets that may wait to be kept.
-const MAX_QUEUED_PACKETS: usize = 1 << 16;
-
-/// Starts the thread that keeps packets of one-way tests in a folder.
-fn keep_packets(folder: TestFolder) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
-    let (packets, received) = sync_channel(MAX_QUEUED_PACKETS);
-    let thread = std::thread::Builder::new().name("late-packets".to_owned());
-    Ok((packets, thread.spawn(move || folder.run(&received))?))
 }
 
 #[cfg(test)]
@@ -444,7 +433,7 @@ mod tests {
         }
         assert_eq!(options.len(), 2 * 11, "{options:?}");
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        assert_eq!(policy_of(&options), crate::policy::usual());
+        assert_eq!(policy_of(&options), jitlat_instruments::access::usual());
     }
 
     #[test]

@@ -2,23 +2,23 @@
 
 use crate::analyze::SeveralLogs;
 use crate::capture::{EndedTestCapture, TestCapture};
-use crate::console::progress::{ProgressLine, ProgressObserver};
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
-use crate::output::report::{ReportStreams, file_ending};
-use crate::output::running::RunningWindows;
-use crate::output::screen::StreamOrigin;
-use crate::output::{AnalysedStream, ReportParts, text};
 use crate::{analyze, archive, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor;
 use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, RecordCollector, Stop, TestOutcome};
+use jitlat_output::running::RunningWindows;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
+use jitlat_output::{AnalysedStream, ReportParts};
+use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{Closed, Journals};
 use std::path::{Path, PathBuf};
@@ -77,14 +77,14 @@ pub fn measure(
     origin: StreamOrigin<'_>,
     watched: LiveArgs,
 ) -> Result<ExitStatus> {
-    check(args, test.settings.specs.len())?;
+    check(args, test.settings.terms.specs.len())?;
     let drawn = watched.live && live::is_possible()?;
     let mut followed = TestObservers::new(&test, args)?;
     if watched.live {
         followed.progress =
             ProgressObserver::new().by(if drawn { ProgressLine::off() } else { ProgressLine::below() });
     }
-    test.settings.feedback = drawn || followed.progress.is_shown();
+    test.settings.terms.feedback = drawn || followed.progress.is_shown();
     if args.host_args.doctor {
         test.annotations.noise = doctor::floor_or_warning(noise_floor(&test, stop));
     }
@@ -131,7 +131,7 @@ impl TestObservers {
     /// Creates the logs, so that a name in use is an error before anything is sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<TestObservers> {
         let silent = args.report.is_silent();
-        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.specs.len())?;
+        let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.terms.specs.len())?;
         let unreadable = args.log.no_log || args.report.beside_log;
         let collects = unreadable && args.report.outputs.needing(ReportParts::ROWS).is_some();
         Ok(TestObservers {
@@ -228,7 +228,7 @@ impl TestObservers {
         if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {
             return Ok(ExitStatus::NotMeasured);
         }
-        Ok(text::status(&runs, &args.report.fail_if))
+        Ok(thresholds(&runs, &args.report.fail_if))
     }
 }
 

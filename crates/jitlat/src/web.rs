@@ -1,15 +1,16 @@
 //! `jitlat web [ARCHIVE]`: the page of an archive.
 
+use crate::archive;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use crate::monitor::instruments::MonitorInstruments;
 use crate::options::{key, read_key_file};
-use crate::{archive, console};
 use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::StandaloneRunner;
+use jitlat_output::terminal;
 use jitlat_web::{DEFAULT_PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -130,7 +131,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     }
     let signals = Signals::to_stop()?;
     let web = Web::bind(&settings)?;
-    console::print(&format!("jitlat web: http://{}/\n", web.address()))?;
+    terminal::print(&format!("jitlat web: http://{}/\n", web.address()))?;
     web.run(&signals)?;
     Ok(ExitStatus::Measured)
 }

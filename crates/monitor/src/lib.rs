@@ -41,3 +41,8 @@ pub use agenda::Agenda;
 pub use model::Model;
 pub use plan::MonitorPlan;
 pub use timetable::Timetable;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,17 +6,17 @@ use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::interface_counters::InterfaceCounters;
 use crate::launch::ThisHost;
-use crate::pace::Pacing;
+use crate::pace::SendSettings;
 use crate::random;
 use crate::sockets;
 use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
-use jitlat_core::{Session, Span, StampSource, TestSpec};
+use jitlat_core::{Session, Span, TestSpec};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, ConversationProgress,
-    Dialect, FlowReport, PresharedKey, Recording, SessionId,
+    FlowReport, Recording, SessionId, TestTerms,
 };
 use jitlat_proto::policy::{Gate, Policy};
 use std::io;
@@ -35,24 +35,10 @@ pub struct TestRequest {
     pub family: Option<AddressFamily>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// One flow, or one in each direction.
-    pub specs: Vec<TestSpec>,
-    /// Version 3 of the control protocol, or the classic one.
-    pub dialect: Dialect,
-    /// The key shared with the server.
-    pub key: Option<PresharedKey>,
-    /// How the packet threads are scheduled and wait.
-    pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
-    pub priority: Option<u32>,
-    /// The best kind of time stamps to use.
-    pub stamps: StampSource,
-    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
-    /// (`UDP_SEGMENT`): for load, never for what is to be measured.
-    pub segmented: bool,
-    /// Whether the server is asked to say while the test runs what it has received ([`Event::FarReceived`]): somebody
-    /// watches.
-    pub feedback: bool,
+    /// Streams, dialect, key and stamps. With feedback, observers get [`Event::FarReceived`].
+    pub terms: TestTerms,
+    /// How this host sends.
+    pub sending: SendSettings,
 }
 
 impl TestRequest {
@@ -63,14 +49,8 @@ impl TestRequest {
             control_port: CONTROL_PORT,
             family: None,
             bind: None,
-            specs,
-            dialect: Dialect::V3,
-            key: None,
-            pacing: Pacing::default(),
-            priority: None,
-            stamps: StampSource::Kernel,
-            segmented: false,
-            feedback: false,
+            terms: TestTerms::new(specs),
+            sending: SendSettings::default(),
         }
     }
 }
@@ -145,14 +125,6 @@ pub enum ClientError {
     /// This host has no threads or descriptors left.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
-    /// A conversation with an OWAMP server failed.
-    #[error("OWAMP server {address}: {failure}")]
-    Owamp {
-        /// The server.
-        address: SocketAddr,
-        /// The reason, and what to try.
-        failure: jitlat_proto::amp::AmpFailure,
-    },
     /// The control conversation failed.
     #[error("testing against {address}: {failure}")]
     Failed {
@@ -334,19 +306,14 @@ impl<'a> ClientConversation<'a> {
         let local = stream.local_addr()?;
         let facts = host_facts();
         let config = ClientConfig {
-            key: request.key.clone(),
             host: facts.clone(),
-            stamps: request.stamps,
-            feedback: request.feedback,
-            ..ClientConfig::new(request.dialect, request.specs.clone(), local, remote, entropy()?)
+            ..ClientConfig::new(request.terms.clone(), local, remote, entropy()?)
         };
         let settings = EngineSettings {
             local,
-            pacing: request.pacing.clone(),
-            priority: request.priority,
+            sending: request.sending.clone(),
             rendezvous: Rendezvous::new(Gate::new(Policy::default()))?,
             launch_host: &ThisHost,
-            segmented: request.segmented,
             live: true,
         };
         let machine = match earlier {
@@ -397,7 +364,7 @@ impl<'a> ClientConversation<'a> {
             if now - shown >= Span::millis(100) {
                 shown = now;
                 self.clock_steps.check();
-                let mut progress = vec![StreamProgress::default(); self.request.specs.len()];
+                let mut progress = vec![StreamProgress::default(); self.request.terms.specs.len()];
                 for (flow, so_far) in self.engine.progress() {
                     progress[usize::from(flow.0)] = so_far;
                 }

@@ -52,6 +52,18 @@ pub struct Pacing {
     pub cpu: Option<usize>,
 }
 
+/// How a host sends the packets of a test: from the caller through the driver to the threads that send.
+#[derive(Clone, Debug, Default)]
+pub struct SendSettings {
+    /// How the packet threads are scheduled and wait.
+    pub pacing: Pacing,
+    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    pub priority: Option<u32>,
+    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
+    /// (`UDP_SEGMENT`): for load, of whose packets no stamps are kept, never for what is to be measured.
+    pub segmented: bool,
+}
+
 /// Gives the calling thread, which shows something to people, the least share of the processors: threads that handle
 /// packets come first. A system that refuses treats it like any other thread.
 pub fn yield_to_others() {

@@ -8,7 +8,7 @@ use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
 use crate::launch::ThisHost;
-use crate::pace::Pacing;
+use crate::pace::{Pacing, SendSettings};
 use crate::privilege::{Capability, needs};
 use crate::wake::{StopSignal, Waker};
 use crate::{random, sockets};
@@ -215,11 +215,13 @@ impl<'a> ServerConversation<'a> {
         };
         let settings = EngineSettings {
             local,
-            pacing: shared.service.pacing.clone(),
-            priority: shared.service.priority,
+            sending: SendSettings {
+                pacing: shared.service.pacing.clone(),
+                priority: shared.service.priority,
+                segmented: false,
+            },
             rendezvous: Arc::clone(&shared.rendezvous),
             launch_host: &ThisHost,
-            segmented: false,
             live: false,
         };
         Ok(ServerConversation {

@@ -117,7 +117,7 @@ impl ClockComparison {
     pub fn push(&mut self, r: &Record) {
         let (r0, m0) = *self.origin.get_or_insert((r.reference.0, r.monitor.0));
         let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
-        match r.way {
+        match r.direction {
             Direction::Up => self.hulls[0].push(tr, tm.saturating_sub(tr)),
             // On the reference clock as well, so that both edges are evaluated at one time.
             Direction::Down => self.hulls[1].push(tr, tr.saturating_sub(tm)),
@@ -174,7 +174,7 @@ mod tests {
             let noise = (i * 7919 % 97) * 10_000;
             let out = t + 12_000_000 + noise + queue(i);
             c.push(&Record {
-                way: Direction::Up,
+                direction: Direction::Up,
                 reference: WallTime(reference(t)),
                 monitor: WallTime(monitor(out)),
                 length: 1,
@@ -182,7 +182,7 @@ mod tests {
             });
             let back = t + 10_000_000 + 8_000_000 + noise;
             c.push(&Record {
-                way: Direction::Down,
+                direction: Direction::Down,
                 reference: WallTime(reference(back)),
                 monitor: WallTime(monitor(t + 10_000_000)),
                 length: 1,
@@ -214,8 +214,8 @@ mod tests {
         for i in 0..3000i64 {
             // Both ways take 3 ms more for each thousand packets.
             let (t, longer) = (i * 20_000_000, i / 1000 * 3_000_000);
-            let record = |way, reference, monitor| Record {
-                way,
+            let record = |direction, reference, monitor| Record {
+                direction,
                 reference: WallTime(reference),
                 monitor: WallTime(monitor),
                 length: 1,
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(ClockComparison::default().difference(), ClockDifference::default());
         // A packet each way, at one time.
         let mut c = ClockComparison::default();
-        for way in Direction::BOTH {
-            c.push(&Record { way, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
+        for direction in Direction::BOTH {
+            c.push(&Record { direction, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
         }
         assert_eq!(c.difference(), ClockDifference::default());
     }

@@ -47,13 +47,13 @@ impl CaiaMatcher {
     /// time of the next one.
     pub fn wants_reference(&self, m: &Sighting, next: jitlat_core::time::WallTime) -> bool {
         let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
-        self.lists[m.way as usize].len() < self.searched && next.0 <= latest
+        self.lists[m.direction as usize].len() < self.searched && next.0 <= latest
     }
 
     /// Adds a reference sighting.
     pub fn reference(&mut self, s: Sighting) {
-        self.seen[CapturePoint::Reference as usize][s.way as usize] += 1;
-        let list = &mut self.lists[s.way as usize];
+        self.seen[CapturePoint::Reference as usize][s.direction as usize] += 1;
+        let list = &mut self.lists[s.direction as usize];
         if list.len() >= MAX_HELD {
             list.pop_front();
         }
@@ -62,8 +62,8 @@ impl CaiaMatcher {
 
     /// Searches a monitor sighting.
     pub fn monitor(&mut self, m: Sighting) -> Option<Record> {
-        self.seen[CapturePoint::Monitor as usize][m.way as usize] += 1;
-        let list = &mut self.lists[m.way as usize];
+        self.seen[CapturePoint::Monitor as usize][m.direction as usize] += 1;
+        let list = &mut self.lists[m.direction as usize];
         let mut i = 0;
         while i < list.len().min(self.searched) {
             let r = list[i];
@@ -81,7 +81,7 @@ impl CaiaMatcher {
                 return None;
             }
             list.remove(i);
-            self.matched[m.way as usize] += 1;
+            self.matched[m.direction as usize] += 1;
             if let Some((usual, n)) = &mut self.usual {
                 let seconds = (common.saturating_sub(r.at.0)) as f64 / SECOND as f64;
                 *usual = if *n == 0 { seconds.abs() } else { 0.7 * *usual + 0.3 * seconds.abs() };
@@ -91,7 +91,7 @@ impl CaiaMatcher {
                 }
             }
             return Some(Record {
-                way: m.way,
+                direction: m.direction,
                 reference: r.at,
                 monitor: m.at,
                 length: r.length,
@@ -102,13 +102,13 @@ impl CaiaMatcher {
     }
 
     /// Sightings of a way at a point.
-    pub fn seen(&self, point: CapturePoint, way: Direction) -> u64 {
-        self.seen[point as usize][way as usize]
+    pub fn seen(&self, point: CapturePoint, direction: Direction) -> u64 {
+        self.seen[point as usize][direction as usize]
     }
 
     /// Matches of a way.
-    pub fn matched(&self, way: Direction) -> u64 {
-        self.matched[way as usize]
+    pub fn matched(&self, direction: Direction) -> u64 {
+        self.matched[direction as usize]
     }
 }
 
@@ -124,7 +124,7 @@ pub struct CaiaPairer {
 impl CaiaPairer {
     /// Adds the next record; returns a pair that is ready.
     pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
-        self.lists[r.way as usize].push_back(r);
+        self.lists[r.direction as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
         loop {
             if self.current.is_none() || ins.is_empty() && outs.len() > MAX_HELD / 64 {

@@ -142,7 +142,7 @@ pub struct PairEstimator {
     instants: SpanSpread,
     levels: ThinnedTimes,
     clocks: ClockComparison,
-    ways: [DirectionDelays; 2],
+    directions: [DirectionDelays; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
     /// What counts; `None`: everything.
@@ -166,7 +166,7 @@ impl PairEstimator {
             instants: SpanSpread::default(),
             levels: ThinnedTimes::default(),
             clocks: ClockComparison::default(),
-            ways: Default::default(),
+            directions: Default::default(),
             pairs: 0,
             span: None,
             part: None,
@@ -228,17 +228,17 @@ impl PairEstimator {
     pub fn packet(&mut self, r: &Record) {
         let delay = r.delay();
         let counts = self.counts(r.monitor);
-        let way = &mut self.ways[r.way as usize];
-        let last = way.last.replace(delay.0);
+        let direction = &mut self.directions[r.direction as usize];
+        let last = direction.last.replace(delay.0);
         if !counts {
             return;
         }
-        way.delay.push(delay.0);
+        direction.delay.push(delay.0);
         if let Some(last) = last {
-            way.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
+            direction.ipdv.push(delay.0.saturating_sub(last).saturating_abs());
         }
-        way.bytes += u128::from(r.length);
-        way.lengths.push(r.length, delay.0);
+        direction.bytes += u128::from(r.length);
+        direction.lengths.push(r.length, delay.0);
         self.clocks.push(r);
     }
 
@@ -261,7 +261,7 @@ impl PairEstimator {
         let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
         let drift = clocks.skew_ppm.unwrap_or(0.0) * 1e-6 * span;
         let [out, back] = [0, 1].map(|w| {
-            let (state, counts) = (&self.ways[w], counts[w]);
+            let (state, counts) = (&self.directions[w], counts[w]);
             let due = counts.matched + counts.lost;
             let delay = state.delay.figures(0);
             MatchedFigures {
@@ -275,7 +275,7 @@ impl PairEstimator {
                 serialisation: state.lengths.serialisation(drift),
             }
         });
-        let packets: u64 = self.ways.iter().map(|w| w.delay.count()).sum();
+        let packets: u64 = self.directions.iter().map(|w| w.delay.count()).sum();
         let seconds = self.span.map_or(0.0, |(a, b)| (b - a).as_seconds());
         PassiveSummary {
             pairs: self.pairs,
@@ -336,8 +336,8 @@ mod tests {
     fn exchange(e: &mut PairEstimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
         let ms = |t: i64| WallTime(t * 1_000_000);
         let (there, leaves) = (at + delay[0], at + delay[0] + turnaround);
-        let record = |way, reference: i64, monitor: i64, length| Record {
-            way,
+        let record = |direction, reference: i64, monitor: i64, length| Record {
+            direction,
             reference: ms(reference),
             monitor: ms(monitor),
             length,
@@ -408,14 +408,14 @@ mod tests {
                 let monitor = |t: i64| WallTime(t + t / 1_000_000 * ppm);
                 let (there, back) = (at + (5 + i % 2) * 1_000_000, at + 20_000_000);
                 let out = Record {
-                    way: Direction::Up,
+                    direction: Direction::Up,
                     reference: WallTime(at),
                     monitor: monitor(there),
                     length: 100 + 100 * (i % 2) as u32,
                     flow: 0,
                 };
                 let answer = Record {
-                    way: Direction::Down,
+                    direction: Direction::Down,
                     reference: WallTime(back + 5_000_000),
                     monitor: monitor(back),
                     ..out
@@ -445,14 +445,14 @@ mod tests {
         let ms = |t: i64| WallTime(t * 1_000_000);
         for (out, back) in [(0, 10), (100, 110), (200, 300), (5000, 5010)] {
             e.record(Record {
-                way: Direction::Up,
+                direction: Direction::Up,
                 reference: ms(out),
                 monitor: ms(out + 5),
                 length: 60,
                 flow: 0,
             });
             e.record(Record {
-                way: Direction::Down,
+                direction: Direction::Down,
                 reference: ms(back + 10),
                 monitor: ms(back + 5),
                 length: 60,
@@ -471,8 +471,8 @@ mod tests {
         fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
             let mut e = PairEstimator::new(Span::seconds(1), None);
             for (out, reference, monitor, length) in list {
-                let way = if out { Direction::Up } else { Direction::Down };
-                let r = Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
+                let direction = if out { Direction::Up } else { Direction::Down };
+                let r = Record { direction, reference: WallTime(reference), monitor: WallTime(monitor), length, flow: 0 };
                 e.arrived(0, r, false);
                 e.record(r);
             }

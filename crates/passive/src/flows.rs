@@ -87,7 +87,7 @@ pub struct FlowFigures {
 struct FlowState {
     pairer: Pairer,
     rtt: SpanSpread,
-    ways: [FlowDirection; 2],
+    directions: [FlowDirection; 2],
     /// Raw delays of either way.
     delays: [SpanSpread; 2],
     span: Option<(WallTime, WallTime)>,
@@ -98,7 +98,7 @@ impl Default for FlowState {
         FlowState {
             pairer: Pairer::default(),
             rtt: SpanSpread::of_flow(),
-            ways: Default::default(),
+            directions: Default::default(),
             delays: [SpanSpread::of_flow(), SpanSpread::of_flow()],
             span: None,
         }
@@ -150,12 +150,12 @@ impl FlowAnalyzer {
 impl FlowState {
     /// Whether there was any packet.
     fn has_packets(&self) -> bool {
-        self.span.is_some() || self.ways.iter().any(|w| w.lost + w.duplicates > 0)
+        self.span.is_some() || self.directions.iter().any(|w| w.lost + w.duplicates > 0)
     }
 
     fn figures(&self, key: Option<&FlowKey>, flow: String) -> FlowFigures {
-        let way = |w: usize| {
-            let counts = self.ways[w];
+        let direction = |w: usize| {
+            let counts = self.directions[w];
             let Some(raw) = self.delays[w].figures(0) else { return counts };
             let Some(above) = self.delays[w].figures(raw.min) else { return counts };
             FlowDirection {
@@ -173,8 +173,8 @@ impl FlowState {
             flow,
             pairs: self.rtt.count(),
             rtt_ns: round_trips(&self.rtt),
-            out: way(0),
-            back: way(1),
+            out: direction(0),
+            back: direction(1),
             first,
             last,
         }
@@ -194,20 +194,20 @@ impl MatchObserver for FlowAnalyzer {
 
     fn arrived(&mut self, _seq: u64, r: Record, copy: bool) {
         let s = self.state(r.flow);
-        let w = r.way as usize;
+        let w = r.direction as usize;
         if copy {
-            s.ways[w].duplicates += 1;
+            s.directions[w].duplicates += 1;
             return;
         }
-        s.ways[w].matched += 1;
-        s.ways[w].bytes += u64::from(r.length);
+        s.directions[w].matched += 1;
+        s.directions[w].bytes += u64::from(r.length);
         s.delays[w].push(r.delay().0);
         let span = s.span.get_or_insert((r.reference, r.reference));
         *span = (span.0.min(r.reference), span.1.max(r.reference));
     }
 
-    fn lost(&mut self, way: Direction, _seq: u64, _sent: WallTime, flow: u32) {
-        self.state(flow).ways[way as usize].lost += 1;
+    fn lost(&mut self, direction: Direction, _seq: u64, _sent: WallTime, flow: u32) {
+        self.state(flow).directions[direction as usize].lost += 1;
     }
 }
 
@@ -219,24 +219,24 @@ mod tests {
     #[test]
     fn each_flow_makes_its_own_pairs() {
         let mut flows = FlowAnalyzer::new(None);
-        let record = |way, at: i64, delay: i64, flow| {
-            let (r, m) = if way == Direction::Up { (at, at + delay) } else { (at + delay, at) };
+        let record = |direction, at: i64, delay: i64, flow| {
+            let (r, m) = if direction == Direction::Up { (at, at + delay) } else { (at + delay, at) };
             Record {
-                way,
+                direction,
                 reference: WallTime(r * 1_000_000),
                 monitor: WallTime(m * 1_000_000),
                 length: 100,
                 flow,
             }
         };
-        for (way, at, delay, flow) in [
+        for (direction, at, delay, flow) in [
             (Direction::Up, 0, 10, 0),
             (Direction::Up, 1, 10, 1),
             (Direction::Down, 12, 20, 0),
             (Direction::Down, 13, 400, 1),
         ] {
-            flows.record(record(way, at, delay, flow));
-            flows.arrived(0, record(way, at, delay, flow), false);
+            flows.record(record(direction, at, delay, flow));
+            flows.arrived(0, record(direction, at, delay, flow), false);
         }
         flows.lost(Direction::Up, 9, WallTime(0), 1);
         flows.lost(Direction::Down, 10, WallTime(0), UNKNOWN_FLOW);
@@ -249,8 +249,8 @@ mod tests {
         assert!(f[0].flow.starts_with("udp 10.0.0.0:"), "{}", f[0].flow);
     }
 
-    fn record(way: Direction, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
-        Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
+    fn record(direction: Direction, reference: i64, monitor: i64, length: u32, flow: u32) -> Record {
+        Record { direction, reference: WallTime(reference), monitor: WallTime(monitor), length, flow }
     }
 
     #[test]

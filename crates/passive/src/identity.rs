@@ -69,9 +69,9 @@ impl IdentityRule {
     /// All fields, for captures that were not cut.
     pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
-    /// The name of a packet that travels `way`; `None` if less of it was captured than the rule needs.
+    /// The name of a packet that travels `direction`; `None` if less of it was captured than the rule needs.
     #[inline]
-    pub fn identify(&self, p: &IpPacket<'_>, way: Option<Direction>) -> Option<Identity> {
+    pub fn identify(&self, p: &IpPacket<'_>, direction: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;
         if p.ip.len() < whole.min(self.available) {
             let needed = p.transport_at + BUFFER;
@@ -88,7 +88,7 @@ impl IdentityRule {
             }
             IdentityFields::Mask(mask) => masked(&mut b, p, transport, mask),
         }
-        let seed = match way {
+        let seed = match direction {
             None => 0,
             Some(Direction::Up) => 1,
             Some(Direction::Down) => 2,

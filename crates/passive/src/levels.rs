@@ -206,11 +206,11 @@ impl BandSpacing {
                 let model =
                     if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
                 let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
-                let (name, way) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                let (name, direction) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
                 try_it(
                     model,
                     format!(
-                        "one queued {name} packet of {length} bytes{cells}: {} on the link {way}",
+                        "one queued {name} packet of {length} bytes{cells}: {} on the link {direction}",
                         jitlat_core::units::eng4(model.0)
                     ),
                 );

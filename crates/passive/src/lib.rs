@@ -13,7 +13,7 @@
 //! results to an access link; [`clocks`] compares the two clocks; [`spread`] holds distributions of any length. Time
 //! stamps are arguments; nothing is read from a clock or a file here.
 //!
-//! The crate is pure and depends on `jitlat-core`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
+//! Neighbours: the crate is pure and depends on `jitlat-core` and `jitlat-verdict`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
 //! `passive` of `jitlat-instruments` joins the steps to an instrument.
 #![forbid(unsafe_code)]
 

@@ -81,7 +81,7 @@ struct NameEntry {
     born: i64,
     /// Common time of the latest.
     touched: i64,
-    way: Direction,
+    direction: Direction,
 }
 
 /// Where a name's entry is, by its number in a queue.
@@ -198,8 +198,8 @@ impl Matcher {
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Direction) -> MatchCounts {
-        self.matches.ways[way as usize].counts
+    pub fn counts(&self, direction: Direction) -> MatchCounts {
+        self.matches.directions[direction as usize].counts
     }
 
     /// Records that a point's capture covers `at`, whatever the packet.
@@ -226,7 +226,7 @@ impl Matcher {
         match self.table.entry(s.id) {
             NameSlot::Vacant(v) => {
                 let state = NameState::Waiting(point, self.matches.register(point, &s));
-                let e = NameEntry { id: s.id, state, born: common, touched: common, way: s.way };
+                let e = NameEntry { id: s.id, state, born: common, touched: common, direction: s.direction };
                 v.insert(QueuePosition::Young(self.young.push(e)));
             }
             NameSlot::Occupied(o) => {
@@ -237,8 +237,8 @@ impl Matcher {
                     NameState::Waiting(p, other) if p != point => {
                         let seen = self.matches.register(point, &s);
                         let (source, arrival) =
-                            if p.is_source(s.way) { (other, seen) } else { (seen, other) };
-                        self.matches.matched(s.way, source, arrival, out);
+                            if p.is_source(s.direction) { (other, seen) } else { (seen, other) };
+                        self.matches.matched(s.direction, source, arrival, out);
                         NameState::Matched { source: MatchedSource::of(&source), last: arrival.at }
                     }
                     _ => self.again(point, s, state, out),
@@ -291,7 +291,7 @@ impl Matcher {
 
     fn fresh(&mut self, point: CapturePoint, s: Sighting, common: i64) {
         let state = NameState::Waiting(point, self.matches.register(point, &s));
-        let e = NameEntry { id: s.id, state, born: common, touched: common, way: s.way };
+        let e = NameEntry { id: s.id, state, born: common, touched: common, direction: s.direction };
         self.table.insert(s.id, QueuePosition::Young(self.young.push(e)));
     }
 
@@ -307,7 +307,7 @@ impl Matcher {
         match state {
             NameState::Waiting(_, seen) => {
                 if near(seen.at) {
-                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                    self.matches.directions[s.direction as usize].counts.captured_twice +=
                         self.matches.one(point, s.at.0);
                     return state;
                 }
@@ -317,12 +317,12 @@ impl Matcher {
                 NameState::Group
             }
             NameState::Matched { source, last } => {
-                if near(if point.is_source(s.way) { source.at } else { last }) {
-                    self.matches.ways[s.way as usize].counts.captured_twice +=
+                if near(if point.is_source(s.direction) { source.at } else { last }) {
+                    self.matches.directions[s.direction as usize].counts.captured_twice +=
                         self.matches.one(point, s.at.0);
                     return state;
                 }
-                if point.is_source(s.way) {
+                if point.is_source(s.direction) {
                     // A new packet with the same name: the old one is settled.
                     return NameState::Gone;
                 }
@@ -332,7 +332,7 @@ impl Matcher {
             NameState::Group => self.regroup(point, s, out),
             NameState::Distrusted => {
                 let one = self.matches.one(point, s.at.0);
-                let counts = &mut self.matches.ways[s.way as usize].counts;
+                let counts = &mut self.matches.directions[s.direction as usize].counts;
                 match point {
                     CapturePoint::Reference => counts.seen_at_reference += one,
                     CapturePoint::Monitor => counts.seen_at_monitor += one,
@@ -348,7 +348,8 @@ impl Matcher {
     fn regroup(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= MAX_COPY_GAP_NS) {
-            self.matches.ways[s.way as usize].counts.captured_twice += self.matches.one(point, s.at.0);
+            self.matches.directions[s.direction as usize].counts.captured_twice +=
+                self.matches.one(point, s.at.0);
             return NameState::Group;
         }
         let seen = self.matches.register(point, &s);
@@ -358,16 +359,16 @@ impl Matcher {
         if here == there {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
-                match s.way {
-                    Direction::Up => self.matches.matched(s.way, *r, *m, out),
-                    Direction::Down => self.matches.matched(s.way, *m, *r, out),
+                match s.direction {
+                    Direction::Up => self.matches.matched(s.direction, *r, *m, out),
+                    Direction::Down => self.matches.matched(s.direction, *m, *r, out),
                 }
             }
             let [source, arrival] =
-                [s.way as usize, 1 - s.way as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
+                [s.direction as usize, 1 - s.direction as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
         } else if here > MAX_EQUAL_NAMES {
-            self.dissolve(s.way, s.id, SettleReason::Distrusted, out);
+            self.dissolve(s.direction, s.id, SettleReason::Distrusted, out);
             NameState::Distrusted
         } else {
             NameState::Group
@@ -419,33 +420,39 @@ impl Matcher {
         self.table.remove(&e.id);
         match e.state {
             NameState::Waiting(p, seen) if why == SettleReason::GivenUp => {
-                self.matches.ways[e.way as usize].counts.given_up += self.matches.one(p, seen.at);
-                self.matches.void(e.way, p, seen, out);
+                self.matches.directions[e.direction as usize].counts.given_up += self.matches.one(p, seen.at);
+                self.matches.void(e.direction, p, seen, out);
             }
-            NameState::Waiting(p, seen) => self.matches.unmatched(e.way, p, seen, out),
-            NameState::Group => self.dissolve(e.way, e.id, why, out),
+            NameState::Waiting(p, seen) => self.matches.unmatched(e.direction, p, seen, out),
+            NameState::Group => self.dissolve(e.direction, e.id, why, out),
             NameState::Matched { .. } | NameState::Distrusted | NameState::Gone => {}
         }
     }
 
     /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
     /// is ambiguous.
-    fn dissolve(&mut self, way: Direction, id: Identity, why: SettleReason, out: &mut impl MatchObserver) {
+    fn dissolve(
+        &mut self,
+        direction: Direction,
+        id: Identity,
+        why: SettleReason,
+        out: &mut impl MatchObserver,
+    ) {
         let Some(g) = self.groups.remove(&id) else { return };
         let one_sided = g.seen[0].is_empty() || g.seen[1].is_empty();
         for point in [CapturePoint::Reference, CapturePoint::Monitor] {
             for seen in &g.seen[point as usize] {
                 let one = self.matches.one(point, seen.at);
-                let counts = &mut self.matches.ways[way as usize].counts;
+                let counts = &mut self.matches.directions[direction as usize].counts;
                 match why {
                     SettleReason::Expired if one_sided => {
-                        self.matches.unmatched(way, point, *seen, out);
+                        self.matches.unmatched(direction, point, *seen, out);
                         continue;
                     }
                     SettleReason::GivenUp => counts.given_up += one,
                     SettleReason::Expired | SettleReason::Distrusted => counts.ambiguous += one,
                 }
-                self.matches.void(way, point, *seen, out);
+                self.matches.void(direction, point, *seen, out);
             }
         }
     }

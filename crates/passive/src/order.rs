@@ -116,7 +116,7 @@ mod tests {
                 at: WallTime(t * 1_000_000),
                 id: i as u64,
                 length: 0,
-                way: Direction::Up,
+                direction: Direction::Up,
                 flow: 0,
             };
             order.push(s);
@@ -139,8 +139,13 @@ mod tests {
         assert_eq!(out, [10_000, 10_001, 5_000, 5_001]);
         assert_eq!(order.steps_back(), 1);
         let mut held = InOrder::default();
-        let at =
-            |t: i64| Sighting { at: WallTime(t * 1_000_000), id: 0, length: 0, way: Direction::Up, flow: 0 };
+        let at = |t: i64| Sighting {
+            at: WallTime(t * 1_000_000),
+            id: 0,
+            length: 0,
+            direction: Direction::Up,
+            flow: 0,
+        };
         [10_000, 10_001, 5_003, 5_001, 5_002].into_iter().for_each(|t| held.push(at(t)));
         let out: Vec<_> = held.finish().iter().map(|s| s.at.0 / 1_000_000).collect();
         assert_eq!(out, [10_000, 10_001, 5_001, 5_002, 5_003]);
@@ -150,7 +155,7 @@ mod tests {
     fn the_bounds_of_order() {
         // 50 ms are held back, a second is still disorder, and what has the same time is none.
         let mut order = InOrder::default();
-        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Direction::Up, flow: 0 };
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, direction: Direction::Up, flow: 0 };
         [0, 1, MAX_DISORDER_NS, MAX_DISORDER_NS].into_iter().for_each(|t| order.push(at(t)));
         assert!(order.take(Vec::new()).is_empty());
         order.push(at(MAX_DISORDER_NS + 1));
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn as_they_come_means_so() {
         let mut order = InOrder::as_they_come();
-        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, way: Direction::Up, flow: 0 };
+        let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, direction: Direction::Up, flow: 0 };
         [3, 1, 2].into_iter().for_each(|t| order.push(at(t)));
         assert_eq!(order.take(Vec::new()).iter().map(|s| s.at.0).collect::<Vec<_>>(), [3, 1, 2]);
         assert_eq!((order.held(), order.disordered()), (0, 0));
@@ -179,7 +184,7 @@ mod tests {
         let n = 200_000;
         for id in 0..n {
             let at = WallTime(if id == 0 { 900_000_000 } else { 900_000_000 - id as i64 });
-            order.push(Sighting { at, id, length: 0, way: Direction::Up, flow: 0 });
+            order.push(Sighting { at, id, length: 0, direction: Direction::Up, flow: 0 });
         }
         let all = order.finish();
         assert!(all.is_sorted_by_key(|s| s.at) && all.len() as u64 == n);
@@ -191,7 +196,7 @@ mod tests {
         let mut order = InOrder::default();
         let mut gone = 0;
         for id in 0..200_000 {
-            order.push(Sighting { at: WallTime(7), id, length: 0, way: Direction::Up, flow: 0 });
+            order.push(Sighting { at: WallTime(7), id, length: 0, direction: Direction::Up, flow: 0 });
             if id % 50_000 == 49_999 {
                 gone += order.take(Vec::new()).len();
             }

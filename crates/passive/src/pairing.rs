@@ -11,7 +11,7 @@ use jitlat_core::time::{Span, WallTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Which way it went.
-    pub way: Direction,
+    pub direction: Direction,
     /// When it passed the reference point, on the reference clock.
     pub reference: WallTime,
     /// When it passed the monitor point, on the monitor clock.
@@ -25,7 +25,7 @@ pub struct Record {
 impl Record {
     /// Raw one-way delay, clock offset included.
     pub fn delay(&self) -> Span {
-        match self.way {
+        match self.direction {
             Direction::Up => self.monitor - self.reference,
             Direction::Down => self.reference - self.monitor,
         }
@@ -96,7 +96,7 @@ pub struct Pairer {
 impl Pairer {
     /// Adds the next record; returns the pair it completes, if any.
     pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
-        match r.way {
+        match r.direction {
             Direction::Up => {
                 if self.latest.is_none_or(|l| l.monitor < r.monitor) {
                     self.before = self.latest;
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn record(way: Direction, monitor: i64) -> Record {
-        Record { way, reference: WallTime(0), monitor: WallTime(monitor), length: 100, flow: 0 }
+    fn record(direction: Direction, monitor: i64) -> Record {
+        Record { direction, reference: WallTime(0), monitor: WallTime(monitor), length: 100, flow: 0 }
     }
 
     fn pairs(records: &[(Direction, i64)]) -> Vec<(i64, i64)> {

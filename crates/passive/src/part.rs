@@ -309,7 +309,7 @@ impl PartState {
             offset: self.offset,
             window: self.window,
             part: self.part,
-            ways: self.records.iter().map(|r| r.way == Direction::Down).collect(),
+            ways: self.records.iter().map(|r| r.direction == Direction::Down).collect(),
             monitor: self.records.iter().map(monitor).collect(),
             delay: self.records.iter().map(|r| r.monitor.0.wrapping_sub(r.reference.0)).collect(),
             length: self.records.iter().map(|r| r.length).collect(),
@@ -340,7 +340,7 @@ impl PartState {
         let records = rows.map(|((back, step), (delay, length))| {
             at = at.wrapping_add(*step);
             Record {
-                way: if *back { Direction::Down } else { Direction::Up },
+                direction: if *back { Direction::Down } else { Direction::Up },
                 reference: WallTime(at.wrapping_sub(*delay)),
                 monitor: WallTime(at),
                 length: *length,
@@ -390,7 +390,7 @@ impl PartState {
         mut after_some: impl FnMut(&mut PairEstimator),
     ) -> PassiveResult {
         // In the order of arrival: figures of consecutive packets are of packets that arrived so.
-        let arrival = |r: &Record| match r.way {
+        let arrival = |r: &Record| match r.direction {
             Direction::Up => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
             Direction::Down => r.reference.0,
         };
@@ -400,7 +400,7 @@ impl PartState {
         let mut counts = self.counts;
         counts.iter_mut().for_each(|c| c.reordered = 0);
         for r in arrived {
-            let (k, sent) = match r.way {
+            let (k, sent) = match r.direction {
                 Direction::Up => (0, r.reference.0),
                 Direction::Down => (1, r.monitor.0),
             };
@@ -447,7 +447,7 @@ mod tests {
 
     fn state(from: i64, to: i64) -> PartState {
         let record = |k: i64| Record {
-            way: Direction::BOTH[(k % 2) as usize],
+            direction: Direction::BOTH[(k % 2) as usize],
             reference: WallTime(k * 10),
             monitor: WallTime(k * 10 - 65),
             length: 40,

@@ -34,7 +34,7 @@ pub struct PeriodRecord {
     /// The number of its period.
     pub period: i64,
     /// Its way.
-    pub way: Direction,
+    pub direction: Direction,
     /// Its times.
     pub record: PacketRecord,
 }
@@ -61,7 +61,7 @@ impl PeriodStreams {
     pub fn new(every: Span, begin: WallTime, window: Span, sides: [Sides; 2]) -> PeriodStreams {
         let every = every.max(Span(1));
         let first = begin.0.div_euclid(every.0);
-        let cut = Cut { every, offset: Span(0), first, ways: Default::default(), fresh: Vec::new() };
+        let cut = Cut { every, offset: Span(0), first, directions: Default::default(), fresh: Vec::new() };
         PeriodStreams { streams: StreamBuilder::new(cut), clocks: BTreeMap::new(), window, sides }
     }
 
@@ -71,8 +71,8 @@ impl PeriodStreams {
     }
 
     /// The session of a way of which nothing is known yet but its ends.
-    pub fn session_before(&self, period: i64, way: Direction) -> Session {
-        let mut session = session(way, &self.sides, MAX_PACKETS.into(), 0, Span(0));
+    pub fn session_before(&self, period: i64, direction: Direction) -> Session {
+        let mut session = session(direction, &self.sides, MAX_PACKETS.into(), 0, Span(0));
         session.created = Some(self.begin_of(period));
         session.sent = None;
         session.ending = Ending::Unknown;
@@ -100,14 +100,17 @@ impl PeriodStreams {
         let cut = self.streams.sink_mut();
         let first = cut.first;
         let now = horizon.0.div_euclid(cut.every.0);
-        if now - first > MAX_EMPTY_PERIODS && cut.ways.iter().all(|way| way.open.is_empty()) {
+        if now - first > MAX_EMPTY_PERIODS && cut.directions.iter().all(|direction| direction.open.is_empty())
+        {
             cut.first = now - 1;
             return false;
         }
         let over = WallTime((first + 1).saturating_mul(cut.every.0));
         // A copy may follow its packet for a moment.
         let settled = over + self.window + Span::millis(100);
-        let is_open = |way: Direction| self.streams.waits(way) && !self.streams.sink().is_passed(way, first);
+        let is_open = |direction: Direction| {
+            self.streams.waits(direction) && !self.streams.sink().is_passed(direction, first)
+        };
         let patient = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
         if horizon < settled || horizon < patient && Direction::BOTH.into_iter().any(is_open) {
             return false;
@@ -118,7 +121,7 @@ impl PeriodStreams {
 
     /// Whether packets count in the next period or later.
     pub fn is_open(&self) -> bool {
-        self.streams.sink().ways.iter().any(|way| !way.open.is_empty())
+        self.streams.sink().directions.iter().any(|direction| !direction.open.is_empty())
     }
 
     /// Ends the next period, whether it is over or not.
@@ -131,11 +134,11 @@ impl PeriodStreams {
         let begin = self.begin_of(period);
         let cut = self.streams.sink_mut();
         cut.first += 1;
-        let sessions = Direction::BOTH.map(|way| {
-            let open = &mut cut.ways[way as usize].open;
+        let sessions = Direction::BOTH.map(|direction| {
+            let open = &mut cut.directions[direction as usize].open;
             let facts =
                 open.pop_front_if(|own| own.period <= period).map(|own| own.facts).unwrap_or_default();
-            let mut session = facts.session(way, &self.sides, &difference);
+            let mut session = facts.session(direction, &self.sides, &difference);
             session.created.get_or_insert(begin);
             session
         });
@@ -153,12 +156,12 @@ impl MatchObserver for PeriodStreams {
         self.streams.arrived(seq, r, copy);
     }
 
-    fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, flow: u32) {
-        self.streams.lost(way, seq, sent, flow);
+    fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
+        self.streams.lost(direction, seq, sent, flow);
     }
 
-    fn void(&mut self, way: Direction, seq: u64) {
-        self.streams.void(way, seq);
+    fn void(&mut self, direction: Direction, seq: u64) {
+        self.streams.void(direction, seq);
     }
 }
 
@@ -169,7 +172,7 @@ struct Cut {
     offset: Span,
     /// The first period that is not over.
     first: i64,
-    ways: [CutDirection; 2],
+    directions: [CutDirection; 2],
     fresh: Vec<PeriodRecord>,
 }
 
@@ -190,18 +193,18 @@ struct DirectionPeriod {
 
 impl Cut {
     /// Whether packets of a later period than this have numbers.
-    fn is_passed(&self, way: Direction, period: i64) -> bool {
-        self.ways[way as usize].open.back().is_some_and(|last| last.period > period)
+    fn is_passed(&self, direction: Direction, period: i64) -> bool {
+        self.directions[direction as usize].open.back().is_some_and(|last| last.period > period)
     }
 }
 
 impl StreamSink for Cut {
-    fn counted(&mut self, way: Direction, sent: WallTime) {
-        let common = match way {
+    fn counted(&mut self, direction: Direction, sent: WallTime) {
+        let common = match direction {
             Direction::Up => sent,
             Direction::Down => sent - self.offset,
         };
-        let own = &mut self.ways[way as usize];
+        let own = &mut self.directions[direction as usize];
         // Numbers ascend with time, but for what a clock that is set back makes of it.
         let least = own.open.back().map_or(self.first, |last| last.period);
         let period = common.0.div_euclid(self.every.0).max(least);
@@ -219,8 +222,8 @@ impl StreamSink for Cut {
         }
     }
 
-    fn record(&mut self, way: Direction, record: &PacketRecord) {
-        let open = &mut self.ways[way as usize].open;
+    fn record(&mut self, direction: Direction, record: &PacketRecord) {
+        let open = &mut self.directions[direction as usize].open;
         let number = record.seq.unsigned_abs();
         // A copy of a packet whose period was handed out has none.
         let Some(own) = open.iter_mut().rev().find(|own| own.begins <= number) else { return };
@@ -228,7 +231,7 @@ impl StreamSink for Cut {
         own.facts.bytes += record.size().map_or(0, u64::from);
         let mut record = *record;
         record.seq = (number - own.begins) as i64;
-        self.fresh.push(PeriodRecord { period: own.period, way, record });
+        self.fresh.push(PeriodRecord { period: own.period, direction, record });
     }
 }
 

@@ -17,7 +17,7 @@ pub struct Sighting {
     /// Length of the IP packet, in bytes.
     pub length: u32,
     /// Which way it goes.
-    pub way: Direction,
+    pub direction: Direction,
     /// The flow it belongs to, as the caller numbers flows.
     pub flow: u32,
 }

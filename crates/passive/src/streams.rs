@@ -30,7 +30,7 @@ pub trait StreamSink {
     fn counted(&mut self, _way: Direction, _sent: WallTime) {}
 
     /// The next arrival of a way; its number is below the way's later [`StreamBuilder::sent`].
-    fn record(&mut self, way: Direction, record: &PacketRecord);
+    fn record(&mut self, direction: Direction, record: &PacketRecord);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +60,18 @@ impl DirectionFacts {
     }
 
     /// The session of these packets. `sides` as each point sees them.
-    pub(super) fn session(&self, way: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+    pub(super) fn session(
+        &self,
+        direction: Direction,
+        sides: &[Sides; 2],
+        clocks: &ClockDifference,
+    ) -> Session {
         let (first, last) = self.span.unwrap_or_default();
         let period = last.saturating_sub(first) / i64::try_from(self.sent.max(2) - 1).unwrap_or(i64::MAX);
-        let mut session = session(way, sides, self.sent, self.bytes / self.arrived.max(1), Span(period));
+        let mut session =
+            session(direction, sides, self.sent, self.bytes / self.arrived.max(1), Span(period));
         session.created = self.span.map(|s| WallTime(s.0));
-        let reference = |at: i64| match (way, clocks.offset_ns) {
+        let reference = |at: i64| match (direction, clocks.offset_ns) {
             (Direction::Down, Some(offset)) => at.saturating_sub(offset as i64),
             _ => at,
         };
@@ -114,7 +120,7 @@ struct DirectionNumbers {
 }
 
 impl DirectionNumbers {
-    fn settle(&mut self, seq: u64, fate: PacketFate, way: Direction, sink: &mut impl StreamSink) {
+    fn settle(&mut self, seq: u64, fate: PacketFate, direction: Direction, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
         // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
         let i = i as usize;
@@ -127,7 +133,7 @@ impl DirectionNumbers {
         while let Some(fate) = self.fates.front().copied() {
             match fate {
                 PacketFate::Pending => break,
-                PacketFate::Counts(sent) => sink.counted(way, sent),
+                PacketFate::Counts(sent) => sink.counted(direction, sent),
                 PacketFate::Void => {
                     self.voids += 1;
                     self.recent.push_back(self.base);
@@ -152,20 +158,20 @@ impl DirectionNumbers {
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }
 
-    fn release(&mut self, way: Direction, sink: &mut impl StreamSink) {
+    fn release(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.len() > MAX_WAITING {
             // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
-            self.settle(self.base, PacketFate::Void, way, sink);
-            self.hand_on(way, sink);
+            self.settle(self.base, PacketFate::Void, direction, sink);
+            self.hand_on(direction, sink);
         }
-        self.hand_on(way, sink);
+        self.hand_on(direction, sink);
     }
 
     /// Sends the arrivals before the earliest open fate.
-    fn hand_on(&mut self, way: Direction, sink: &mut impl StreamSink) {
+    fn hand_on(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.first().is_some_and(|(_, arrival)| arrival.seq < self.base) {
             let Some((at, arrival)) = self.waiting.pop() else { return };
-            sink.record(way, &arrival.record(self.number(arrival.seq), at));
+            sink.record(direction, &arrival.record(self.number(arrival.seq), at));
         }
     }
 }
@@ -173,36 +179,37 @@ impl DirectionNumbers {
 /// An [`MatchObserver`] that makes the streams of both ways.
 #[derive(Debug, Default)]
 pub struct StreamBuilder<S> {
-    ways: [DirectionNumbers; 2],
+    directions: [DirectionNumbers; 2],
     sink: S,
 }
 
 impl<S: StreamSink> StreamBuilder<S> {
     /// Streams into `sink`.
     pub fn new(sink: S) -> StreamBuilder<S> {
-        StreamBuilder { ways: Default::default(), sink }
+        StreamBuilder { directions: Default::default(), sink }
     }
 
     /// Packets of a way that count and whose fate is settled: all, once the matcher has finished.
-    pub fn sent(&self, way: Direction) -> u64 {
-        let n = &self.ways[way as usize];
+    pub fn sent(&self, direction: Direction) -> u64 {
+        let n = &self.directions[direction as usize];
         n.base - n.voids
     }
 
     /// The session of one way, with what is known so far. `sides` as each point sees them.
-    pub fn session(&self, way: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
-        let facts = DirectionFacts { sent: self.sent(way), ..self.ways[way as usize].facts };
-        facts.session(way, sides, clocks)
+    pub fn session(&self, direction: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
+        let facts =
+            DirectionFacts { sent: self.sent(direction), ..self.directions[direction as usize].facts };
+        facts.session(direction, sides, clocks)
     }
 
     /// Hands on every arrival that has a number, also those that wait for the number of an earlier arrival.
     pub fn hand_on_numbered(&mut self) {
-        for way in Direction::BOTH {
-            let n = &mut self.ways[way as usize];
+        for direction in Direction::BOTH {
+            let n = &mut self.directions[direction as usize];
             let (mut waiting, base) = (std::mem::take(&mut n.waiting), n.base);
             while let Some((at, arrival)) = waiting.pop() {
                 if arrival.seq < base {
-                    self.sink.record(way, &arrival.record(n.number(arrival.seq), at));
+                    self.sink.record(direction, &arrival.record(n.number(arrival.seq), at));
                 } else {
                     n.waiting.push(at, arrival);
                 }
@@ -211,8 +218,8 @@ impl<S: StreamSink> StreamBuilder<S> {
     }
 
     /// Whether the fate of a packet is still open before which others are settled.
-    pub fn waits(&self, way: Direction) -> bool {
-        !self.ways[way as usize].fates.is_empty()
+    pub fn waits(&self, direction: Direction) -> bool {
+        !self.directions[direction as usize].fates.is_empty()
     }
 
     /// The sink.
@@ -231,12 +238,8 @@ impl<S: StreamSink> StreamBuilder<S> {
     }
 }
 
-/// The session of a way before its packets are known.
-pub fn session(way: Direction, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
-    let direction = match way {
-        Direction::Up => Direction::Up,
-        Direction::Down => Direction::Down,
-    };
+/// Session of one direction before its packets are known.
+pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
     let packets = sent.clamp(1, MAX_PACKETS.into());
     // All of them together: 73 years.
     let longest = i64::MAX / 4 / packets as i64;
@@ -264,7 +267,7 @@ pub fn session(way: Direction, sides: &[Sides; 2], sent: u64, length: u64, perio
     // Each end as it sees itself: addresses before any translation.
     let reference: Option<IpAddr> = only(&sides[CapturePoint::Reference as usize].reference);
     let monitor = only(&sides[CapturePoint::Monitor as usize].monitor);
-    (session.src, session.dst) = match way {
+    (session.src, session.dst) = match direction {
         Direction::Up => (reference, monitor),
         Direction::Down => (monitor, reference),
     };
@@ -273,11 +276,11 @@ pub fn session(way: Direction, sides: &[Sides; 2], sent: u64, length: u64, perio
 
 impl<S: StreamSink> MatchObserver for StreamBuilder<S> {
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        let (sent, arrived) = match r.way {
+        let (sent, arrived) = match r.direction {
             Direction::Up => (r.reference, r.monitor),
             Direction::Down => (r.monitor, r.reference),
         };
-        let n = &mut self.ways[r.way as usize];
+        let n = &mut self.directions[r.direction as usize];
         if n.is_void(seq, copy) {
             return;
         }
@@ -286,22 +289,22 @@ impl<S: StreamSink> MatchObserver for StreamBuilder<S> {
             n.facts.saw(sent);
             n.facts.bytes += u64::from(r.length);
             n.facts.arrived += 1;
-            n.settle(seq, PacketFate::Counts(sent), r.way, &mut self.sink);
+            n.settle(seq, PacketFate::Counts(sent), r.direction, &mut self.sink);
         }
-        n.release(r.way, &mut self.sink);
+        n.release(r.direction, &mut self.sink);
     }
 
-    fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, _flow: u32) {
-        let n = &mut self.ways[way as usize];
+    fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, _flow: u32) {
+        let n = &mut self.directions[direction as usize];
         n.facts.saw(sent);
-        n.settle(seq, PacketFate::Counts(sent), way, &mut self.sink);
-        n.release(way, &mut self.sink);
+        n.settle(seq, PacketFate::Counts(sent), direction, &mut self.sink);
+        n.release(direction, &mut self.sink);
     }
 
-    fn void(&mut self, way: Direction, seq: u64) {
-        let n = &mut self.ways[way as usize];
-        n.settle(seq, PacketFate::Void, way, &mut self.sink);
-        n.release(way, &mut self.sink);
+    fn void(&mut self, direction: Direction, seq: u64) {
+        let n = &mut self.directions[direction as usize];
+        n.settle(seq, PacketFate::Void, direction, &mut self.sink);
+        n.release(direction, &mut self.sink);
     }
 }
 
@@ -315,14 +318,14 @@ mod tests {
     struct Kept(Vec<(Direction, i64, i64)>);
 
     impl StreamSink for Kept {
-        fn record(&mut self, way: Direction, r: &PacketRecord) {
-            self.0.push((way, r.seq, r.arrived().unwrap().0));
+        fn record(&mut self, direction: Direction, r: &PacketRecord) {
+            self.0.push((direction, r.seq, r.arrived().unwrap().0));
         }
     }
 
     fn out(at: i64) -> Record {
         Record {
-            way: Direction::Up,
+            direction: Direction::Up,
             reference: WallTime(at),
             monitor: WallTime(at + 50),
             length: 100,
@@ -364,13 +367,13 @@ mod tests {
             s.arrived(seq, out(seq as i64), false);
             if seq == MAX_WAITING as u64 {
                 assert_eq!(
-                    (s.sink.0.len(), s.ways[0].waiting.len()),
+                    (s.sink.0.len(), s.directions[0].waiting.len()),
                     (0, MAX_WAITING),
                     "there is still room"
                 );
             }
         }
-        assert_eq!((s.sink.0.len() as u64, s.ways[0].waiting.len()), (n, 0));
+        assert_eq!((s.sink.0.len() as u64, s.directions[0].waiting.len()), (n, 0));
         // It arrives late: without a number, it is no arrival.
         s.arrived(0, out(n as i64 + 1), false);
         s.arrived(0, out(n as i64 + 2), true);
@@ -385,29 +388,29 @@ mod tests {
         const MS: i64 = 1_000_000;
         let mut events = Vec::new();
         for i in 0..1000i64 {
-            for way in Direction::BOTH {
-                let id = (i as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let sent = i * 10 * MS + way as i64 * 3 * MS;
+            for direction in Direction::BOTH {
+                let id = (i as u64 * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let sent = i * 10 * MS + direction as i64 * 3 * MS;
                 // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
-                let late = if way == Direction::Up && i % 50 == 7 { 15 * MS } else { 0 };
-                let delay = if way == Direction::Up { 12 * MS } else { 8 * MS };
+                let late = if direction == Direction::Up && i % 50 == 7 { 15 * MS } else { 0 };
+                let delay = if direction == Direction::Up { 12 * MS } else { 8 * MS };
                 let on = |p: CapturePoint, t: i64| {
                     WallTime(if p == CapturePoint::Monitor { t + 5000 * MS } else { t })
                 };
-                let (near, far) = if way == Direction::Up {
+                let (near, far) = if direction == Direction::Up {
                     (CapturePoint::Reference, CapturePoint::Monitor)
                 } else {
                     (CapturePoint::Monitor, CapturePoint::Reference)
                 };
                 let mut see = |p: CapturePoint, t: i64| {
-                    events.push((t, p, Sighting { at: on(p, t), id, length: 200, way, flow: 0 }));
+                    events.push((t, p, Sighting { at: on(p, t), id, length: 200, direction, flow: 0 }));
                 };
                 see(near, sent);
-                if i % 100 == 33 && way == Direction::Up {
+                if i % 100 == 33 && direction == Direction::Up {
                     continue;
                 }
                 see(far, sent + delay + late);
-                if i % 40 == 5 && way == Direction::Down {
+                if i % 40 == 5 && direction == Direction::Down {
                     see(far, sent + delay + 2 * MS);
                 }
             }
@@ -415,8 +418,8 @@ mod tests {
         events.sort_by_key(|e| e.0);
         struct Both([Vec<PacketRecord>; 2]);
         impl StreamSink for Both {
-            fn record(&mut self, way: Direction, r: &PacketRecord) {
-                self.0[way as usize].push(*r);
+            fn record(&mut self, direction: Direction, r: &PacketRecord) {
+                self.0[direction as usize].push(*r);
             }
         }
         let mut clocks = crate::ClockComparison::default();
@@ -429,11 +432,11 @@ mod tests {
                 }
                 self.0.arrived(seq, r, copy);
             }
-            fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, flow: u32) {
-                self.0.lost(way, seq, sent, flow);
+            fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
+                self.0.lost(direction, seq, sent, flow);
             }
-            fn void(&mut self, way: Direction, seq: u64) {
-                self.0.void(way, seq);
+            fn void(&mut self, direction: Direction, seq: u64) {
+                self.0.void(direction, seq);
             }
         }
         let mut m = Matcher::new(Span(5000 * MS), Span::seconds(2));
@@ -502,7 +505,7 @@ mod tests {
             let sent = 5 * SECOND + k as i64 * 10 * SECOND;
             let arrived = WallTime(sent - 2 * SECOND + 1_000_000);
             let record = Record {
-                way: Direction::Down,
+                direction: Direction::Down,
                 reference: arrived,
                 monitor: WallTime(sent),
                 length: 100 * (k as u32 + 1),

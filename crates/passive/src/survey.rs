@@ -39,7 +39,7 @@ impl Sides {
 
     /// The direction of a packet; `None` if it is not between these sides.
     #[inline]
-    pub fn way(&self, p: &IpPacket<'_>) -> Option<Direction> {
+    pub fn direction(&self, p: &IpPacket<'_>) -> Option<Direction> {
         let (src, dst) = p.ends();
         self.between(src, dst)
     }
@@ -56,7 +56,7 @@ impl Sides {
         }
     }
 
-    fn way_of(&self, g: &PacketPreview) -> Option<Direction> {
+    fn direction_of(&self, g: &PacketPreview) -> Option<Direction> {
         self.between(bits(g.src), bits(g.dst))
     }
 }
@@ -144,20 +144,22 @@ pub fn survey(
     let ident = name % 2 == 0;
     let all = found.len();
     if let Some(asked) = asked {
-        found.retain(|(r, m)| asked.way_of(r).is_some() || asked.way_of(m).is_some());
+        found.retain(|(r, m)| asked.direction_of(r).is_some() || asked.direction_of(m).is_some());
         if found.is_empty() {
             return Err(NoPlan::OtherAddresses(all));
         }
     }
-    let (ways, direction_assumed) = directions(&found, asked);
+    let (directions, direction_assumed) = directions(&found, asked);
     let addresses = found.iter().all(|(r, m)| (r.src, r.dst) == (m.src, m.dst));
     let ports = found.iter().all(|(r, m)| r.ports == m.ports);
     let sides = match asked {
         Some(asked) => [asked.clone(), asked.clone()],
-        None => [sides(&found, &ways, |f| f.0), sides(&found, &ways, |f| f.1)],
+        None => [sides(&found, &directions, |f| f.0), sides(&found, &directions, |f| f.1)],
     };
     let difference = |f: &(&PacketPreview, &PacketPreview)| f.1.at - f.0.at;
-    let of = |way| found.iter().zip(&ways).filter(move |(_, w)| **w == way).map(|(f, _)| difference(f).0);
+    let of = |direction| {
+        found.iter().zip(&directions).filter(move |(_, w)| **w == direction).map(|(f, _)| difference(f).0)
+    };
     let offset = match (of(Direction::Up).min(), of(Direction::Down).max()) {
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
         (a, b) => Span(a.or(b).unwrap_or(0)),
@@ -183,21 +185,25 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     let length = ((last - first).0 / STRETCHES).saturating_add(1).max(1);
     let mut least: BTreeMap<i64, [Option<i64>; 2]> = BTreeMap::new();
     for (r, m) in &found {
-        let Some(way) = plan.sides[0].way_of(r) else { continue };
+        let Some(direction) = plan.sides[0].direction_of(r) else { continue };
         let difference = (m.at - r.at).0;
-        let slot = &mut least.entry((r.at - first).0 / length).or_default()[way as usize];
-        *slot = Some(match (way, *slot) {
+        let slot = &mut least.entry((r.at - first).0 / length).or_default()[direction as usize];
+        *slot = Some(match (direction, *slot) {
             (_, None) => difference,
             (Direction::Up, Some(d)) => d.min(difference),
             (Direction::Down, Some(d)) => d.max(difference),
         });
     }
     let middle = |k: &i64| k * length + length / 2;
-    let both = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0]? / 2 + ways[1]? / 2)));
+    let both =
+        least.iter().filter_map(|(k, directions)| Some((middle(k), directions[0]? / 2 + directions[1]? / 2)));
     let mut points: Vec<(i64, i64)> = both.collect();
     let two_ways = points.len() > 2;
     if !two_ways {
-        points = least.iter().filter_map(|(k, ways)| Some((middle(k), ways[0].or(ways[1])?))).collect();
+        points = least
+            .iter()
+            .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
+            .collect();
     }
     let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
@@ -246,8 +252,8 @@ fn common<'a>(
 /// The direction of each of the packets.
 fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Direction>, bool) {
     if let Some(asked) = asked {
-        let way = |f: &PreviewPair<'_>| asked.way_of(f.0).or_else(|| asked.way_of(f.1));
-        return (found.iter().map(|f| way(f).unwrap_or(Direction::Up)).collect(), false);
+        let direction = |f: &PreviewPair<'_>| asked.direction_of(f.0).or_else(|| asked.direction_of(f.1));
+        return (found.iter().map(|f| direction(f).unwrap_or(Direction::Up)).collect(), false);
     }
     // Time differences and hop counts by (source, destination) at the reference point.
     let mut flows: BTreeMap<(IpAddr, IpAddr), (Vec<i64>, i64)> = BTreeMap::new();
@@ -278,20 +284,20 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
         };
         decided.insert((src, dst), if out { Direction::Up } else { Direction::Down });
     }
-    let ways =
+    let directions =
         found.iter().map(|(r, _)| decided.get(&(r.src, r.dst)).copied().unwrap_or(Direction::Up)).collect();
-    (ways, assumed)
+    (directions, assumed)
 }
 
 /// The addresses at each end, each on the side where most of its packets put it.
 fn sides<'a>(
     found: &[PreviewPair<'a>],
-    ways: &[Direction],
+    directions: &[Direction],
     at: impl Fn(&PreviewPair<'a>) -> &'a PacketPreview,
 ) -> Sides {
     let mut votes: BTreeMap<IpAddr, i64> = BTreeMap::new();
-    for (f, way) in found.iter().zip(ways) {
-        let (here, there) = match way {
+    for (f, direction) in found.iter().zip(directions) {
+        let (here, there) = match direction {
             Direction::Up => (at(f).src, at(f).dst),
             Direction::Down => (at(f).dst, at(f).src),
         };

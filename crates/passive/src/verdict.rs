@@ -144,8 +144,8 @@ impl PassiveResult {
     }
 
     fn note_times(&self, notes: &mut Vec<String>) {
-        let ways = [&self.summary.out, &self.summary.back];
-        let same_times = ways.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
+        let directions = [&self.summary.out, &self.summary.back];
+        let same_times = directions.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
         if self.total(|w| w.counts.matched) > 10 && same_times {
             notes.push(
                 "every packet has the same time at both points: is it the same capture twice?".to_owned(),

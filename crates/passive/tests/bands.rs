@@ -44,8 +44,8 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
     let mut below = |n: f64| (unit(&mut rng) * n).ceil() as usize;
     let on_tick = |t: SteadyTime| SteadyTime((t.0 + tick - 1).div_euclid(tick) * tick);
     let wall = |t: SteadyTime| WallTime(1_700_000_000_000_000_000 + t.0);
-    let record = |way, reference, monitor, length| Record {
-        way,
+    let record = |direction, reference, monitor, length| Record {
+        direction,
         reference: wall(reference),
         monitor: wall(monitor),
         length,

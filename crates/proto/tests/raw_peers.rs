@@ -11,7 +11,7 @@ use jitlat_proto::jitlat::flow::{
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, PresharedKey, Recording, SentStamps,
-    ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine,
+    ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine, TestTerms,
 };
 use jitlat_proto::{Machine, Tick};
 use sha2::{Digest, Sha256};
@@ -175,7 +175,8 @@ fn a_raw_classic_server_receives() {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 3, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let [local, remote] = [CLIENT, SERVER].map(|a| a.parse().unwrap());
-    let mut config = ClientConfig::new(Dialect::Classic, vec![spec], local, remote, [1; 32]);
+    let terms = TestTerms { dialect: Dialect::Classic, ..TestTerms::new(vec![spec]) };
+    let mut config = ClientConfig::new(terms, local, remote, [1; 32]);
     config.probes = 0;
     let mut c = ClientMachine::new(config, tick(0));
     let take = |c: &mut ClientMachine, now: Tick| {

@@ -13,12 +13,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod state;
+
+pub use state::SweepState;
+
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
 use jitlat_core::sweep::{ConfidenceLevel, RunOutcome, SweepGrid, SweepRun, order};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Everything that fixes a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,9 +107,42 @@ pub enum SweepError {
     /// More runs than a sweep may have.
     #[error("{0} runs are too many: a sweep has at most {MAX_RUNS}")]
     TooMany(usize),
+    /// A file could not be created, opened, read or written.
+    #[error("{doing} {}", .path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No file of a random name could be created.
+    #[error("creating a file for the sweep in this folder")]
+    Folder(#[source] io::Error),
+    /// The file has more than 1 GiB.
+    #[error("{} is too long for a sweep", .0.display())]
+    TooLong(PathBuf),
+    /// What a file contains is not a sweep.
+    #[error("reading the sweep {}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<SweepError>,
+    },
+    /// A plan or a run could not be written as JSON, which none causes.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
     /// More runs than fit a number.
     #[error("there are more combinations than can be counted")]
     Uncountable,
+}
+
+impl SweepError {
+    fn file(doing: &'static str, path: &Path, source: io::Error) -> SweepError {
+        SweepError::File { doing, path: path.to_owned(), source }
+    }
 }
 
 impl SweepPlan {

@@ -9,6 +9,9 @@
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
 //! No request changes anything but those that start and stop tests, which are refused unless [`Settings::runs`] is set.
 //!
+//! Neighbours: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs the tests that
+//! are started from it ([`Runner`]).
+//!
 //! ```
 //! use jitlat_web::{Settings, Web};
 //! # let folder = tempfile::tempdir()?;
@@ -63,6 +66,11 @@ pub use run::{
 };
 pub use server::Web;
 pub use token::{Token, UnfitToken};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -24,9 +24,9 @@ const NOISE_FLOOR_TIME: Span = Span::seconds(3);
 /// # Errors
 /// Why it could not be measured.
 pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
-    let spec = test.settings.specs.first().ok_or("the test has no stream")?;
-    checkup::floor(spec, &test.settings.pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
-        checkup::one_way(spec, &test.settings.pacing, test.settings.stamps, stop.flag())
+    let spec = test.settings.terms.specs.first().ok_or("the test has no stream")?;
+    checkup::floor(spec, &test.settings.sending.pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
+        checkup::one_way(spec, &test.settings.sending.pacing, test.settings.terms.stamps, stop.flag())
     })
 }
 

@@ -150,11 +150,11 @@ impl LoadServer {
         let mut test = OneWay::new(&self.host, vec![spec]);
         let settings = &mut test.settings;
         settings.control_port = self.port;
-        settings.key = self.key.clone();
-        settings.priority = load.priority();
+        settings.terms.key = self.key.clone();
+        settings.sending.priority = load.priority();
         // Kernel stamps would cost time, and nothing uses those of the load.
-        settings.stamps = StampSource::User;
-        settings.segmented = true;
+        settings.terms.stamps = StampSource::User;
+        settings.sending.segmented = true;
         test
     }
 }

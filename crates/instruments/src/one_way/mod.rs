@@ -85,7 +85,8 @@ impl OneWay {
             sessions
         };
         observer.event(&Event::Concluding(&before));
-        let request = TestRequest { dialect: Dialect::V3, ..self.settings.clone() };
+        let mut request = self.settings.clone();
+        request.terms.dialect = Dialect::V3;
         let measured = client::collect(
             &request,
             EarlierTest { session, recordings },
@@ -154,7 +155,7 @@ impl Instrument for OneWay {
     }
 
     fn duration(&self) -> Result<Span, Error> {
-        Ok(self.settings.specs.iter().map(TestSpec::duration).max().unwrap_or_default())
+        Ok(self.settings.terms.specs.iter().map(TestSpec::duration).max().unwrap_or_default())
     }
 
     fn quantity(&self) -> &'static str {

@@ -37,7 +37,7 @@ pub enum PeriodEvent<'a> {
         /// What is known of the way so far.
         session: &'a Session,
         /// Which way.
-        way: usize,
+        direction: usize,
         /// Those that have arrived, numbered within the period.
         records: &'a [PacketRecord],
     },
@@ -231,14 +231,14 @@ impl PeriodCapture<'_> {
     /// Hands on what has arrived.
     fn hand_on(&mut self, periods: &mut PeriodStreams) {
         let fresh: Vec<PeriodRecord> = periods.records().collect();
-        for part in fresh.chunk_by(|a, b| (a.period, a.way) == (b.period, b.way)) {
-            let (period, way) = (part[0].period, part[0].way);
-            let session = periods.session_before(period, way);
+        for part in fresh.chunk_by(|a, b| (a.period, a.direction) == (b.period, b.direction)) {
+            let (period, direction) = (part[0].period, part[0].direction);
+            let session = periods.session_before(period, direction);
             let records: Vec<PacketRecord> = part.iter().map(|found| found.record).collect();
             (self.each)(PeriodEvent::Records {
                 period,
                 session: &session,
-                way: way as usize,
+                direction: direction as usize,
                 records: &records,
             });
         }
@@ -282,7 +282,7 @@ struct MatchWatchdog {
 
 impl MatchWatchdog {
     fn is_lost(&mut self, merger: &Merger) -> bool {
-        let now = Direction::BOTH.map(|way| merger.counts(way));
+        let now = Direction::BOTH.map(|direction| merger.counts(direction));
         let new = |of: fn(&MatchCounts) -> u64| -> u64 {
             now.iter().zip(&self.before).map(|(now, before)| of(now) - of(before)).sum()
         };

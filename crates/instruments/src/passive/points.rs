@@ -380,5 +380,5 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
 
 /// The sighting of a digest; it has no flow.
 fn sighting(d: &Digest) -> Sighting {
-    Sighting { at: d.at, id: d.id, length: d.length, way: d.way, flow: UNKNOWN_FLOW }
+    Sighting { at: d.at, id: d.id, length: d.length, direction: d.direction, flow: UNKNOWN_FLOW }
 }

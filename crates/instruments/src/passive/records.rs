@@ -24,8 +24,8 @@ pub(super) struct DirectionRecords {
 impl DirectionRecords {
     /// Without records; `sides` as each point sees them.
     pub(super) fn new(sides: &[Sides; 2]) -> DirectionRecords {
-        let unknown = |way| {
-            let mut session = session(way, sides, MAX_PACKETS.into(), 0, Span(0));
+        let unknown = |direction| {
+            let mut session = session(direction, sides, MAX_PACKETS.into(), 0, Span(0));
             session.sent = None;
             session
         };
@@ -39,15 +39,15 @@ impl DirectionRecords {
 
     /// Sends the records that cannot be held any longer to `observer`.
     pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
-        for way in Direction::BOTH.map(|w| w as usize) {
-            if self.held[way].len() >= MAX_HELD_RECORDS {
-                self.open[way] = true;
+        for direction in Direction::BOTH.map(|w| w as usize) {
+            if self.held[direction].len() >= MAX_HELD_RECORDS {
+                self.open[direction] = true;
                 if !std::mem::replace(&mut self.started, true) {
                     observer.event(&Event::Started(&self.sessions));
                 }
             }
-            if self.open[way] && !self.held[way].is_empty() {
-                self.send(way, observer);
+            if self.open[direction] && !self.held[direction].is_empty() {
+                self.send(direction, observer);
             }
         }
     }
@@ -58,22 +58,22 @@ impl DirectionRecords {
             observer.event(&Event::Started(sessions));
         }
         observer.event(&Event::Concluding(sessions));
-        Direction::BOTH.iter().for_each(|way| self.send(*way as usize, observer));
+        Direction::BOTH.iter().for_each(|direction| self.send(*direction as usize, observer));
         observer.event(&Event::Finished(sessions));
     }
 
-    fn send(&mut self, way: usize, observer: &mut dyn Observer) {
-        for records in self.held[way].chunks(MAX_RECORDS_PER_EVENT) {
-            observer.event(&Event::Records { stream: way, records, tcp: &[] });
+    fn send(&mut self, direction: usize, observer: &mut dyn Observer) {
+        for records in self.held[direction].chunks(MAX_RECORDS_PER_EVENT) {
+            observer.event(&Event::Records { stream: direction, records, tcp: &[] });
         }
-        self.held[way].clear();
+        self.held[direction].clear();
     }
 }
 
 impl StreamSink for DirectionRecords {
     #[inline]
-    fn record(&mut self, way: Direction, record: &PacketRecord) {
-        self.held[way as usize].push(*record);
+    fn record(&mut self, direction: Direction, record: &PacketRecord) {
+        self.held[direction as usize].push(*record);
     }
 }
 
@@ -105,9 +105,9 @@ mod tests {
         let mut held = DirectionRecords::new(&Default::default());
         let most = records[0].max(records[1]);
         for i in 0..most {
-            for way in Direction::BOTH {
-                if i < records[way as usize] {
-                    held.record(way, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
+            for direction in Direction::BOTH {
+                if i < records[direction as usize] {
+                    held.record(direction, &PacketRecord::one_way(i as i64, WallTime(0), WallTime(1)));
                 }
             }
             if i % 100_000 == 0 {

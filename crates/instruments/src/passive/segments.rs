@@ -160,7 +160,7 @@ impl SegmentRun<'_> {
         for (period, records) in records {
             let mut session = self.capture.session(&OpenPeriod::default(), self.begin_of(period));
             session.ending = Ending::Unknown;
-            (self.each)(PeriodEvent::Records { period, session: &session, way: 0, records: &records });
+            (self.each)(PeriodEvent::Records { period, session: &session, direction: 0, records: &records });
         }
     }
 

@@ -87,13 +87,13 @@ impl CapturedStream {
             ip if ip.is_loopback() => "lo".to_owned(),
             ip => find_interface(ip).ok_or(StreamCaptureError::NoInterface(ip))?,
         };
-        let spec = request.specs.first().ok_or(StreamCaptureError::NoStream)?;
+        let spec = request.terms.specs.first().ok_or(StreamCaptureError::NoStream)?;
         Ok(CapturedStream {
             interface,
             peer: there.ip(),
             port: spec.dst_port,
             protocol: if spec.transport() == Transport::Tcp { TCP } else { UDP },
-            lead: if request.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 },
+            lead: if request.terms.dialect == Dialect::V3 { HEADER_LEN.into() } else { 0 },
         })
     }
 

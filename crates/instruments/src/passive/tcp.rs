@@ -93,11 +93,11 @@ impl TcpCaptures {
         found.events = first.events;
         if let Some(joined) = between {
             let second = self.read(&captures[1..], stop, &mut Unobserved)?;
-            let ways = [&joined.summary.out, &joined.summary.back];
+            let directions = [&joined.summary.out, &joined.summary.back];
             let is_zero = |d: SpreadFigures| d.min == 0 && d.max == 0;
             let pair = PointPair {
                 direction_assumed: joined.plan.direction_assumed,
-                same_times: ways.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
+                same_times: directions.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
                 long: joined.captures.each_ref().map(|f| (f.long, f.longest)),
                 sides: joined.plan.sides,
             };

@@ -1,30 +1,22 @@
 //! `jitlat archive VERB DIR`: years of tests in a folder.
 //!
-//! * [`show`] – lists and answers as text, CSV and JSON
-//! * [`named`] – tests that are named by a path, `DIR/ID`
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 
 pub mod dataset;
-mod named;
-mod show;
 
-use crate::console;
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-#[cfg(test)]
-pub use dataset::DatasetDocument;
+use jitlat_archive::show::{self, Form, PushesDocument};
 use jitlat_archive::{
     AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
 };
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
+use jitlat_output::terminal;
 use jitlat_store::output as file;
-pub use named::{log_reader, log_text};
-#[cfg(test)]
-pub use show::{ListDocument, PushesDocument, QueryDocument};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -240,6 +232,22 @@ fn when(text: &str) -> Result<When, jitlat_archive::ArchiveError> {
     When::parse(text, now())
 }
 
+impl FormArgs {
+    fn form(self) -> Form {
+        match self {
+            FormArgs { json: true, .. } => Form::Json,
+            FormArgs { csv: true, .. } => Form::Csv,
+            FormArgs { .. } => Form::Text,
+        }
+    }
+}
+
+/// Prints an answer.
+fn printed(text: &str) -> Result<ExitStatus> {
+    terminal::print(text)?;
+    Ok(ExitStatus::Measured)
+}
+
 impl FilterArgs {
     fn filter(&self, tags: &[(String, String)]) -> Filter {
         Filter { path: self.path.clone(), since: self.since, before: self.before, tags: tags.to_vec() }
@@ -256,7 +264,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
                 ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
             let figures = if args.figures.is_empty() { &default } else { &args.figures };
             let tests = archive.list(&args.filter.filter(&args.tags), figures)?;
-            show::list(&tests, figures, args.form.json, args.form.csv)
+            printed(&show::list(&tests, figures, args.form.form())?)
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
@@ -268,25 +276,24 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Export(args) => export(args),
         Verb::Compact(args) => {
             let done = Archive::open_to_write(&args.archive)?.compact()?;
-            console::print(&show::compacted(&done))?;
+            terminal::print(&show::compacted(&done))?;
             Ok(if done.damaged == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
             for keep in &args.keep {
-                console::print(&show::pruned(&archive.prune(*keep, now())?))?;
+                terminal::print(&show::pruned(&archive.prune(*keep, now())?))?;
             }
             Ok(ExitStatus::Measured)
         }
         Verb::Pushes(args) => {
             let archive = Archive::open(&args.place.archive)?;
-            let document =
-                show::PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
-            show::pushes(&document, args.json)
+            let document = PushesDocument { pushed: archive.pushes()?, collected: archive.collected()? };
+            printed(&show::pushes(&document, if args.json { Form::Json } else { Form::Text })?)
         }
         Verb::Fsck(args) => {
             let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
-            console::print(&show::checked(&checked))?;
+            terminal::print(&show::checked(&checked))?;
             Ok(if checked.damaged.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Migrate(args) => {
@@ -295,7 +302,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
                 VERSION => format!("schema version {VERSION}: nothing to do\n"),
                 _ => format!("schema version {before} is now {VERSION}\n"),
             };
-            console::print(&text)?;
+            terminal::print(&text)?;
             Ok(ExitStatus::Measured)
         }
     }
@@ -314,8 +321,8 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
     for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
         let name = log.display();
         match archive.add(log, &args.tags) {
-            Ok(AddOutcome::New(id)) => console::print(&format!("{id}  {name}\n"))?,
-            Ok(AddOutcome::Known(id)) => console::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
+            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: was there already\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -372,7 +379,7 @@ fn query(args: &QueryArgs) -> Result<ExitStatus> {
         bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
     }
     let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
-    show::points(args.figure.scalar, args.by, &found, args.form.json, args.form.csv)
+    printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
 }
 
 fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
@@ -391,7 +398,7 @@ fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
     }
     let figures =
         SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
-    show::comparison(&both, &figures.collect::<Vec<_>>())
+    printed(&show::comparison(&both, &figures.collect::<Vec<_>>()))
 }
 
 fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
@@ -413,7 +420,7 @@ fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
             failed += 1;
             continue;
         }
-        console::print(&format!("{}\n", path.display()))?;
+        terminal::print(&format!("{}\n", path.display()))?;
     }
     Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

@@ -12,7 +12,6 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::serve::ServeArgs;
-use anyhow::{Result, anyhow};
 use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
@@ -23,7 +22,7 @@ use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
 use jitlat_monitor::agenda::SlotFailure;
 use jitlat_monitor::file::{DeclaredCapture, DeclaredTest, EntryError, Instruments, OptionValue};
 use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
-use jitlat_monitor::runtime::{CaptureResult, CaptureSetup, Equipment, ServerKeys, TestSite};
+use jitlat_monitor::runtime::{AnyError, CaptureResult, CaptureSetup, Equipment, ServerKeys, TestSite};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 
 /// Makes a test of the file ready to run, from its options.
@@ -104,8 +103,8 @@ impl Equipment for MonitorInstruments {
         (kind.follow)(setup, key, stop, each)
     }
 
-    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve> {
-        let mut args = serve_args(options).map_err(|wrong| anyhow!(wrong.message))?;
+    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError> {
+        let mut args = serve_args(options).map_err(|wrong| wrong.message)?;
         let offers_all = !args.digests.capture.is_empty();
         let new = keys.interfaces.into_iter().filter(|name| !args.digests.capture.contains(name));
         let new: Vec<String> = new.collect();
@@ -121,7 +120,7 @@ impl Equipment for MonitorInstruments {
             access.digest_keys.add(PresharedKeys::ANY, key.clone());
             access.keys.add(PresharedKeys::ANY, key);
         }
-        args.settings(access)
+        Ok(args.settings(access)?)
     }
 }
 
@@ -223,8 +222,9 @@ fn about(key: &str, error: &anyhow::Error) -> EntryError {
 fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
     let both = asked.direction == SendingHosts::Both;
     let test = one_way(options, asked, "host", both.then_some("--both"))?;
-    let flow =
-        |way| test.settings.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default();
+    let flow = |way| {
+        test.settings.terms.specs.iter().find(|s| s.direction() == way).map(flow_of).unwrap_or_default()
+    };
     let (up, down) = (flow(Direction::Up), flow(Direction::Down));
     let (forward, backward) = match asked.direction {
         SendingHosts::Backward => (down, up),
@@ -287,8 +287,8 @@ fn one_way_test(
     };
     let given = [asked.options, &site.of_server].concat();
     let mut test = one_way(options, &DeclaredTest { options: &given, ..asked.clone() }, site.address, way)?;
-    test.settings.key = site.key.cloned();
-    test.settings.feedback = site.is_watched;
+    test.settings.terms.key = site.key.cloned();
+    test.settings.terms.feedback = site.is_watched;
     site.annotate(&mut test.annotations);
     Ok(Box::new(test))
 }

@@ -10,7 +10,6 @@ mod demand_tests;
 mod given;
 pub mod instruments;
 
-use crate::console;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use anyhow::{Context, Result};
@@ -20,6 +19,7 @@ use jitlat_core::{Span, quantity};
 use jitlat_monitor::runtime::{self, MonitorSettings, Requests};
 use jitlat_monitor::{MonitorPlan, Timetable, text};
 use jitlat_net::clock;
+use jitlat_output::terminal;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -90,14 +90,14 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
             true => serde_json::to_string_pretty(&plan).context("writing the plan")? + "\n",
             false => text::plan(&model, &timetable, &plan, host, clock::wall()),
         };
-        console::print(&shown)?;
+        terminal::print(&shown)?;
         return Ok(ExitStatus::Measured);
     }
     for shortfall in timetable.shortfalls(&model) {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
-        console::print(&text::checked(&args.file, &model))?;
+        terminal::print(&text::checked(&args.file, &model))?;
         return Ok(ExitStatus::Measured);
     }
     let signals = Signals::to_stop_or_reload()?;
@@ -107,8 +107,8 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
         archive: args.archive.clone(),
         duration: args.duration,
         equipment: Arc::new(MonitorInstruments),
-        print: Arc::new(|text| console::print(text).map_err(io::Error::other)),
+        print: Arc::new(|text| terminal::print(text).map_err(io::Error::other)),
     };
-    console::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
+    terminal::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
     Ok(ExitStatus::Measured)
 }

@@ -16,9 +16,9 @@ use jitlat_core::{Direction, Schedule, StampSource, TestSpec, Transport};
 use jitlat_instruments::OneWay;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::client::TestRequest;
-use jitlat_net::pace::Pacing;
+use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::random;
-use jitlat_proto::jitlat::Dialect;
+use jitlat_proto::jitlat::{Dialect, TestTerms};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -77,16 +77,18 @@ impl OneWayArgs {
             control_port: link.control_port,
             family: family(link.ipv4, link.ipv6),
             bind: link.bind,
-            dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
-            key: link.key_file.as_deref().map(key).transpose()?,
-            pacing: link.pacing(),
-            priority,
-            stamps: match link.stamps {
-                StampsArg::User => StampSource::User,
-                StampsArg::Kernel => StampSource::Kernel,
-                StampsArg::Hardware => StampSource::Hardware,
+            terms: TestTerms {
+                dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
+                key: link.key_file.as_deref().map(key).transpose()?,
+                stamps: match link.stamps {
+                    StampsArg::User => StampSource::User,
+                    StampsArg::Kernel => StampSource::Kernel,
+                    StampsArg::Hardware => StampSource::Hardware,
+                },
+                ..TestTerms::new(streams)
             },
-            ..TestRequest::new(host, streams)
+            sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            ..TestRequest::new(host, Vec::new())
         };
         Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
     }

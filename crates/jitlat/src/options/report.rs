@@ -1,16 +1,17 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
-use crate::console;
-use crate::output::running::RunningWindows;
-use crate::output::screen::{self, StreamOrigin};
-use crate::output::text::{self, PageOptions};
-use crate::output::{AnalysedStream, Outputs, Report, ReportParts, log_failures};
+use crate::options::outputs::Outputs;
 use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Answer;
 use jitlat_core::scalars::{self, ScalarCondition};
+use jitlat_output::running::RunningWindows;
+use jitlat_output::screen::{self, StreamOrigin};
+use jitlat_output::terminal;
+use jitlat_output::text::{self, PageOptions};
+use jitlat_output::{AnalysedStream, Report, ReportParts};
 use jitlat_report::text::windows;
 use jitlat_store::log::STDOUT;
 use std::path::Path;
@@ -170,18 +171,19 @@ impl ReportArgs {
             );
         }
         self.outputs.check_analysis(&self.options())?;
-        self.outputs.check(streams, others)
+        Ok(self.outputs.check(streams, others)?)
     }
 
-    /// Prints the report of `text` and writes every format, as [`Wanted::write`](crate::output::wanted::WantedOutputs::write);
+    /// Prints the report of `text` and writes every format, as [`Wanted::write`](jitlat_output::Wanted::write);
     /// beside a log on standard output, to standard error.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         if !self.beside_log {
             return self.outputs.write(report, text);
         }
-        let mut failures: Vec<anyhow::Error> = console::print_to_stderr(&text()).err().into_iter().collect();
+        let mut failures: Vec<jitlat_output::Error> =
+            terminal::print_to_stderr(&text()).err().into_iter().collect();
         failures.extend(self.outputs.write_files(report));
-        log_failures(&failures)
+        jitlat_output::log_failures(&failures)
     }
 
     /// Whether an output needs the single packets after the analysis.

@@ -1,27 +1,26 @@
 //! `jitlat ping`: two-way tests.
 //!
-//! * [`late`] – what LaTe's options send while a test runs; [`several`] – several hosts at once
+//! * [`late`] – LaTe's options; [`several`] – several hosts at once
 
 mod late;
 mod several;
 
-use crate::console::progress::{ProgressLine, ProgressObserver};
-use crate::exit::{ExitStatus, explain};
+use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
-use crate::output::report::ReportStreams;
-use crate::output::screen::StreamOrigin;
-use crate::output::{AnalysedStream, text};
 use crate::{archive, doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
 use jitlat_instruments::doctor::noise_floor_two_way;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, RecordCollector};
+use jitlat_output::AnalysedStream;
+use jitlat_output::ReportStreams;
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
 use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{Journals, RowKind};
-use late::LateOutputs;
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
@@ -58,7 +57,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
-    let (late, mut streams) = LateOutputs::new(args, &ping)?;
+    let (late_test, mut streams) = late::test(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
     let mut progress = match (args.live.live, drawn) {
@@ -81,9 +80,9 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     progress.clear();
     let measured = measured.inspect_err(|e| {
         if let jitlat_instruments::Error::Ping(_) = e
-            && let Err(trouble) = late.failed(&args.report.outputs)
+            && let Err(trouble) = late_test.failed(&args.report.outputs)
         {
-            error!("{}", explain(&trouble));
+            error!("{}", jitlat_output::explain(&trouble));
         }
     })?;
     let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
@@ -112,7 +111,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
             tcp: records.tcp.pop().unwrap_or_default(),
             shown_windows: shown_windows.pop().unwrap_or_default(),
             file_ending: "round-trip".to_owned(),
-            late: Some(late.setting.clone()),
+            late: Some(late_test.setting.clone()),
         });
     }
     let report =
@@ -120,7 +119,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let whole = args.report.write(&report, || args.report.page(&runs, StreamOrigin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {
-        troubles.extend(late.finish(run, streams).iter().map(explain));
+        troubles.extend(late_test.finish(run, streams).iter().map(|e| jitlat_output::explain(e)));
     }
     for trouble in &troubles {
         error!("{trouble}");
@@ -138,7 +137,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     {
         return Ok(ExitStatus::NotMeasured);
     }
-    let status = text::status(&runs, &args.report.fail_if);
+    let status = thresholds(&runs, &args.report.fail_if);
     let answered = runs.iter().any(|run| run.summary.counts.received > 0);
     if !answered && ping.client.expects_answers() && status == ExitStatus::Measured {
         if !said {

@@ -1,7 +1,6 @@
 //! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
 
 use super::rows;
-use crate::console::{self, progress::ProgressLine};
 use crate::exit::{ExitStatus, explain};
 use crate::interrupt;
 use crate::live::{self, Board, View};
@@ -11,6 +10,7 @@ use anyhow::{Error, Result, bail};
 use jitlat_core::Summary;
 use jitlat_core::scalars::Scalar;
 use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
+use jitlat_output::terminal::{self, progress::ProgressLine};
 use jitlat_report::text::logged;
 use jitlat_store::log::{Closed, Journals};
 use std::thread;
@@ -43,7 +43,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
     let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
-    console::print(&table(&hosts, &found))?;
+    terminal::print(&table(&hosts, &found))?;
     let mut status = ExitStatus::Measured;
     for (host, log) in hosts.iter().zip(&logs) {
         if let Some(path) = &log.log {

@@ -4,7 +4,6 @@ use super::drawing::FigureArgs;
 use super::live::LivePointArgs;
 use super::parts::PassivePartArgs;
 use crate::options::report::ReportArgs;
-use crate::output::ReportParts;
 use anyhow::{Context, bail};
 use clap::Args;
 use jitlat_core::prefix::Prefix;
@@ -12,6 +11,8 @@ use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span};
 use jitlat_instruments::passive::{CaptureSource, Matching, Passive, Translation};
 use jitlat_net::capture::in_folders;
+use jitlat_output::ReportParts;
+use jitlat_output::captures::ShownCaptures;
 use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::{LinkQuestion, Sides};
@@ -325,6 +326,17 @@ impl SppArgs {
         self.summary || self.writes_to_output()
     }
 
+    /// How the results are shown.
+    pub fn shown(&self) -> ShownCaptures<'_> {
+        ShownCaptures {
+            link: self.link.as_ref(),
+            marks: &self.figures.marks,
+            interval: self.report.analysis.interval,
+            corrected: self.report.plot_corrected,
+            top: self.top,
+        }
+    }
+
     /// The columns of the lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
@@ -383,6 +395,6 @@ impl SppArgs {
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check_one_way("")?;
         outputs.check_analysis(&self.report.options())?;
-        outputs.check(if names > 0 { 1 } else { 2 }, &others)
+        Ok(outputs.check(if names > 0 { 1 } else { 2 }, &others)?)
     }
 }

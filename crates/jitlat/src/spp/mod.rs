@@ -1,32 +1,29 @@
 //! `jitlat spp`: passive round-trip times from two captures of the same traffic.
 
-mod analysis;
 mod args;
 mod drawing;
-mod lines;
 mod live;
 mod one_point;
 mod parts;
-mod several;
 mod show;
-mod ways;
 
 pub use args::SppArgs;
 pub use live::{LivePointArgs, POINTS};
 
 use crate::archive;
 use crate::exit::ExitStatus;
-use crate::output::ReportParts;
-use crate::{console, interrupt};
-use anyhow::{anyhow, bail};
+use crate::interrupt;
+use anyhow::{Context, anyhow, bail};
+use jitlat_instruments::passive::CaptureSource;
+use jitlat_output::ReportParts;
+use jitlat_output::captures::{DirectionRecorder, FollowedCapture, PairPrinter};
+use jitlat_output::terminal;
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{CaptureEvent, CaptureObserver, LinkQuestion, MatchPlan, StreamObserver};
 use jitlat_report::figure::PassiveTrace;
 use jitlat_report::text;
 use jitlat_report::text::screen::Timeline;
-use lines::PairPrinter;
 use tracing::info;
-use ways::DirectionRecorder;
 
 /// Runs `jitlat spp`.
 pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
@@ -34,7 +31,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
         let Some(LinkQuestion::Compare(link)) = &args.link else {
             bail!("--payloads needs a link whose encapsulation and rates are given");
         };
-        console::print(&text::link_tables(link, &args.payloads))?;
+        terminal::print(&text::link_tables(link, &args.payloads))?;
         return Ok(ExitStatus::Measured);
     }
     if !args.one_point.is_empty() {
@@ -42,7 +39,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     }
     args.check()?;
     if !args.labels.is_empty() {
-        return several::run(args);
+        return run_several(args);
     }
     if !args.parts.join.is_empty() {
         return parts::join(args);
@@ -81,7 +78,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     };
     let mut failures: Vec<anyhow::Error> = Vec::new();
     failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
-    failures.extend(lines.finish());
+    failures.extend(lines.finish().map(anyhow::Error::from));
     match args.parts.state.is_some() && stop.is_requested() {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
         true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
@@ -92,6 +89,25 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
         failures.push(anyhow::anyhow!("not every log was archived"));
     }
     show::show(args, outcome.result, recorded, (trace, course), failures)
+}
+
+/// Follows each pair of captures and shows all of them.
+fn run_several(args: &SppArgs) -> anyhow::Result<ExitStatus> {
+    let passive = args.settings()?;
+    let stop = interrupt::stop()?;
+    let mut runs = Vec::new();
+    let mut failures: Vec<anyhow::Error> = Vec::new();
+    for ((label, reference), monitor) in args.labels.iter().zip(&args.reference).zip(&args.monitor) {
+        let mut trace =
+            args.report.outputs.draws().then(|| PassiveTrace::new(args.every, args.figures.range()));
+        let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path.clone()]));
+        let outcome = passive
+            .follow_captures(points, &stop, &mut trace)
+            .with_context(|| format!("captures of {label}"))?;
+        failures.extend(outcome.failures.into_iter().map(anyhow::Error::from));
+        runs.push(FollowedCapture { label, result: outcome.result, trace });
+    }
+    show::show_several(args, runs, failures)
 }
 
 /// Prints the state of live points to standard error.

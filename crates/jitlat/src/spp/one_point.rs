@@ -3,14 +3,12 @@
 use super::SppArgs;
 use crate::exit::ExitStatus;
 use crate::interrupt;
-use crate::output::Report;
-use crate::output::wanted::WantedOutputs;
 use anyhow::{Result, bail};
 use jitlat_instruments::passive::one_point;
+use jitlat_output::WantedOutputs;
+use jitlat_output::captures::OnePointReport;
 use jitlat_passive::OnePointResult;
 use jitlat_report::text;
-use jitlat_store::passive::OnePointDocument;
-use serde_json::Value;
 
 /// Runs it.
 pub fn run(args: &SppArgs) -> Result<ExitStatus> {
@@ -32,12 +30,4 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let measured = found.flows.iter().any(|flow| flow.why_not.is_none());
     let whole = outputs.write(&report, || text::one_point(&found, args.top));
     Ok(if whole && measured { ExitStatus::Measured } else { ExitStatus::NotMeasured })
-}
-
-struct OnePointReport<'a>(&'a OnePointResult);
-
-impl Report for OnePointReport<'_> {
-    fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(OnePointDocument::of(self.0))?)
-    }
 }

@@ -1,17 +1,16 @@
 //! Captures in parts by time: a first pass over the whole, parts of it, and their states joined.
 
 use super::args::SppArgs;
-use super::lines::PairPrinter;
 use super::show;
-use super::ways::PointAnalyses;
 use crate::exit::ExitStatus;
-use crate::output;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use core::str::FromStr;
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
+use jitlat_output::captures::{PairPrinter, PointAnalyses};
+use jitlat_output::write_file;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_passive::{FirstPass, PairEstimator, PartState};
 use jitlat_report::text::screen::Timeline;
@@ -122,7 +121,7 @@ impl PassivePartArgs {
 /// `--write-plan`.
 pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<ExitStatus> {
     let plan = passive.first_pass(&args.points()?)?;
-    output::write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
+    write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
     Ok(ExitStatus::Measured)
 }
 
@@ -130,7 +129,7 @@ pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<Exit
 pub fn write_state(args: &PassivePartArgs, part: Option<&PartState>) -> Result<()> {
     let (Some(path), Some(part)) = (&args.state, part) else { return Ok(()) };
     let bytes = part.save()?;
-    output::write_file(path, |out| out.write_all(&bytes))
+    Ok(write_file(path, |out| out.write_all(&bytes))?)
 }
 
 /// `--join`.
@@ -155,6 +154,6 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
         course.capture_event(&pairs);
         estimator.take_pairs();
     });
-    let failures = lines.finish().into_iter().collect();
+    let failures = lines.finish().map(anyhow::Error::from).into_iter().collect();
     show::show(args, result, PointAnalyses::default(), (None, course), failures)
 }

@@ -1,38 +1,31 @@
 //! `jitlat sweep`: a test under every combination of some conditions, repeated, in random order, with confidence
 //! intervals, and an analysis of delay against packet size.
 //!
-//! * [`lists`] – parsing conditions
 //! * [`test_options`] – the test's options after `--`, and how conditions change them
-//! * [`state`] – the file from which an interrupted sweep continues
-//! * [`show`] – table, CSV, JSON, figures
 
-mod lists;
-pub mod show;
-mod state;
 mod test_options;
 
-#[cfg(test)]
-pub use show::SweepDocument;
-
-use crate::console::progress::ProgressLine;
 use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::options::load::LoadArgs;
+use crate::options::outputs::Outputs;
 use crate::options::report::LengthArgs;
-use crate::output::report::shell_word;
-use crate::output::{Outputs, ReportParts, screen};
-use crate::{console, interrupt};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::sweep::{ConfidenceLevel, Factor, FactorLevel, SweepAxis, SweepGrid, SweepRun};
+use jitlat_instruments::sweep::lists::{self, LevelList};
 use jitlat_instruments::sweep::{SweepEvent, sweep};
 use jitlat_instruments::{Error, Stop};
 use jitlat_net::random;
-use jitlat_store::sweep::{FORMAT, LoadLink, SweepPlan};
-use lists::LevelList;
-use show::SweepReport;
-use state::{FileNaming, SweepState};
+use jitlat_output::shell_word;
+use jitlat_output::sweep::{SweepReport, begin};
+use jitlat_output::terminal;
+use jitlat_output::terminal::progress::ProgressLine;
+use jitlat_output::{ReportParts, screen};
+use jitlat_store::log::Naming;
+use jitlat_store::sweep::{FORMAT, LoadLink, SweepPlan, SweepState};
 use std::path::PathBuf;
 use test_options::TestOptions;
 
@@ -232,13 +225,13 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
                 let test = options.test(&plan, cell).with_context(name)?;
                 test.instrument.duration().with_context(name)?;
             }
-            let named = args.output.clone().map_or(FileNaming::Random, FileNaming::Given);
+            let named = args.output.clone().map_or_else(|| Naming::Random(PathBuf::from(".")), Naming::Given);
             (SweepState::create(&named, plan)?, options)
         }
     };
     let stop = interrupt::stop()?;
     if !args.outputs.is_silent() && !args.length.quiet {
-        console::print(&show::begin(&state)?)?;
+        terminal::print(&begin(&state)?)?;
     }
     let failure = measure(&mut state, &options, &stop).err();
     let report = SweepReport::new(&state);

@@ -1,8 +1,8 @@
 //! The connections of captures in parts, and their states joined.
 
-use crate::output;
 use anyhow::{Context, Result};
 use clap::Args;
+use jitlat_output::write_file;
 use jitlat_passive::tcp::{ConnectionShare, ConnectionsPart};
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl TcpPartArgs {
     pub fn write_state(&self, part: &ConnectionsPart) -> Result<()> {
         let Some(path) = &self.state else { return Ok(()) };
         let bytes = part.save()?;
-        output::write_file(path, |out| out.write_all(&bytes))
+        Ok(write_file(path, |out| out.write_all(&bytes))?)
     }
 
     /// The states of `--join`.

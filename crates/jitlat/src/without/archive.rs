@@ -3,8 +3,6 @@
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;
 use anyhow::Result;
-use jitlat_store::log::LogReader;
-use std::io::Read;
 use std::path::Path;
 
 const FEATURE: &str = "archive";
@@ -30,22 +28,6 @@ pub fn check(archive: Option<&Path>, _: bool) -> Result<()> {
 /// Whether there is nothing to add: [`check`] has refused everything else.
 pub fn add_logs<'a>(archive: Option<&Path>, _: impl Iterator<Item = &'a Path>) -> bool {
     archive.is_none()
-}
-
-/// Refuses a test of an archive; `None` if `path` is not one.
-pub fn log_reader(path: &Path) -> Result<Option<LogReader>> {
-    refuse_archived(path).map(|()| None)
-}
-
-/// Refuses a test of an archive; `None` if `path` is not one.
-pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>> {
-    refuse_archived(path).map(|()| None)
-}
-
-fn refuse_archived(path: &Path) -> Result<()> {
-    let is_archived =
-        !path.exists() && path.parent().is_some_and(|dir| dir.join("catalogue.sqlite").exists());
-    if is_archived { Err(missing("a test of an archive, as DIR/ID,", FEATURE)) } else { Ok(()) }
 }
 
 pub mod dataset {

@@ -4,7 +4,7 @@ use super::collect::ArchiveShelf;
 use super::{Equipment, ServerKeys};
 use crate::Model;
 use crate::model::{CollectorRules, KeySource};
-use anyhow::{Context, Result, ensure};
+use crate::runtime::error::{Context, MonitorError, Result, bail};
 use jitlat_instruments::serve::{CollectService, Serve, Serving};
 use jitlat_net::key_file;
 use jitlat_net::push::PushService;
@@ -29,10 +29,11 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     let name = path.display();
     let mode =
         std::fs::metadata(path).with_context(|| format!("reading {name}"))?.permissions().mode() & 0o777;
-    ensure!(
-        mode & 0o077 == 0,
-        "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
-    );
+    if mode & 0o077 != 0 {
+        bail!(
+            "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
+        );
+    }
     Ok(())
 }
 
@@ -112,7 +113,7 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
             keys.hosts.push((other.name.clone(), key(source, folder)?, captures));
         }
     }
-    equipment.server(&model.serve.options, keys)
+    equipment.server(&model.serve.options, keys).map_err(MonitorError::Server)
 }
 
 /// The collector that `rules` make of this host.

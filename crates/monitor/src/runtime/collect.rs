@@ -3,7 +3,7 @@
 //! Each host has a thread of the server, which unpacks, compares and analyses its tests; one thread enters what all of them have, as much at a time as
 //! there is. Only what was entered is settled.
 
-use anyhow::{Context, Result};
+use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
     AddOutcome, Archive, ArchiveError, Arrived, IncomingLog, MAX_LOG_BYTES, PreparedTest, Unfit,
 };

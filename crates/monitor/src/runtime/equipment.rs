@@ -1,9 +1,9 @@
 //! [`Equipment`]: what a monitor measures, captures and serves with, made from options of its file.
 
 use super::CaptureSetup;
+use super::error::AnyError;
 use crate::agenda::SlotFailure;
 use crate::file::{DeclaredTest, EntryError, Instruments, OptionValue};
-use anyhow::Result;
 use jitlat_instruments::passive::{CaptureEnd, PeriodEvent};
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Annotations, Instrument, Stop};
@@ -38,7 +38,7 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the options.
-    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve>;
+    fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError>;
 }
 
 /// Where a test is made, and what is stored with it.

@@ -57,6 +57,7 @@ fn kind(error: &Error) -> SlotFailure {
         },
         Error::OneWay(ClientError::Start(_)) => SlotFailure::Other,
         Error::OneWay(_)
+        | Error::Conversation(_)
         | Error::Lookup { .. }
         | Error::Address { .. }
         | Error::Ping(_)

@@ -2,7 +2,7 @@
 
 use super::watch::ArchiveWatch;
 use crate::Model;
-use anyhow::Result;
+use crate::runtime::error::Result;
 use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, PushResult};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::push::{PushConnection, PushFailure};

@@ -15,14 +15,14 @@ use crate::extra::ExtraStep;
 use crate::file::text_of;
 use crate::file::{keys, read};
 use crate::model::ArchiveRules;
+use crate::runtime::error::{Context, Result, bail, explain};
 use crate::text;
 use crate::{Agenda, Model, Timetable};
-use anyhow::{Context, Result, bail};
 use jitlat_archive::{Archive, Retention, SlotFilter, is_archive};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
-use jitlat_net::wake::{self, Waker};
+use jitlat_net::wake::{self, StopSignal, Waker};
 use jitlat_proto::jitlat::PresharedKey;
 use jitlat_web::RunRefusal;
 use std::collections::BTreeMap;
@@ -76,6 +76,19 @@ pub trait Requests: AsFd {
 
     /// Resets the descriptor. Called before the requests are looked at.
     fn clear(&self);
+}
+
+/// A signal only stops the monitor.
+impl Requests for StopSignal {
+    fn is_stop_requested(&self) -> bool {
+        self.is_requested()
+    }
+
+    fn take_reload(&self) -> bool {
+        false
+    }
+
+    fn clear(&self) {}
 }
 
 /// A test under way.
@@ -498,10 +511,10 @@ impl Monitor<'_> {
         let new = match load(&self.settings.file, &*self.settings.equipment) {
             Ok(Some(model)) => model,
             Ok(None) => return warn!("{file}: the file as it was before stays in force"),
-            Err(e) => return warn!("{e:#}; the file as it was before stays in force"),
+            Err(e) => return warn!("{}; the file as it was before stays in force", explain(&e)),
         };
         if let Err(e) = self.follow(new) {
-            warn!("{file}: {e:#}; the file as it was before stays in force");
+            warn!("{file}: {}; the file as it was before stays in force", explain(&e));
         }
     }
 
@@ -540,7 +553,7 @@ impl Monitor<'_> {
                         kept_before.as_deref(),
                     )
                     .unwrap_or_else(|again| {
-                        error!("{again:#}");
+                        error!("{}", explain(&again));
                         None
                     });
                     return Err(e);
@@ -552,7 +565,8 @@ impl Monitor<'_> {
             // Two at a time would offer the same.
             self.pushes = None;
             let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
-            self.pushes = pushes.map_err(|e| error!("[[collector]]: {e:#}; nothing is pushed")).ok();
+            self.pushes =
+                pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
         if new.web != old.web || moved {
             // Its port is needed by the next one.
@@ -561,7 +575,7 @@ impl Monitor<'_> {
             let page =
                 RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
             self.page = page.unwrap_or_else(|e| {
-                error!("{e:#}; there is no page");
+                error!("{}; there is no page", explain(&e));
                 None
             });
         }
@@ -613,7 +627,7 @@ impl Monitor<'_> {
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
             if let Err(e) = prune(&root, &rules, &said) {
-                warn!("removing what is old from the archive {}: {e:#}", root.display());
+                warn!("removing what is old from the archive {}: {}", root.display(), explain(&e));
             }
         };
         match thread.spawn(run) {

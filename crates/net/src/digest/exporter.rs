@@ -381,14 +381,14 @@ impl DigestConversation<'_> {
 }
 
 fn digest(rule: &DigestRule, p: &IpPacket<'_>, at: WallTime, salt: u64) -> Option<Digest> {
-    let way = rule.sides.way(p)?;
+    let direction = rule.sides.direction(p)?;
     let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
     let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));
     if !protocol || !port || rule.without_echoes && is_echo(p) {
         return None;
     }
-    let id = salted(rule.identity.identify(p, Some(way))?, salt);
-    Some(Digest { at, id, length: p.length, way })
+    let id = salted(rule.identity.identify(p, Some(direction))?, salt);
+    Some(Digest { at, id, length: p.length, direction })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! measured by the code that runs the test.
 
 use crate::client::{self, ClientError, TestRequest};
-use crate::pace::Pacing;
+use crate::pace::{Pacing, SendSettings};
 use crate::reflect::{Reflectors, StampReflector};
 use crate::server::{JitlatServer, ServerError, ServerSettings};
 use crate::stamp::StampMode;
@@ -11,7 +11,7 @@ use crate::twoway::client::{PingError, TwoWayLink, TwoWayMeasured};
 use crate::twoway::socket::{Carrier, Marking};
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Dscp, PacketRecord, Session, StampSource, TestSpec};
-use jitlat_proto::jitlat::{Dialect, ServerLimits};
+use jitlat_proto::jitlat::{ServerLimits, TestTerms};
 use jitlat_proto::policy::Policy;
 use jitlat_proto::stamp;
 use jitlat_proto::twoway::PingPlan;
@@ -71,14 +71,8 @@ pub fn one_way(
         control_port: server.addresses().first().map_or(0, SocketAddr::port),
         family: None,
         bind: Some(IpAddr::V4(LOOPBACK)),
-        specs: vec![spec],
-        dialect: Dialect::V3,
-        key: None,
-        pacing: pacing.clone(),
-        priority: None,
-        stamps,
-        segmented: false,
-        feedback: false,
+        terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
+        sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {

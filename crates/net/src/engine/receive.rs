@@ -35,7 +35,7 @@ struct ReceivingStream<'a> {
 
 impl<'a> ReceivingStream<'a> {
     fn start(context: &'a mut Context) -> ReceivingStream<'a> {
-        context.reporter.note(context.settings.pacing.apply());
+        context.reporter.note(context.settings.sending.pacing.apply());
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;

@@ -52,7 +52,7 @@ struct SendingStream<'a> {
 impl<'a> SendingStream<'a> {
     /// The stream, and how to wait for its packets.
     fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
-        let (pacing, spec) = (&context.settings.pacing, &context.opening.spec);
+        let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
         let (mode, chosen) = match launch {
             Some(_) => (PaceMode::Etf, None),
@@ -123,7 +123,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
-        None if context.settings.segmented && stamps == StampMode::User => {
+        None if context.settings.sending.segmented && stamps == StampMode::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
         None => HandOver::one_by_one(socket),

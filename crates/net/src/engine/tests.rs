@@ -3,7 +3,7 @@
 use super::rendezvous::Rendezvous;
 use super::*;
 use crate::launch::{LaunchHost, ThisHost, fake};
-use crate::pace::{PaceMode, Pacing};
+use crate::pace::{PaceMode, Pacing, SendSettings};
 use crate::sockets::bind_tcp;
 use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
@@ -27,11 +27,9 @@ fn engine_on(launch_host: &'static dyn LaunchHost, pacing: Pacing) -> Engine {
     let rendezvous = Rendezvous::new(jitlat_proto::policy::Gate::new(Default::default())).unwrap();
     Engine::new(EngineSettings {
         local,
-        pacing,
-        priority: None,
+        sending: SendSettings { pacing, ..SendSettings::default() },
         rendezvous,
         launch_host,
-        segmented: false,
         live: false,
     })
     .unwrap()

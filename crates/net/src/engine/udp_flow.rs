@@ -61,7 +61,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
-    let launch = match (context.opening.role, context.settings.pacing.mode) {
+    let launch = match (context.opening.role, context.settings.sending.pacing.mode) {
         (FlowRole::Send, Some(PaceMode::Etf)) => {
             Some(Launch::prepare(context.settings.launch_host, socket.as_fd(), local.ip())?)
         }

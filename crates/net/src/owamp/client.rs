@@ -64,6 +64,28 @@ impl OwampRequest {
     }
 }
 
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum OwampError {
+    /// There is no connection, or this host has no threads or descriptors left.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The control conversation failed.
+    #[error("OWAMP server {address}: {failure}")]
+    Failed {
+        /// The server.
+        address: SocketAddr,
+        /// The reason, and what to try.
+        failure: jitlat_proto::amp::AmpFailure,
+    },
+}
+
+impl From<io::Error> for OwampError {
+    fn from(error: io::Error) -> OwampError {
+        OwampError::Client(error.into())
+    }
+}
+
 /// The slots that space the packets of `spec`.
 fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     let units = |span: Span| NtpTime::from_span(span).0;
@@ -84,12 +106,12 @@ fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
 /// ends that, too. On return it is set if it ever was.
 ///
 /// # Errors
-/// [`ClientError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
+/// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
 pub fn run(
     request: &OwampRequest,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
-) -> Result<(Measured, Vec<SessionData>), ClientError> {
+) -> Result<(Measured, Vec<SessionData>), OwampError> {
     let TestRequest { host, control_port, family, bind, .. } = &request.settings;
     let server = ServerAddress {
         host,
@@ -153,20 +175,24 @@ impl<'a> OwampTest<'a> {
         request: &'a OwampRequest,
         stream: std::net::TcpStream,
         remote: SocketAddr,
-    ) -> Result<OwampTest<'a>, ClientError> {
+    ) -> Result<OwampTest<'a>, OwampError> {
         let local = stream.local_addr()?;
         let mut notes = Vec::new();
         let mut streams = Vec::new();
         let mut wishes = Vec::new();
-        for spec in &request.settings.specs {
+        for spec in &request.settings.terms.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
             let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-            let marks = Marks { dscp: spec.dscp, priority: request.settings.priority };
-            let (stamps, said) =
-                stream_socket::prepare_udp(&socket, ways, marks, StampMode::from(request.settings.stamps))?;
+            let marks = Marks { dscp: spec.dscp, priority: request.settings.sending.priority };
+            let (stamps, said) = stream_socket::prepare_udp(
+                &socket,
+                ways,
+                marks,
+                StampMode::from(request.settings.terms.stamps),
+            )?;
             notes.extend(said);
             if sends {
                 set_hop_limit(&socket, &local)?;
@@ -230,7 +256,7 @@ impl<'a> OwampTest<'a> {
         &mut self,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
-    ) -> Result<(Measured, Vec<SessionData>), ClientError> {
+    ) -> Result<(Measured, Vec<SessionData>), OwampError> {
         let mut shown = steady();
         let failure = loop {
             if let Some(failure) = self.execute(observer)? {
@@ -267,7 +293,7 @@ impl<'a> OwampTest<'a> {
         };
         if !self.started {
             let (host, address) = (self.request.settings.host.clone(), self.remote);
-            return Err(ClientError::Interrupted { host, address });
+            return Err(ClientError::Interrupted { host, address }.into());
         }
         self.driver.finish(Span::millis(100));
         Ok(self.conclude(failure.as_deref(), observer))
@@ -277,7 +303,7 @@ impl<'a> OwampTest<'a> {
     ///
     /// # Errors
     /// If it failed before.
-    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, ClientError> {
+    fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
                 OwampClientEvent::Mode(mode) => self.mode = mode,
@@ -319,14 +345,14 @@ impl<'a> OwampTest<'a> {
                     return Ok(Some(Some(failure.to_string())));
                 }
                 OwampClientEvent::Failed(failure) => {
-                    return Err(ClientError::Owamp { address: self.remote, failure });
+                    return Err(OwampError::Failed { address: self.remote, failure });
                 }
             }
         }
         Ok(None)
     }
 
-    fn granted(&mut self, granted: OwampGrant) -> Result<(), ClientError> {
+    fn granted(&mut self, granted: OwampGrant) -> Result<(), OwampError> {
         let Some(stream) = self.streams.get_mut(granted.index) else { return Ok(()) };
         let ClientEndpoint::Open(socket, stamps) = std::mem::replace(&mut stream.end, ClientEndpoint::Over)
         else {
@@ -344,7 +370,7 @@ impl<'a> OwampTest<'a> {
                 padding: session.request.padding,
                 stamps,
                 keeps_stamps: true,
-                pacing: self.request.settings.pacing.clone(),
+                pacing: self.request.settings.sending.pacing.clone(),
                 admit: Box::new(|_| true),
             }));
             stream.spec.src_port = session.request.sender_port;

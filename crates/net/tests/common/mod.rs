@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use jitlat_core::observer::{Event, Observer, StreamProgress};
-use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, StampSource, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
 use jitlat_net::RunningService;
 use jitlat_net::client::{self, ClientError, Measured, TestRequest};
-use jitlat_net::pace::Pacing;
+use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::server::{JitlatServer, ServerSettings};
-use jitlat_proto::jitlat::{Dialect, PresharedKey, ServerLimits};
+use jitlat_proto::jitlat::{PresharedKey, ServerLimits, TestTerms};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,14 +75,8 @@ impl Serving {
             control_port: self.address.port(),
             family: None,
             bind: None,
-            specs,
-            dialect: Dialect::V3,
-            key: None,
-            pacing: Pacing::default(),
-            priority: None,
-            stamps: StampSource::Kernel,
-            segmented: false,
-            feedback: false,
+            terms: TestTerms::new(specs),
+            sending: SendSettings::default(),
         }
     }
 }

@@ -122,19 +122,19 @@ fn wrong_and_missing_keys_are_refused_on_both_sides() {
     let mut request = locked.request(vec![spec]);
     let refused = |request: &_| run(request, &mut RecordCollector::default()).unwrap_err().to_string();
     assert!(refused(&request).contains("key"), "{}", refused(&request));
-    request.key = Some(key_of("another key of quite enough bytes, not shared"));
+    request.terms.key = Some(key_of("another key of quite enough bytes, not shared"));
     assert!(refused(&request).contains("key"), "{}", refused(&request));
-    request.key = Some(key_of(key));
+    request.terms.key = Some(key_of(key));
     let (_, [records, _]) = measure(&request);
     assert_eq!(seqs(&records), all(20));
 
-    let mut classic = locked.request(request.specs.clone());
-    classic.dialect = Dialect::Classic;
+    let mut classic = locked.request(request.terms.specs.clone());
+    classic.terms.dialect = Dialect::Classic;
     assert!(run(&classic, &mut RecordCollector::default()).is_err(), "workorders cannot prove a key");
 
     let open = serve();
     let mut suspicious = open.request(vec![open.spec(Direction::Up, Transport::Udp, 20, Span::millis(1))]);
-    suspicious.key = Some(key_of(key));
+    suspicious.terms.key = Some(key_of(key));
     assert!(refused(&suspicious).contains("key"), "{}", refused(&suspicious));
 }
 

@@ -4,7 +4,6 @@ use crate::common;
 use crate::common::{LOCAL, all, free_port, measure, seqs, serve, serve_with};
 use jitlat_core::record::Moment;
 use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
-use jitlat_net::client::TestRequest;
 use jitlat_proto::jitlat::{Dialect, ServerLimits};
 use std::net::Ipv6Addr;
 
@@ -120,7 +119,7 @@ fn classic_workorders_in_every_combination() {
                     (spec.src_port, spec.dst_port) = (0, free_port(LOCAL));
                 }
                 let mut request = server.request(vec![spec]);
-                request.dialect = Dialect::Classic;
+                request.terms.dialect = Dialect::Classic;
                 scope.spawn(move || {
                     let (_, [records, _]) = measure(&request);
                     assert_eq!(seqs(&records), all(100), "{direction:?} {transport}");
@@ -182,7 +181,8 @@ fn fast_packets_are_whole_and_stamped_on_arrival_however_they_are_read() {
 fn a_load_that_leaves_in_buffers_arrives_as_its_packets() {
     let server = serve();
     let spec = server.spec(Direction::Up, Transport::Udp, 40_000, Span::micros(5));
-    let request = TestRequest { stamps: StampSource::User, segmented: true, ..server.request(vec![spec]) };
+    let mut request = server.request(vec![spec]);
+    (request.terms.stamps, request.sending.segmented) = (StampSource::User, true);
     let (sessions, [records, _]) = measure(&request);
     assert_eq!((sessions[0].sent, sessions[0].unsent, sessions[0].stamps_lost), (Some(40_000), 0, None));
     assert_eq!(records.len() as u64 + sessions[0].receiver_drops.unwrap_or(0), 40_000);

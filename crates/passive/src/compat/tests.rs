@@ -3,11 +3,11 @@ use jitlat_core::time::WallTime;
 
 /// A packet that goes out, at this time in ms.
 fn s(at_ms: i64, id: u64) -> Sighting {
-    Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, way: Direction::Up, flow: 0 }
+    Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, direction: Direction::Up, flow: 0 }
 }
 
 fn back(at_ms: i64, id: u64) -> Sighting {
-    Sighting { way: Direction::Down, ..s(at_ms, id) }
+    Sighting { direction: Direction::Down, ..s(at_ms, id) }
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn the_ways_are_counted_and_matched_apart() {
     m.reference(s(6, 3));
     assert!(m.monitor(s(10, 1)).is_none());
     let r = m.monitor(back(10, 1)).unwrap();
-    assert_eq!((r.way, r.length, r.flow), (Direction::Down, 77, 3));
+    assert_eq!((r.direction, r.length, r.flow), (Direction::Down, 77, 3));
     assert_eq!((r.reference, r.monitor), (WallTime(20_000_000), WallTime(10_000_000)));
-    assert_eq!(Direction::BOTH.map(|way| m.seen(CapturePoint::Reference, way)), [2, 1]);
-    assert_eq!(Direction::BOTH.map(|way| m.seen(CapturePoint::Monitor, way)), [1, 1]);
-    assert_eq!(Direction::BOTH.map(|way| m.matched(way)), [0, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.seen(CapturePoint::Reference, direction)), [2, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.seen(CapturePoint::Monitor, direction)), [1, 1]);
+    assert_eq!(Direction::BOTH.map(|direction| m.matched(direction)), [0, 1]);
 }
 
 /// The last time of a reference sighting, in seconds after a monitor sighting, that is still wanted.
@@ -104,8 +104,8 @@ fn the_time_allowed_is_narrowed_after_twenty_matches() {
     assert!((23..=26).contains(&wanted(&m)));
 }
 
-fn record(way: Direction, monitor: i64) -> Record {
-    Record { way, reference: WallTime(0), monitor: WallTime(monitor), length: 0, flow: 0 }
+fn record(direction: Direction, monitor: i64) -> Record {
+    Record { direction, reference: WallTime(0), monitor: WallTime(monitor), length: 0, flow: 0 }
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_last_pair_is_held_for_ever() {
 fn a_pair_is_the_last_out_before_an_in() {
     let pairs = |list: &[(Direction, i64)]| -> Vec<(i64, i64)> {
         let mut p = CaiaPairer::default();
-        let made = list.iter().filter_map(|(way, at)| p.push(record(*way, *at)));
+        let made = list.iter().filter_map(|(direction, at)| p.push(record(*direction, *at)));
         made.map(|p| (p.out.monitor.0, p.back.monitor.0)).collect()
     };
     use Direction::{Down, Up};
@@ -142,10 +142,10 @@ fn what_is_not_in_the_list_is_not_found() {
 
 #[test]
 fn packets_of_one_way_alone_are_held_in_bounded_memory() {
-    let held = |way| {
+    let held = |direction| {
         let mut p = CaiaPairer::default();
-        (0..MAX_HELD as i64 / 64 + 10).for_each(|at| assert!(p.push(record(way, at)).is_none()));
-        p.lists[way as usize].len()
+        (0..MAX_HELD as i64 / 64 + 10).for_each(|at| assert!(p.push(record(direction, at)).is_none()));
+        p.lists[direction as usize].len()
     };
     assert_eq!(Direction::BOTH.map(held), [65_536; 2]);
 }

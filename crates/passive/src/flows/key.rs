@@ -62,8 +62,8 @@ impl Hash for FlowKey {
 }
 
 impl FlowKey {
-    /// Of a packet that goes `way`.
-    pub fn of(p: &IpPacket<'_>, way: Direction, grouping: Grouping) -> FlowKey {
+    /// Of a packet that goes `direction`.
+    pub fn of(p: &IpPacket<'_>, direction: Direction, grouping: Grouping) -> FlowKey {
         let (src, dst) = match grouping {
             Grouping::Flow => {
                 let (src, dst) = p.ends();
@@ -78,7 +78,7 @@ impl FlowKey {
                 (around(p.src()), around(p.dst()))
             }
         };
-        let (reference, monitor) = if way == Direction::Up { (src, dst) } else { (dst, src) };
+        let (reference, monitor) = if direction == Direction::Up { (src, dst) } else { (dst, src) };
         let protocol = (grouping == Grouping::Flow).then_some(p.protocol);
         FlowKey { protocol, reference, monitor }
     }
@@ -155,12 +155,12 @@ pub(super) mod tests {
     use crate::{LinkType, decode};
 
     /// The key of a UDP packet between two addresses.
-    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], way: Direction, grouping: Grouping) -> FlowKey {
+    pub(crate) fn key(src: [u8; 4], dst: [u8; 4], direction: Direction, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
         v.extend(src);
         v.extend(dst);
         v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
-        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), way, grouping)
+        FlowKey::of(&decode(LinkType::RAW, &v, 28).unwrap(), direction, grouping)
     }
 
     #[test]
@@ -184,11 +184,11 @@ pub(super) mod tests {
         assert_eq!(numbers.number(key([10, 0, 0, 3], [1, 1, 1, 1], Direction::Up, Grouping::Flow)), 3);
     }
 
-    fn of(protocol: u8, ends: [[u8; 16]; 2], way: Direction, grouping: Grouping) -> FlowKey {
+    fn of(protocol: u8, ends: [[u8; 16]; 2], direction: Direction, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x60, 0, 0, 0, 0, 8, protocol, 64];
         v.extend(ends.concat());
         v.extend([0x13, 0x88, 0x13, 0x89, 0, 8, 3, 4]);
-        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), way, grouping)
+        FlowKey::of(&decode(LinkType::RAW, &v, 48).unwrap(), direction, grouping)
     }
 
     #[test]

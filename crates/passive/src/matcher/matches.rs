@@ -118,7 +118,7 @@ pub(super) struct Matches {
     pub(super) slots: VecDeque<OutputSlot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
-    pub(super) ways: [DirectionMatches; 2],
+    pub(super) directions: [DirectionMatches; 2],
     /// First and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
     /// Times at which a point dropped packets, on its clock, ascending and apart.
@@ -172,13 +172,13 @@ impl Matches {
     #[inline]
     pub(super) fn register(&mut self, point: CapturePoint, s: &Sighting) -> OpenSighting {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.ways[s.way as usize];
+        let of_way = &mut self.directions[s.direction as usize];
         match point {
             CapturePoint::Reference => of_way.counts.seen_at_reference += one,
             CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
         }
         let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
-        if point.is_source(s.way) {
+        if point.is_source(s.direction) {
             seen.seq = of_way.next_seq as u32;
             of_way.next_seq += 1;
         }
@@ -192,29 +192,29 @@ impl Matches {
     #[inline]
     pub(super) fn matched(
         &mut self,
-        way: Direction,
+        direction: Direction,
         source: OpenSighting,
         arrival: OpenSighting,
         out: &mut impl MatchObserver,
     ) {
-        let (reference, monitor) = match way {
+        let (reference, monitor) = match direction {
             Direction::Up => (source, arrival),
             Direction::Down => (arrival, source),
         };
         let record = Record {
-            way,
+            direction,
             reference: WallTime(reference.at),
             monitor: WallTime(monitor.at),
             length: source.length,
             flow: known_flow(reference.flow, monitor.flow),
         };
         let raw = arrival.at.saturating_sub(source.at);
-        let delay = match way {
+        let delay = match direction {
             Direction::Up => raw.saturating_sub(self.offset),
             Direction::Down => raw.saturating_add(self.offset),
         };
         let one = self.one(CapturePoint::Monitor, monitor.at);
-        let of_way = &mut self.ways[way as usize];
+        let of_way = &mut self.directions[direction as usize];
         of_way.counts.matched += one;
         of_way.recent_delay = delay;
         of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
@@ -229,7 +229,7 @@ impl Matches {
                 *last = (*last).max(source.at);
             }
         }
-        let seq = self.seq(way, source.seq);
+        let seq = self.seq(direction, source.seq);
         out.arrived(seq, record, false);
         self.resolve(monitor.slot, OutputSlot::Matched(record), out);
         self.since_tuned += 1;
@@ -246,42 +246,42 @@ impl Matches {
         out: &mut impl MatchObserver,
     ) {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.ways[s.way as usize];
+        let of_way = &mut self.directions[s.direction as usize];
         match point {
             CapturePoint::Reference => of_way.counts.seen_at_reference += one,
             CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
         }
         of_way.counts.duplicates += one;
-        let (reference, monitor) = match s.way {
+        let (reference, monitor) = match s.direction {
             Direction::Up => (WallTime(source.at), s.at),
             Direction::Down => (s.at, WallTime(source.at)),
         };
         let record = Record {
-            way: s.way,
+            direction: s.direction,
             reference,
             monitor,
             length: s.length,
             flow: known_flow(source.flow, s.flow),
         };
-        let seq = self.seq(s.way, source.seq);
+        let seq = self.seq(s.direction, source.seq);
         out.arrived(seq, record, true);
     }
 
     /// Tracks a drifting clock, so that the two streams stay merged in step.
     fn retune(&mut self) {
         self.since_tuned = 0;
-        let [out, back] = [0, 1].map(|w| self.ways[w].least.take());
+        let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
         match (out, back) {
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
             // Only one way: the clocks may have drifted by as much as its smallest delay did.
             (Some(a), None) => {
                 let offset = self.offset;
-                let usual = *self.ways[0].usual.get_or_insert(a.saturating_sub(offset));
+                let usual = *self.directions[0].usual.get_or_insert(a.saturating_sub(offset));
                 self.offset = a.saturating_sub(usual);
             }
             (None, Some(b)) => {
                 let offset = self.offset;
-                let usual = *self.ways[1].usual.get_or_insert(b.saturating_add(offset));
+                let usual = *self.directions[1].usual.get_or_insert(b.saturating_add(offset));
                 self.offset = usual.saturating_sub(b);
             }
             (None, None) => {}
@@ -290,8 +290,8 @@ impl Matches {
 
     /// The whole sequence number of a recent sighting.
     #[inline]
-    pub(super) fn seq(&self, way: Direction, low: u32) -> u64 {
-        let next = self.ways[way as usize].next_seq;
+    pub(super) fn seq(&self, direction: Direction, low: u32) -> u64 {
+        let next = self.directions[direction as usize].next_seq;
         next.wrapping_sub(u64::from((next as u32).wrapping_sub(low)))
     }
 
@@ -302,7 +302,8 @@ impl Matches {
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
             (None, OutputSlot::Matched(r)) => {
-                self.ways[r.way as usize].counts.given_up += self.one(CapturePoint::Monitor, r.monitor.0);
+                self.directions[r.direction as usize].counts.given_up +=
+                    self.one(CapturePoint::Monitor, r.monitor.0);
             }
             (None, _) => {}
         }
@@ -334,7 +335,7 @@ impl Matches {
 
     pub(super) fn unmatched(
         &mut self,
-        way: Direction,
+        direction: Direction,
         point: CapturePoint,
         seen: OpenSighting,
         out: &mut impl MatchObserver,
@@ -343,23 +344,23 @@ impl Matches {
             self.resolve(seen.slot, OutputSlot::Void, out);
         }
         let one = self.one(point, seen.at);
-        if !point.is_source(way) {
-            self.ways[way as usize].counts.unseen += one;
-        } else if self.would_have_been_seen(way, seen.at) {
-            self.ways[way as usize].counts.lost += one;
-            let seq = self.seq(way, seen.seq);
-            out.lost(way, seq, WallTime(seen.at), seen.flow);
+        if !point.is_source(direction) {
+            self.directions[direction as usize].counts.unseen += one;
+        } else if self.would_have_been_seen(direction, seen.at) {
+            self.directions[direction as usize].counts.lost += one;
+            let seq = self.seq(direction, seen.seq);
+            out.lost(direction, seq, WallTime(seen.at), seen.flow);
         } else {
-            self.ways[way as usize].counts.outside += one;
-            let seq = self.seq(way, seen.seq);
-            out.void(way, seq);
+            self.directions[direction as usize].counts.outside += one;
+            let seq = self.seq(direction, seen.seq);
+            out.void(direction, seq);
         }
     }
 
     /// Ends a sighting whose fate stays unknown, so that it does not count.
     pub(super) fn void(
         &mut self,
-        way: Direction,
+        direction: Direction,
         point: CapturePoint,
         seen: OpenSighting,
         out: &mut impl MatchObserver,
@@ -367,17 +368,17 @@ impl Matches {
         if point == CapturePoint::Monitor {
             self.resolve(seen.slot, OutputSlot::Void, out);
         }
-        if point.is_source(way) {
-            let seq = self.seq(way, seen.seq);
-            out.void(way, seq);
+        if point.is_source(direction) {
+            let seq = self.seq(direction, seen.seq);
+            out.void(direction, seq);
         }
     }
 
     /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
     /// after the same delay as the nearest of them, within the capture's span.
-    fn would_have_been_seen(&self, way: Direction, sent: i64) -> bool {
-        let of_way = &self.ways[way as usize];
-        let (near, far) = match way {
+    fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
+        let of_way = &self.directions[direction as usize];
+        let (near, far) = match direction {
             Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
             Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
         };

@@ -51,19 +51,19 @@ fn simulate(w: &World) -> Truth {
     let start = 1_700_000_000 * SECOND;
     let monitor = |t: i64| t + w.offset + (t - start) / 1_000_000 * w.skew_ppm;
     let mut truth = Truth::default();
-    for way in Direction::BOTH {
+    for direction in Direction::BOTH {
         let mut t = start;
         for i in 0..w.packets {
             t += w.gap / 2 + below(w.gap);
-            let flow = (i * 2 + way as usize) as u32;
+            let flow = (i * 2 + direction as usize) as u32;
             let number = if w.repeat == 0 { i as u64 } else { i as u64 % w.repeat };
-            let id = (number * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let id = (number * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             // The first and the last always arrive, so that both captures cover the time between.
             let inner = i > 20 && i + 20 < w.packets;
             let lost = inner && (below(100) as u64) < w.loss_percent;
-            let arrival = t + w.delay[way as usize] + below(w.jitter);
-            let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, way, flow };
-            let (near, far) = match way {
+            let arrival = t + w.delay[direction as usize] + below(w.jitter);
+            let sighting = |at: i64| Sighting { at: WallTime(at), id, length: 100, direction, flow };
+            let (near, far) = match direction {
                 Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
                 Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
             };
@@ -73,14 +73,14 @@ fn simulate(w: &World) -> Truth {
                 truth.events.push((t + 300_000, near, sighting(on(near, t + 300_000))));
             }
             if lost {
-                truth.lost[way as usize] += 1;
+                truth.lost[direction as usize] += 1;
                 continue;
             }
             truth.events.push((arrival, far, sighting(on(far, arrival))));
-            let (r, m) = if way == Direction::Up { (t, arrival) } else { (arrival, t) };
+            let (r, m) = if direction == Direction::Up { (t, arrival) } else { (arrival, t) };
             truth.times.insert(flow, (r, monitor(m)));
             if (below(100) as u64) < w.copies_percent {
-                truth.copies[way as usize] += 1;
+                truth.copies[direction as usize] += 1;
                 truth.events.push((arrival + 3_000_000, far, sighting(on(far, arrival + 3_000_000))));
             }
         }
@@ -105,13 +105,13 @@ impl MatchObserver for Observed {
         self.pairs.extend(self.pairer.push(r));
     }
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        self.arrived.push((r.way, seq, copy));
+        self.arrived.push((r.direction, seq, copy));
     }
-    fn lost(&mut self, way: Direction, seq: u64, _: WallTime, _: u32) {
-        self.lost.push((way, seq));
+    fn lost(&mut self, direction: Direction, seq: u64, _: WallTime, _: u32) {
+        self.lost.push((direction, seq));
     }
-    fn void(&mut self, way: Direction, seq: u64) {
-        self.void.push((way, seq));
+    fn void(&mut self, direction: Direction, seq: u64) {
+        self.void.push((direction, seq));
     }
 }
 
@@ -123,7 +123,7 @@ fn run(w: &World, error_of_offset: i64) -> (Truth, Observed, [MatchCounts; 2]) {
         m.push(*p, *s, &mut observed);
     }
     m.finish(&mut observed);
-    let counts = Direction::BOTH.map(|way| m.counts(way));
+    let counts = Direction::BOTH.map(|direction| m.counts(direction));
     (truth, observed, counts)
 }
 
@@ -146,7 +146,7 @@ fn everything_that_arrives_is_matched_in_monitor_order() {
 #[test]
 fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
     // Twice the same name, both under way at once, nothing lost.
-    let s = |at: i64, way| Sighting { at: WallTime(at), id: 77, length: 60, way, flow: 0 };
+    let s = |at: i64, direction| Sighting { at: WallTime(at), id: 77, length: 60, direction, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
     for (p, t) in [(0, 0), (0, 20), (1, 50), (1, 70)] {
@@ -162,8 +162,13 @@ fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
 
 #[test]
 fn a_name_seen_twice_here_and_once_there_is_nobodys() {
-    let s =
-        |at: i64| Sighting { at: WallTime(at * 1_000_000), id: 77, length: 60, way: Direction::Up, flow: 0 };
+    let s = |at: i64| Sighting {
+        at: WallTime(at * 1_000_000),
+        id: 77,
+        length: 60,
+        direction: Direction::Up,
+        flow: 0,
+    };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
     m.push(CapturePoint::Reference, s(0), &mut h);
@@ -188,9 +193,12 @@ fn a_flow_that_repeats_one_name_is_distrusted_rather_than_guessed() {
 fn second_copies_and_double_captures_are_distinguished() {
     let (truth, observed, counts) = run(&World { copies_percent: 10, twice_percent: 10, ..CALM }, 0);
     assert_no_false_match(&truth, &observed);
-    for way in [0, 1] {
-        assert_eq!(counts[way].duplicates, truth.copies[way]);
-        assert_eq!((counts[way].matched, counts[way].lost, counts[way].unseen), (400, 0, 0));
+    for direction in [0, 1] {
+        assert_eq!(counts[direction].duplicates, truth.copies[direction]);
+        assert_eq!(
+            (counts[direction].matched, counts[direction].lost, counts[direction].unseen),
+            (400, 0, 0)
+        );
     }
     let seen = counts.map(|c| (c.seen_at_reference, c.seen_at_monitor));
     assert_eq!(seen, [(400, 400 + truth.copies[0]), (400 + truth.copies[1], 400)]);
@@ -212,9 +220,9 @@ fn packets_outside_the_overlap_are_not_losses() {
         }
     }
     m.finish(&mut h);
-    for way in Direction::BOTH {
-        let c = m.counts(way);
-        assert_eq!(c.lost, 0, "{way:?} {c:?}");
+    for direction in Direction::BOTH {
+        let c = m.counts(direction);
+        assert_eq!(c.lost, 0, "{direction:?} {c:?}");
     }
     assert!(m.counts(Direction::Up).outside > 100 && m.counts(Direction::Down).unseen > 100);
 }
@@ -227,7 +235,7 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
         let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         m.push(
             CapturePoint::Reference,
-            Sighting { at: WallTime(5), id, length: 1, way: Direction::Up, flow: 0 },
+            Sighting { at: WallTime(5), id, length: 1, direction: Direction::Up, flow: 0 },
             &mut h,
         );
     }
@@ -244,7 +252,7 @@ fn what_there_is_no_room_for_is_unknown_and_not_lost() {
         at: WallTime(i * 1_000_000),
         id: (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         length: 1,
-        way: Direction::Up,
+        direction: Direction::Up,
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(100)).with_capacity(1000);
@@ -269,7 +277,7 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
         at: WallTime(at * 1000),
         id: (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         length: 1,
-        way: Direction::Down,
+        direction: Direction::Down,
         flow: 0,
     };
     let mut m = Matcher::new(Span(0), Span::seconds(1000)).with_capacity(1000);
@@ -331,7 +339,7 @@ impl Hand {
     fn see(&mut self, point: CapturePoint, seen: &[(u64, i64)]) {
         for &(name, us) in seen {
             let id = name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let s = Sighting { at: WallTime(us * 1000), id, length: 1, way: Direction::Up, flow: 0 };
+            let s = Sighting { at: WallTime(us * 1000), id, length: 1, direction: Direction::Up, flow: 0 };
             self.m.push(point, s, &mut self.h);
         }
     }
@@ -485,10 +493,10 @@ proptest! {
         let w = World { seed, gap, delay: [out, back], jitter, loss_percent, offset, skew_ppm, ..CALM };
         let (truth, observed, counts) = run(&w, error);
         assert_no_false_match(&truth, &observed);
-        for way in [0, 1] {
-            prop_assert_eq!(counts[way].lost, truth.lost[way], "{:?}", counts[way]);
-            prop_assert_eq!(counts[way].matched, 400 - truth.lost[way]);
-            prop_assert_eq!((counts[way].ambiguous, counts[way].outside, counts[way].unseen), (0, 0, 0));
+        for direction in [0, 1] {
+            prop_assert_eq!(counts[direction].lost, truth.lost[direction], "{:?}", counts[direction]);
+            prop_assert_eq!(counts[direction].matched, 400 - truth.lost[direction]);
+            prop_assert_eq!((counts[direction].ambiguous, counts[direction].outside, counts[direction].unseen), (0, 0, 0));
         }
         // RTT of every pair: the sum of its two true delays, within the skew over the turnaround.
         for p in &observed.pairs {
@@ -516,19 +524,19 @@ proptest! {
         let w = World { seed, gap, delay, jitter, loss_percent, copies_percent, twice_percent, offset, skew_ppm, ..CALM };
         let (truth, observed, counts) = run(&w, 0);
         assert_no_false_match(&truth, &observed);
-        for way in Direction::BOTH {
+        for direction in Direction::BOTH {
             let (far, mut seen, mut newest, mut overtaken) =
-                (if way == Direction::Up { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
-            for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.way == way && *p == far) {
+                (if direction == Direction::Up { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
+            for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.direction == direction && *p == far) {
                 let (r, m) = truth.times[&s.flow];
-                let sent = if way == Direction::Up { r } else { m };
+                let sent = if direction == Direction::Up { r } else { m };
                 if seen.insert(s.flow, *p).is_none() {
                     overtaken += u64::from(sent < newest);
                     newest = newest.max(sent);
                 }
             }
-            let c = counts[way as usize];
-            prop_assert_eq!((c.lost, c.duplicates), (truth.lost[way as usize], truth.copies[way as usize]));
+            let c = counts[direction as usize];
+            prop_assert_eq!((c.lost, c.duplicates), (truth.lost[direction as usize], truth.copies[direction as usize]));
             prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (overtaken, 0, 0), "{:?}", c);
         }
     }
@@ -549,9 +557,9 @@ proptest! {
         let mut m = Matcher::new(Span(offset), Span::seconds(2));
         let mut h = Observed::default();
         for (monitor, back, at, id) in list {
-            let way = if back { Direction::Down } else { Direction::Up };
+            let direction = if back { Direction::Down } else { Direction::Up };
             let point = if monitor { CapturePoint::Monitor } else { CapturePoint::Reference };
-            m.push(point, Sighting { at: WallTime(at), id: id * 2 + way as u64, length: 1, way, flow: 0 }, &mut h);
+            m.push(point, Sighting { at: WallTime(at), id: id * 2 + direction as u64, length: 1, direction, flow: 0 }, &mut h);
         }
         m.finish(&mut h);
         prop_assert!(m.table.is_empty() && m.groups.is_empty());

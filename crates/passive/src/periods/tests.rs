@@ -14,9 +14,9 @@ struct Kept {
 
 impl Kept {
     fn take(&mut self, periods: &mut PeriodStreams) {
-        for PeriodRecord { period, way, record } in periods.records() {
+        for PeriodRecord { period, direction, record } in periods.records() {
             assert!(self.ended.iter().all(|(ended, _)| *ended < period), "a record after its period");
-            self.records.entry((period, way == Direction::Up)).or_default().push(record.seq);
+            self.records.entry((period, direction == Direction::Up)).or_default().push(record.seq);
         }
     }
 
@@ -27,12 +27,13 @@ impl Kept {
     }
 
     /// Packets sent, arrived and lost over all periods of a way.
-    fn totals(&self, way: Direction) -> [u64; 3] {
+    fn totals(&self, direction: Direction) -> [u64; 3] {
         let mut all = [0; 3];
         for (period, sent) in &self.ended {
-            let numbers = self.records.get(&(*period, way == Direction::Up)).cloned().unwrap_or_default();
+            let numbers =
+                self.records.get(&(*period, direction == Direction::Up)).cloned().unwrap_or_default();
             let different: std::collections::BTreeSet<i64> = numbers.iter().copied().collect();
-            let sent = sent[way as usize];
+            let sent = sent[direction as usize];
             assert!(
                 different.iter().all(|n| (0..sent as i64).contains(n)),
                 "{period}: {different:?} of {sent}"
@@ -50,19 +51,19 @@ fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, D
     let window = Span::seconds(2);
     let mut events = Vec::new();
     for (k, at) in (0..seconds * 1000 / gap).map(|k| (k, k * gap * MS)) {
-        for way in Direction::BOTH {
-            let id = (k as u64 * 2 + way as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let (near, far) = if way == Direction::Up {
+        for direction in Direction::BOTH {
+            let id = (k as u64 * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (near, far) = if direction == Direction::Up {
                 (CapturePoint::Reference, CapturePoint::Monitor)
             } else {
                 (CapturePoint::Monitor, CapturePoint::Reference)
             };
             let mut see = |p: CapturePoint, t: i64| {
                 let on = if p == CapturePoint::Monitor { t + ahead.0 } else { t };
-                events.push((t, p, Sighting { at: WallTime(on), id, length: 100, way, flow: 0 }));
+                events.push((t, p, Sighting { at: WallTime(on), id, length: 100, direction, flow: 0 }));
             };
             see(near, at);
-            if !lost(k, way) {
+            if !lost(k, direction) {
                 see(far, at + 7 * MS + k % 5 * MS);
             }
         }
@@ -120,15 +121,15 @@ proptest! {
     fn nothing_is_missing_and_nothing_is_there_twice(
         gap in 3..40i64, every in 300..4000i64, ahead in -5000..5000i64, share in 0..60u64, seed: u64,
     ) {
-        let lost = |k: i64, way: Direction| {
-            (k as u64 * 2 + way as u64 + seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 & 0xff < share
+        let lost = |k: i64, direction: Direction| {
+            (k as u64 * 2 + direction as u64 + seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32 & 0xff < share
         };
         let seconds = 12;
         let kept = follow(gap, seconds, Span::millis(ahead), Span::millis(every), lost);
         let sent = (seconds * 1000 / gap) as u64;
-        for way in Direction::BOTH {
-            let gone = (0..sent as i64).filter(|k| lost(*k, way)).count() as u64;
-            let [counted, arrived, missing] = kept.totals(way);
+        for direction in Direction::BOTH {
+            let gone = (0..sent as i64).filter(|k| lost(*k, direction)).count() as u64;
+            let [counted, arrived, missing] = kept.totals(direction);
             // At the ends, whether a packet was lost is not known.
             prop_assert!(arrived == sent - gone && missing <= gone && gone - missing < 4, "{:?} of {sent}, {gone}", [counted, arrived, missing]);
         }

@@ -111,10 +111,10 @@ pub fn join_like_caia<S: StreamSink>(
         matcher.reference(r);
         reference.advance();
     }
-    Direction::BOTH.map(|way| MatchCounts {
-        seen_at_reference: matcher.seen(CapturePoint::Reference, way),
-        seen_at_monitor: matcher.seen(CapturePoint::Monitor, way),
-        matched: matcher.matched(way),
+    Direction::BOTH.map(|direction| MatchCounts {
+        seen_at_reference: matcher.seen(CapturePoint::Reference, direction),
+        seen_at_monitor: matcher.seen(CapturePoint::Monitor, direction),
+        matched: matcher.matched(direction),
         ..MatchCounts::default()
     })
 }

@@ -56,8 +56,8 @@ impl Merger {
     }
 
     /// Counts of the packets of one way, so far.
-    pub fn counts(&self, way: Direction) -> MatchCounts {
-        self.matcher.counts(way)
+    pub fn counts(&self, direction: Direction) -> MatchCounts {
+        self.matcher.counts(direction)
     }
 
     /// Monitor clock minus reference clock, as far as it is known now.
@@ -141,8 +141,8 @@ mod tests {
         PairEstimator::new(Span::seconds(1), None)
     }
 
-    fn sighting(at: i64, id: u64, way: Direction) -> Sighting {
-        Sighting { at: WallTime(at * 1_000_000), id, length: 100, way, flow: 0 }
+    fn sighting(at: i64, id: u64, direction: Direction) -> Sighting {
+        Sighting { at: WallTime(at * 1_000_000), id, length: 100, direction, flow: 0 }
     }
 
     #[test]
@@ -170,13 +170,13 @@ mod tests {
         let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]);
         m.covers(CapturePoint::Reference, WallTime(0), WallTime(100_000_000));
         // The monitor is late with everything, and a little out of order.
-        for (point, at, id, way) in [
+        for (point, at, id, direction) in [
             (CapturePoint::Reference, 10, 1, Direction::Up),
             (CapturePoint::Reference, 50, 2, Direction::Down),
             (CapturePoint::Monitor, 35, 2, Direction::Down),
             (CapturePoint::Monitor, 20, 1, Direction::Up),
         ] {
-            m.push(point, sighting(at, id, way));
+            m.push(point, sighting(at, id, direction));
         }
         m.release(&mut estimator);
         assert_eq!(estimator.take_pairs().count(), 0);
@@ -298,13 +298,13 @@ mod tests {
             let (mut m, mut fates) =
                 (Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]), Fates::default());
             let packet = |n: i64, point: CapturePoint| {
-                let way = if n % 2 == 0 { Direction::Up } else { Direction::Down };
-                let delay = if point.is_source(way) { 0 } else { 20_000 };
+                let direction = if n % 2 == 0 { Direction::Up } else { Direction::Down };
+                let delay = if point.is_source(direction) { 0 } else { 20_000 };
                 Sighting {
                     at: WallTime(n * 1_000_000 / PER_MS + delay),
                     id: n as u64,
                     length: 100,
-                    way,
+                    direction,
                     flow: 0,
                 }
             };

@@ -97,7 +97,7 @@ impl PacketNamer {
             }
         };
         facts.packets += 1;
-        let Some(way) = self.rule.sides.way(&p) else {
+        let Some(direction) = self.rule.sides.direction(&p) else {
             facts.elsewhere += 1;
             return;
         };
@@ -114,15 +114,17 @@ impl PacketNamer {
         }
         facts.count_ours(p.length);
         facts.unidentified += u64::from(p.ident == 0);
-        let Some(id) = self.rule.identity.identify(&p, Some(way)) else {
+        let Some(id) = self.rule.identity.identify(&p, Some(direction)) else {
             facts.too_short += 1;
             return;
         };
         let flow = match &self.rule.flows {
             None => 0,
-            Some((grouping, shared)) => flow_number(&mut self.known, shared, FlowKey::of(&p, way, *grouping)),
+            Some((grouping, shared)) => {
+                flow_number(&mut self.known, shared, FlowKey::of(&p, direction, *grouping))
+            }
         };
-        self.order.push(Sighting { at, id, length: p.length, way, flow });
+        self.order.push(Sighting { at, id, length: p.length, direction, flow });
     }
 
     /// Sightings held, including those that could be taken.

@@ -70,18 +70,18 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
         }
     }
 
-    fn lost(&mut self, way: Direction, seq: u64, sent: WallTime, flow: u32) {
+    fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
         if let Some(s) = &mut self.streams {
-            s.lost(way, seq, sent, flow);
+            s.lost(direction, seq, sent, flow);
         }
         if let Some(f) = &mut self.flows {
-            f.lost(way, seq, sent, flow);
+            f.lost(direction, seq, sent, flow);
         }
     }
 
-    fn void(&mut self, way: Direction, seq: u64) {
+    fn void(&mut self, direction: Direction, seq: u64) {
         if let Some(s) = &mut self.streams {
-            s.void(way, seq);
+            s.void(direction, seq);
         }
     }
 }

@@ -67,7 +67,7 @@ impl CaptureHead {
 
     /// Whether there is any packet but ICMP echoes between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
-        let other = |p: &IpPacket<'_>| sides.way(p).is_some() && !is_echo(p);
+        let other = |p: &IpPacket<'_>| sides.direction(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 

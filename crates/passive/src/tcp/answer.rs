@@ -48,26 +48,34 @@ impl TcpDirection<'_> {
     }
 }
 
-/// The ways with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
-pub fn ways(r: &TcpResult) -> Vec<TcpDirection<'_>> {
+/// The directions with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
+pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
         let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
-        [way(c, Direction::Up, begin, between[0]), way(c, Direction::Down, begin, between[1])]
+        [
+            direction_of(c, Direction::Up, begin, between[0]),
+            direction_of(c, Direction::Down, begin, between[1]),
+        ]
     };
-    let mut ways: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
-    ways.retain(|w| w.data.unique_bytes > 0);
-    ways.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
-    ways
+    let mut directions: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
+    directions.retain(|w| w.data.unique_bytes > 0);
+    directions.sort_by_key(|w| std::cmp::Reverse((w.severity(), w.causes.len(), w.data.unique_bytes)));
+    directions
 }
 
-fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_between: u64) -> TcpDirection<'_> {
+fn direction_of(
+    c: &ObservedConnection,
+    direction: Direction,
+    begin: WallTime,
+    lost_between: u64,
+) -> TcpDirection<'_> {
     let (from, to, data, peer) = match direction {
         Direction::Up => (c.client, c.server, &c.up, &c.down),
         Direction::Down => (c.server, c.client, &c.down, &c.up),
     };
     let held_ns = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
-    let mut way = TcpDirection {
+    let mut result = TcpDirection {
         from,
         to,
         data,
@@ -79,12 +87,12 @@ fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_betwe
     if data.data_segments >= MIN_SEGMENTS {
         let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
         let found = [
-            queue(&way),
-            loss(&way, lost_between),
-            window(&way, c),
-            overtaken(&way),
-            doubled(&way),
-            missed(&way),
+            queue(&result),
+            loss(&result, lost_between),
+            window(&result, c),
+            overtaken(&result),
+            doubled(&result),
+            missed(&result),
         ];
         let place = |mut cause: Cause| {
             cause.direction = Some(direction);
@@ -92,11 +100,11 @@ fn way(c: &ObservedConnection, direction: Direction, begin: WallTime, lost_betwe
             cause.because = format!("{from} to {to}: {}", cause.because);
             cause
         };
-        way.causes = found.into_iter().flatten().map(place).collect();
+        result.causes = found.into_iter().flatten().map(place).collect();
         // Stable: of equally severe causes that which explains the others comes first.
-        way.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
+        result.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     }
-    way
+    result
 }
 
 fn cause(id: CauseId, severity: Severity, confidence: f64, because: String) -> Cause {
@@ -115,8 +123,8 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
-fn queue(way: &TcpDirection<'_>) -> Option<Cause> {
-    let r = way.rtt?;
+fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let r = direction.rtt?;
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
     let because = format!(
@@ -132,8 +140,8 @@ fn queue(way: &TcpDirection<'_>) -> Option<Cause> {
 }
 
 /// Lost segments, of which so many packets were lost between two points.
-fn loss(way: &TcpDirection<'_>, between: u64) -> Option<Cause> {
-    let (data, lost) = (way.data, lost(way.data));
+fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
+    let (data, lost) = (direction.data, lost(direction.data));
     if lost == 0 {
         return None;
     }
@@ -158,23 +166,23 @@ fn loss(way: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
 
-fn window(way: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
-    let share = way.held_ns as f64 / c.duration().0 as f64;
-    if share < MIN_CLOSED_SHARE || way.zero_windows == 0 {
+fn window(direction: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
+    let share = direction.held_ns as f64 / c.duration().0 as f64;
+    if share < MIN_CLOSED_SHARE || direction.zero_windows == 0 {
         return None;
     }
     let because = format!(
         "the receiver closed its window {} times and held the data up for {} ({} of the time)",
-        way.zero_windows,
-        time(way.held_ns as f64),
+        direction.zero_windows,
+        time(direction.held_ns as f64),
         percent(share)
     );
-    let found = cause(CauseId::ReceiverStall, of_host(of_wait(way.held_ns)), 0.95, because);
-    Some(Cause { magnitude_ns: Some(way.held_ns), count: way.zero_windows, ..found })
+    let found = cause(CauseId::ReceiverStall, of_host(of_wait(direction.held_ns)), 0.95, because);
+    Some(Cause { magnitude_ns: Some(direction.held_ns), count: direction.zero_windows, ..found })
 }
 
-fn overtaken(way: &TcpDirection<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.out_of_order, share(way.data.out_of_order, way.data));
+fn overtaken(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.out_of_order, share(direction.data.out_of_order, direction.data));
     let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
     (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
@@ -184,8 +192,8 @@ fn overtaken(way: &TcpDirection<'_>) -> Option<Cause> {
     })
 }
 
-fn doubled(way: &TcpDirection<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.duplicates, share(way.data.duplicates, way.data));
+fn doubled(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.duplicates, share(direction.data.duplicates, direction.data));
     let because = format!("{n} packets ({}) came twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
     (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
@@ -195,8 +203,8 @@ fn doubled(way: &TcpDirection<'_>) -> Option<Cause> {
     })
 }
 
-fn missed(way: &TcpDirection<'_>) -> Option<Cause> {
-    let (n, share) = (way.data.unfilled_gaps, share(way.data.unfilled_gaps, way.data));
+fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
+    let (n, share) = (direction.data.unfilled_gaps, share(direction.data.unfilled_gaps, direction.data));
     let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
@@ -204,8 +212,9 @@ fn missed(way: &TcpDirection<'_>) -> Option<Cause> {
 
 /// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
-    let ways = ways(r);
-    let judged: Vec<&TcpDirection<'_>> = ways.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let directions = directions(r);
+    let judged: Vec<&TcpDirection<'_>> =
+        directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // Stable: the worst way comes first.
@@ -215,9 +224,9 @@ pub fn answer(r: &TcpResult) -> Answer {
         complete: !incomplete,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
         headline: if incomplete {
-            format!("The capture is incomplete. {}", headline(&judged, ways.len()))
+            format!("The capture is incomplete. {}", headline(&judged, directions.len()))
         } else {
-            headline(&judged, ways.len())
+            headline(&judged, directions.len())
         },
         buffer_ns: None,
         causes,
@@ -378,8 +387,8 @@ mod tests {
         lossy.longest_wait_ns = Span(800 * MS);
         let r =
             of(vec![connection(1, data(5000), data(50)), connection(2, lossy, DirectionFigures::default())]);
-        let ways = ways(&r);
-        assert_eq!(ways.iter().map(|w| w.data.data_segments).collect::<Vec<_>>(), [100, 5000, 50]);
+        let directions = directions(&r);
+        assert_eq!(directions.iter().map(|w| w.data.data_segments).collect::<Vec<_>>(), [100, 5000, 50]);
         let answer = answer(&r);
         assert_eq!(
             answer.headline,

@@ -35,20 +35,20 @@ pub struct DirectionBetween {
 impl DirectionBetween {
     /// From the figures at the point that the data passes first and at the other, as far as known.
     fn new(
-        way: &FlowDirection,
+        direction: &FlowDirection,
         first: Option<&DirectionFigures>,
         last: Option<&DirectionFigures>,
     ) -> DirectionBetween {
         DirectionBetween {
             lost_before: first.map(|d| d.lost_before),
-            lost_between: way.lost,
+            lost_between: direction.lost,
             lost_after: last.map(|d| d.lost_after),
-            duplicates: way.duplicates,
-            at_both: way.matched,
-            delay_variation_median_ns: way.delay_variation_median_ns,
-            delay_variation_p95_ns: way.delay_variation_p95_ns,
-            delay_variation_max_ns: way.delay_variation_max_ns,
-            delay_raw_min_ns: way.delay_raw_min_ns,
+            duplicates: direction.duplicates,
+            at_both: direction.matched,
+            delay_variation_median_ns: direction.delay_variation_median_ns,
+            delay_variation_p95_ns: direction.delay_variation_p95_ns,
+            delay_variation_max_ns: direction.delay_variation_max_ns,
+            delay_raw_min_ns: direction.delay_raw_min_ns,
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
             8, 3, 4,
         ];
         let key = FlowKey::of(&decode(LinkType::RAW, &ip, 28).unwrap(), Direction::Up, grouping);
-        let way = |lost| FlowDirection {
+        let direction = |lost| FlowDirection {
             lost,
             matched: 10 * lost,
             duplicates: lost + 1,
@@ -148,8 +148,8 @@ mod tests {
             flow: key.to_string(),
             pairs: 1,
             rtt_ns: Some(rtt),
-            out: way(7),
-            back: way(8),
+            out: direction(7),
+            back: direction(8),
             first: WallTime(0),
             last: WallTime(9),
         }

@@ -20,7 +20,7 @@ mod segment;
 mod verdict;
 mod window;
 
-pub use answer::{TcpDirection, answer, ways};
+pub use answer::{TcpDirection, answer, directions};
 pub use between::{BetweenPoints, DirectionBetween, put_together};
 pub use connection::ObservedConnection;
 pub use delay_causes::{

@@ -78,14 +78,14 @@ impl SegmentRounds {
 
     /// Handles a packet.
     pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) {
-        let (Some(way), Some(s)) = (self.sides.way(p), TcpSegment::of(p)) else { return };
+        let (Some(direction), Some(s)) = (self.sides.direction(p), TcpSegment::of(p)) else { return };
         if self.port.is_some_and(|port| s.ports.0 != port && s.ports.1 != port) {
             return;
         }
         self.sweep(at);
         let (src, dst) = p.ends();
         let (from, to) = ((src, s.ports.0), (dst, s.ports.1));
-        match way {
+        match direction {
             Direction::Up => self.sent(at, (from, to), &s, p.length),
             Direction::Down => self.answered(at, (to, from), &s),
         }

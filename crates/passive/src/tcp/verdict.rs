@@ -15,11 +15,11 @@ const MAX_ACK_DELAY_NS: i64 = 200_000_000;
 
 /// What delayed the data of each direction that has any.
 pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
-    let ways = [
+    let directions = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
         ("from server", &c.down, &c.up, between.map(|b| &b.down)),
     ];
-    let busy = ways.into_iter().filter(|(_, data, ..)| data.data_segments >= MIN_SEGMENTS);
+    let busy = directions.into_iter().filter(|(_, data, ..)| data.data_segments >= MIN_SEGMENTS);
     busy.flat_map(|(name, data, peer, between)| {
         let parts = [path(data, between), retransmissions(data, between), window(data, peer, c.duration().0)];
         parts.into_iter().flatten().map(move |p| format!("{name}: {p}"))

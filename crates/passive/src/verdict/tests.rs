@@ -182,8 +182,8 @@ fn a_mask_of_header_fields_rests_on_the_identification() {
 fn what_keeps_packets_or_pairs_from_being_found_is_said() {
     let unmatched = |common| {
         note(|r| {
-            for way in [&mut r.summary.out, &mut r.summary.back] {
-                way.counts = MatchCounts::default();
+            for direction in [&mut r.summary.out, &mut r.summary.back] {
+                direction.counts = MatchCounts::default();
             }
             (r.plan.common, r.summary.pairs) = (common, 0);
         })

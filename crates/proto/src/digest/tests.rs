@@ -110,7 +110,7 @@ fn digest(at: i64, id: u64) -> Digest {
         at: WallTime(at),
         id,
         length: 1500,
-        way: if id.is_multiple_of(2) { Direction::Up } else { Direction::Down },
+        direction: if id.is_multiple_of(2) { Direction::Up } else { Direction::Down },
     }
 }
 
@@ -281,7 +281,7 @@ fn any_message() -> impl Strategy<Value = DigestMessage> {
                     at: WallTime(if at == base { 1 << 60 } else { (1 << 60) + i64::from(at) / 2 }),
                     id,
                     length,
-                    way: if out { Direction::Up } else { Direction::Down },
+                    direction: if out { Direction::Up } else { Direction::Down },
                 });
                 DigestMessage::Report {
                     first,

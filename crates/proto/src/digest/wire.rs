@@ -27,7 +27,7 @@ pub struct Digest {
     /// Length of the IP packet, in bytes; below 2^31.
     pub length: u32,
     /// Which way it went.
-    pub way: Direction,
+    pub direction: Direction,
 }
 
 /// What to capture.
@@ -371,11 +371,11 @@ impl Entries {
             Entries::Digests(list) => {
                 for d in list {
                     out.extend_from_slice(&delta(d.at));
-                    let way = match d.way {
+                    let direction = match d.direction {
                         Direction::Up => 1 << 31,
                         Direction::Down => 0,
                     };
-                    out.extend_from_slice(&(d.length & (u32::MAX >> 1) | way).to_be_bytes());
+                    out.extend_from_slice(&(d.length & (u32::MAX >> 1) | direction).to_be_bytes());
                     out.extend_from_slice(&d.id.to_be_bytes());
                 }
             }
@@ -412,8 +412,8 @@ impl Entries {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 16));
                 for _ in 0..count {
                     let (at, word, id) = (at(r)?, r.u32()?, r.u64()?);
-                    let way = if word >> 31 == 1 { Direction::Up } else { Direction::Down };
-                    list.push(Digest { at, id, length: word & (u32::MAX >> 1), way });
+                    let direction = if word >> 31 == 1 { Direction::Up } else { Direction::Down };
+                    list.push(Digest { at, id, length: word & (u32::MAX >> 1), direction });
                 }
                 times_begin(list.first().map(|d| d.at))?;
                 Ok(Entries::Digests(list))
@@ -473,7 +473,7 @@ mod tests {
     }
 
     fn digests(times: &[i64]) -> Entries {
-        let digest = |at: &i64| Digest { at: WallTime(*at), way: Direction::Down, length: 100, id: 7 };
+        let digest = |at: &i64| Digest { at: WallTime(*at), direction: Direction::Down, length: 100, id: 7 };
         Entries::Digests(times.iter().map(digest).collect())
     }
 

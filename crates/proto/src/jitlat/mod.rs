@@ -27,6 +27,7 @@ pub mod v3;
 pub use auth::{BadKey, PresharedKey, PresharedKeys};
 pub use client::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, ConversationProgress,
+    TestTerms,
 };
 pub use dialect::Dialect;
 pub use flow::{FlowCommand, FlowId, FlowReport, FlowRole, Opening};

@@ -314,7 +314,7 @@ impl Protocol for Client {
                 self.until = Some(now + REPORT_LINGER);
             }
             LampClientState::AwaitReport | LampClientState::Reported if expired => {
-                self.enter(LampClientState::Over)
+                self.enter(LampClientState::Over);
             }
             _ => {}
         }

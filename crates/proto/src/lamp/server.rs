@@ -418,7 +418,7 @@ impl<R: Copy> Server<R> {
             // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
             Some((was_proven, true)) if was_proven == proven => {}
             _ => {
-                self.insert(name, LampSession::new(route, unidirectional, Credit::of(proven), now.steady))?
+                self.insert(name, LampSession::new(route, unidirectional, Credit::of(proven), now.steady))?;
             }
         }
         let session = self.sessions.seen(&name).ok_or(Silence::Limited)?;

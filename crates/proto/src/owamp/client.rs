@@ -297,10 +297,10 @@ impl Client {
                     Err(Unusable::Forged) => return Err(AmpFailure::Forged(step)),
                     Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unasked(step)),
                     Ok(Some(data)) => {
-                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Ok(data))))
+                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Ok(data))));
                     }
                     Err(refused) => {
-                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Err(refused))))
+                        self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Err(refused))));
                     }
                 }
                 self.fetch_next(now);

@@ -170,7 +170,7 @@ impl PushReceiver {
             }
             (PushReceiverPhase::Sealed | PushReceiverPhase::Open, PushMessage::Alive) => {}
             (PushReceiverPhase::Open, PushMessage::State(state)) => {
-                self.events.push_back(ReceiverEvent::State(state))
+                self.events.push_back(ReceiverEvent::State(state));
             }
             (PushReceiverPhase::Open, PushMessage::Offer(offers)) => {
                 for offer in &offers {

@@ -18,7 +18,7 @@ use crate::jitlat::session_table::{SessionId, SessionTable};
 use crate::jitlat::stream::Finish;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, Dialect, ServerConfig, ServerEvent, ServerInput,
-    ServerMachine,
+    ServerMachine, TestTerms,
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
@@ -364,9 +364,13 @@ fn settle_server(
 pub fn client(setup: ChaosSetup, ops: &[Op]) {
     let [local, server] = addresses();
     let mut around = HarnessState::new(setup, ConnectionSide::Server);
-    let mut config = ClientConfig::new(setup.dialect(), around.flows.clone(), local, server, [9; 32]);
-    config.feedback = true;
-    config.key = setup.key();
+    let terms = TestTerms {
+        dialect: setup.dialect(),
+        key: setup.key(),
+        feedback: true,
+        ..TestTerms::new(around.flows.clone())
+    };
+    let mut config = ClientConfig::new(terms, local, server, [9; 32]);
     config.probes = if setup.shape & 16 == 0 { 0 } else { 3 };
     let mut machine = ClientMachine::new(config, around.now);
     let mut roles = Vec::new();

@@ -18,7 +18,7 @@ use crate::jitlat::packet::SENTINEL;
 use crate::jitlat::session_table::SessionTable;
 use crate::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, Dialect, ServerConfig,
-    ServerEvent, ServerInput, ServerMachine,
+    ServerEvent, ServerInput, ServerMachine, TestTerms,
 };
 use crate::{Machine, Tick};
 use core::net::SocketAddr;
@@ -233,16 +233,15 @@ impl Simulation {
     fn new(world: SimWorld) -> Simulation {
         let address = |last: u8, port| SocketAddr::from(([192, 0, 2, last], port));
         let addresses = [address(1, 50_000), address(2, jitlat_core::spec::CONTROL_PORT)];
-        let mut config = ClientConfig::new(
-            world.dialect,
-            world.flows.clone(),
-            addresses[CLIENT],
-            addresses[SERVER],
-            entropy(world.seed, 0, CLIENT),
-        );
-        config.key = world.client_key.clone();
+        let terms = TestTerms {
+            dialect: world.dialect,
+            key: world.client_key.clone(),
+            feedback: world.feedback,
+            ..TestTerms::new(world.flows.clone())
+        };
+        let entropy = entropy(world.seed, 0, CLIENT);
+        let mut config = ClientConfig::new(terms, addresses[CLIENT], addresses[SERVER], entropy);
         config.host = world.hosts[CLIENT].clone();
-        config.feedback = world.feedback;
         let clocks = [world.client_clock, world.server_clock];
         let paths = [
             Impairment::new(world.down.clone(), world.seed.wrapping_add(1)),

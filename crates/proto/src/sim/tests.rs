@@ -498,7 +498,8 @@ fn what_a_server_says_too_often_is_not_taken() {
     let config = |feedback| {
         let [local, remote] = ["192.0.2.1:1", "192.0.2.2:2"].map(|a| a.parse().unwrap());
         let flows = vec![spec(Direction::Up, 1000, Span::millis(20))];
-        ClientConfig { probes: 0, feedback, ..ClientConfig::new(Dialect::V3, flows, local, remote, [7; 32]) }
+        let terms = TestTerms { feedback, ..TestTerms::new(flows) };
+        ClientConfig { probes: 0, ..ClientConfig::new(terms, local, remote, [7; 32]) }
     };
     use crate::jitlat::auth::ConnectionSide;
     use crate::jitlat::flow::{FlowId, FlowReport};

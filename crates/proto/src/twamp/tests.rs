@@ -287,7 +287,7 @@ fn every_refusal_has_its_words() {
     assert_eq!(refused(&|_, _| (), Err(AcceptCode::Temporary)), request(AcceptCode::Temporary));
     assert_eq!(refused(&|_, _| (), Ok(0)), AmpFailure::NoPort);
     let third = |c: &mut TwampOptions, _: &mut TwampRules| {
-        c.sessions[0].addresses.0 = "198.51.100.1".parse().unwrap()
+        c.sessions[0].addresses.0 = "198.51.100.1".parse().unwrap();
     };
     assert_eq!(refused(&third, ok), request(AcceptCode::Unsupported), "no packets for third hosts");
     let keyed = |c: &mut TwampOptions, r: &mut TwampRules| {

@@ -29,7 +29,7 @@ pub use course::{DrawnStream, delay_over_time};
 pub use density::DensityCells;
 pub use grid::PointGrid;
 pub use live::{LIVE_PLOTS, LivePlot, LiveStream};
-pub use measured::{measured_of_several, label_measured};
+pub use measured::{label_measured, measured_of_several};
 pub use parts::{
     AxisOverflow, Bound, Figure, FigureView, HistogramRow, Mark, MarkSeries, MeanRow, SpreadRow, Tone,
 };

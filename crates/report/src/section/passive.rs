@@ -1,7 +1,7 @@
 //! Captured traffic in the report: round trips between two points, and TCP connections.
 
 use super::Section;
-use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, of_passive, of_tcp, label_measured};
+use crate::figure::{ConnectionTrace, PassiveRun, PassiveTrace, label_measured, of_passive, of_tcp};
 use crate::text::describe_band;
 use crate::text::screen::Screen;
 use jitlat_core::units;

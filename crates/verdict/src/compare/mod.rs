@@ -6,6 +6,7 @@
 //! itself.
 
 pub(crate) mod comparison;
+mod condition;
 mod grid;
 mod pairs;
 mod side;
@@ -14,6 +15,7 @@ pub use comparison::{
     Basis, Comparison, ComparisonOutcome, ComparisonSettings, Difference, Effect, IndependenceTests,
     Precondition, Statistic, Unlike,
 };
+pub use condition::{ChangeLimit, FailCondition};
 pub use grid::{Cell, ComparisonGrid, ComparisonRow, LabelledRun, RunKey};
 use jitlat_core::comparable::{self, ResampledSpread};
 pub use side::ComparisonSide;

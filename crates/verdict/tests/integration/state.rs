@@ -180,19 +180,19 @@ proptest! {
         let (session, rows) = if two_way { round_trips(n, &rows) } else { (session(n), rows) };
         let session = with_id(session, "cut");
         let options = Options { memory: packets * PACKET_BYTES, streaming, ..options() };
-        let mut whole = State::new(session.clone(), &options);
+        let mut whole = SavedAnalysis::new(session.clone(), &options);
         rows.iter().for_each(|row| whole.push(row));
         let bytes = whole.save().unwrap();
-        let (mut pushed, mut merged) = (State::new(session.clone(), &options), State::new(session.clone(), &options));
+        let (mut pushed, mut merged) = (SavedAnalysis::new(session.clone(), &options), SavedAnalysis::new(session.clone(), &options));
         let mut rest = &rows[..];
         for (length, at_once, stored) in parts.into_iter().chain([(rows.len(), true, true)]) {
             let (part, later) = rest.split_at(length.min(rest.len()));
             rest = later;
-            let mut apart = State::new(session.clone(), &options);
+            let mut apart = SavedAnalysis::new(session.clone(), &options);
             for state in [&mut pushed, &mut apart] {
                 if at_once { state.push_all(part) } else { part.iter().for_each(|row| state.push(row)) }
                 if stored {
-                    *state = State::load(&state.save().unwrap(), &options).unwrap();
+                    *state = SavedAnalysis::load(&state.save().unwrap(), &options).unwrap();
                 }
             }
             merged.merge(apart).unwrap();

@@ -12,10 +12,10 @@ use jitlat_core::observer::Observer;
 use jitlat_core::spec::{TEST_PORT, UNKNOWN_SEED};
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, quantity};
 use jitlat_net::client::TestRequest;
-use jitlat_net::owamp::{OwampRequest, run};
+use jitlat_net::owamp::{OwampError, OwampRequest, run};
 use jitlat_net::reflect::OwampServer;
 use jitlat_proto::amp::SecurityMode;
-use jitlat_proto::jitlat::Dialect;
+use jitlat_proto::jitlat::{Dialect, TestTerms};
 use jitlat_proto::owamp;
 use jitlat_proto::owamp::{OwpingOptions, Statistics};
 use std::fmt;
@@ -184,9 +184,10 @@ impl OwampClient {
     }
 
     fn request(&self, test: &OneWay) -> OwampRequest {
-        let specs = test.settings.specs.iter().map(of_this_end).collect();
+        let specs = test.settings.terms.specs.iter().map(of_this_end).collect();
+        let terms = TestTerms { specs, ..test.settings.terms.clone() };
         OwampRequest {
-            settings: TestRequest { control_port: self.port, specs, ..test.settings.clone() },
+            settings: TestRequest { control_port: self.port, terms, ..test.settings.clone() },
             mode: self.mode,
             user: self.user.clone(),
             timeout: self.timeout,
@@ -217,31 +218,31 @@ impl OneWayClient for OwampClient {
 
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let cannot = |why: String| Err(Error::Settings(why));
-        if test.settings.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
+        if test.settings.terms.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
             return cannot("--proto owamp: its packets are UDP; leave -t out".to_owned());
         }
-        if test.settings.dialect == Dialect::Classic {
+        if test.settings.terms.dialect == Dialect::Classic {
             return cannot("--proto owamp: --classic is of jitlat's own protocol".to_owned());
         }
-        if test.settings.key.is_some() {
+        if test.settings.terms.key.is_some() {
             return cannot(
                 "--key-file is of jitlat's own protocol: OWAMP's users are in --owamp-key-file".to_owned(),
             );
         }
-        if test.settings.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
+        if test.settings.terms.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
             return cannot("--proto owamp: periodic, Poisson or bursts".to_owned());
         }
         let named = |spec: &&TestSpec| match spec.direction() {
             Direction::Up => spec.dst_port != 0 && spec.dst_port != TEST_PORT,
             Direction::Down => spec.src_port != 0,
         };
-        if test.settings.specs.iter().any(|spec| named(&spec)) {
+        if test.settings.terms.specs.iter().any(|spec| named(&spec)) {
             let why =
                 "--proto owamp: the server chooses its ports; name only that of this host (-s, with -R -d)";
             return cannot(why.to_owned());
         }
         let header = self.request(test).header();
-        match test.settings.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
+        match test.settings.terms.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
             Some(spec) => cannot(format!(
                 "-l {}: a packet of OWAMP has {header} bytes at least in this mode",
                 spec.payload()
@@ -251,7 +252,10 @@ impl OneWayClient for OwampClient {
     }
 
     fn measure(&self, test: &OneWay, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
-        let (measured, received) = run(&self.request(test), stop.flag(), observer)?;
+        let (measured, received) = run(&self.request(test), stop.flag(), observer).map_err(|e| match e {
+            OwampError::Client(e) => Error::OneWay(e),
+            failed @ OwampError::Failed { .. } => Error::Conversation(failed.into()),
+        })?;
         let print = |format, text: fn(&Statistics) -> String| {
             let sessions =
                 received.iter().map(|data| Statistics { data: data.clone(), style: self.style.clone() });

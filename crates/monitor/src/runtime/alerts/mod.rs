@@ -13,7 +13,7 @@ mod rates;
 use super::watch::ArchiveWatch;
 use crate::Model;
 use crate::alert::rule::NotifyChannel;
-use anyhow::{Context, Result, bail};
+use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
@@ -204,7 +204,7 @@ impl Channels {
                     watch.wait(None, due.map(|due| clock::steady() + (due - clock::wall())));
                 }
             });
-            started.map_err(|e| error!("[[notify]] {}: {e:#}", channel.name)).ok()
+            started.map_err(|e| error!("[[notify]] {}: {}", channel.name, explain(&e))).ok()
         };
         let threads = model.alerts.channels.iter().filter(|_| sends).filter_map(start).collect();
         Some(Channels { threads, stop })

@@ -2,8 +2,8 @@
 
 use super::{CaptureSetup, PeriodOutcome};
 use crate::agenda::{SlotEnding, SlotFailure};
+use crate::runtime::error::{Context, Result, explain};
 use crate::runtime::measure::add_log;
-use anyhow::{Context, Result};
 use jitlat_core::session::Ending;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{PacketRecord, Session};
@@ -97,7 +97,7 @@ impl CaptureStore {
                 log.flush();
             }
             Err(e) => {
-                self.failed.get_or_insert(format!("{e:#}"));
+                self.failed.get_or_insert(explain(&e));
             }
         }
     }
@@ -153,7 +153,7 @@ impl CaptureStore {
             });
             match closed {
                 Ok(path) => finished.logs.push(path),
-                Err(e) => drop(finished.trouble.get_or_insert(format!("{e:#}"))),
+                Err(e) => drop(finished.trouble.get_or_insert(explain(&e))),
             }
         }
         finished.trouble = finished.trouble.or(self.failed.take());
@@ -244,7 +244,7 @@ fn complete(path: &Path) -> Result<PathBuf> {
         last = last.max(Some(record.seq));
         first = first.or(record.sent());
     }
-    let sent = u32::try_from(last.context("it has no packets")? + 1)?;
+    let sent = u32::try_from(last.context("it has no packets")? + 1).context("its packets")?;
     let mut session = read.session().clone();
     (session.sent, session.declared, session.created) =
         (Some(sent), Some(sent.into()), first.or(session.created));

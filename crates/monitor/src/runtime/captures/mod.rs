@@ -11,7 +11,7 @@ use crate::Model;
 use crate::agenda::{EndingCounts, SlotEnding, SlotFailure};
 use crate::file::{OptionValue, text_of};
 use crate::model::{KeySource, MonitoredCapture};
-use anyhow::{Context, Result, bail};
+use crate::runtime::error::{Context, Result, bail, explain};
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_instruments::passive::PeriodEvent;
@@ -148,7 +148,7 @@ impl RunningCaptures {
             match RunningCapture::start(self.equipment.clone(), setup.clone(), key.clone(), self.to.clone()) {
                 Ok(own) => self.running.push(own),
                 Err(e) => {
-                    error!("[[capture]] {}: {e:#}", setup.capture.name);
+                    error!("[[capture]] {}: {}", setup.capture.name, explain(&e));
                     break;
                 }
             }
@@ -245,7 +245,7 @@ fn capture(
     let name = &setup.capture.name;
     let keeper = match CaptureStore::start(setup, to.clone()) {
         Ok(keeper) => keeper,
-        Err(e) => return error!("[[capture]] {name}: {e:#}"),
+        Err(e) => return error!("[[capture]] {name}: {}", explain(&e)),
     };
     let mut course = CaptureReporter::new(setup, keeper, to);
     let mut pause = FIRST_RETRY_PAUSE;
@@ -334,8 +334,8 @@ impl<'a> CaptureReporter<'a> {
                 }
                 self.recovered();
             }
-            PeriodEvent::Records { period, session, way, records } => {
-                self.keeper.records(period, way, session, records);
+            PeriodEvent::Records { period, session, direction, records } => {
+                self.keeper.records(period, direction, session, records);
             }
             PeriodEvent::Ended(ended) => {
                 let is_new = ended.period >= self.next;

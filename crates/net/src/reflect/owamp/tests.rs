@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::{ClientError, Measured, TestRequest};
-use crate::owamp::{OwampRequest, run};
+use crate::owamp::{OwampError, OwampRequest, run};
 use crate::reflect::Reflectors;
 use jitlat_core::observer::{Event, Unobserved};
 use jitlat_core::record::Moment;
@@ -46,8 +46,8 @@ fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampReq
 }
 
 /// Runs a test; its records by stream.
-fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), ClientError> {
-    let mut records = vec![Vec::new(); request.settings.specs.len()];
+fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), OwampError> {
+    let mut records = vec![Vec::new(); request.settings.terms.specs.len()];
     let mut observer = |event: &Event<'_>| {
         if let Event::Records { stream, records: chunk, .. } = event {
             records[*stream].extend_from_slice(chunk);
@@ -101,7 +101,7 @@ fn both_directions_in_every_mode_schedule_and_family() {
 fn refusals_reach_the_user() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", tester());
     let refusal = |request: OwampRequest| match measure(&request) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
     let asked = |mode| request(at, mode, vec![spec(Direction::Up, 5, Schedule::Periodic)]);
@@ -124,7 +124,7 @@ fn sessions_and_memory_are_bounded_and_come_back() {
     let (reflectors, at) = serve(policy, "127.0.0.1", Users::default());
     let short = || spec(Direction::Up, 20, Schedule::Periodic);
     let refused = |specs| match measure(&request(at, SecurityMode::Open, specs)) {
-        Err(ClientError::Owamp { failure, .. }) => failure,
+        Err(OwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     };
     let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
@@ -184,5 +184,5 @@ fn a_server_that_stops_ends_its_connections() {
     let stop = AtomicBool::new(false);
     let one = vec![spec(Direction::Up, 1, Schedule::Periodic)];
     let gone = run(&request(at, SecurityMode::Open, one), &stop, &mut Unobserved);
-    assert!(matches!(gone, Err(ClientError::Connect { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(OwampError::Client(ClientError::Connect { .. }))), "{gone:?}");
 }

@@ -22,7 +22,7 @@ impl SightingSource for Read {
 
 /// 3000 packets that go out, one a second, all but five arriving 10 ms later on a clock that is `offset` ahead.
 fn captures(offset: Span) -> [Read; 2] {
-    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, way: Direction::Up, flow: 0 };
+    let sighting = |n: u64, at| Sighting { at, id: n, length: 100, direction: Direction::Up, flow: 0 };
     let sent = |n: u64| WallTime(n as i64 * SECOND);
     [
         Read((0..3000).map(|n| sighting(n, sent(n))).collect()),
@@ -65,7 +65,8 @@ fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
     }
     // A packet out each second, 10 ms under way, and its answer 20 ms later; every hundredth answer is lost.
     let captures = |n: u64| {
-        let one = |id: u64, at: i64, way| Sighting { at: WallTime(at), id, length: 100, way, flow: 0 };
+        let one =
+            |id: u64, at: i64, direction| Sighting { at: WallTime(at), id, length: 100, direction, flow: 0 };
         let (mut reference, mut monitor) = (VecDeque::new(), VecDeque::new());
         for k in 0..n {
             let sent = k as i64 * SECOND;

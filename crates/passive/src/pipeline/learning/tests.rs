@@ -19,9 +19,9 @@ fn delivery(point: CapturePoint, what: CapturedBatch) -> PointDelivery {
 /// The packets with these numbers as a point sees them. Odd ones go back; each takes 1 ms.
 fn seen(point: CapturePoint, numbers: core::ops::Range<u16>) -> Vec<(i64, Vec<u8>)> {
     let one = |n: u16| {
-        let (way, ends) =
+        let (direction, ends) =
             if n.is_multiple_of(2) { (Direction::Up, (1, 2)) } else { (Direction::Down, (2, 1)) };
-        let delay = if point.is_source(way) { 0 } else { MS };
+        let delay = if point.is_source(direction) { 0 } else { MS };
         (i64::from(n) * 10 * MS + delay, udp(ends, n + 1, &n.to_be_bytes()))
     };
     numbers.map(one).collect()
@@ -164,9 +164,9 @@ fn at_high_rates_nothing_is_dropped_between_two_attempts() {
     const A_BLOCK: u16 = 1200;
     let block = |point: CapturePoint, k: u16| {
         let one = |n: u16| {
-            let (way, ends) =
+            let (direction, ends) =
                 if n.is_multiple_of(2) { (Direction::Up, (1, 2)) } else { (Direction::Down, (2, 1)) };
-            let delay = if point.is_source(way) { 0 } else { MS / 100 };
+            let delay = if point.is_source(direction) { 0 } else { MS / 100 };
             (i64::from(n) * MS / 300 + delay, udp(ends, n + 1, &n.to_be_bytes()))
         };
         delivery(point, batch(&(k * A_BLOCK..(k + 1) * A_BLOCK).map(one).collect::<Vec<_>>()))

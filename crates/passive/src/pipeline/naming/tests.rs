@@ -47,7 +47,7 @@ fn every_frame_is_counted_for_what_it_is() {
     assert_eq!((f.too_short, f.unidentified, f.long), (0, 0, 0));
     assert_eq!(f.span, Some((WallTime(10), WallTime(42))));
     assert_eq!(f.lengths.cumulative(), [(34, 0.5), (35, 1.0)]);
-    let seen: Vec<_> = sightings.iter().map(|s| (s.at.0, s.way, s.length, s.flow)).collect();
+    let seen: Vec<_> = sightings.iter().map(|s| (s.at.0, s.direction, s.length, s.flow)).collect();
     assert_eq!(seen, [(20, Direction::Up, 35, 0), (30, Direction::Down, 34, 0)]);
     assert_ne!(sightings[0].id, sightings[1].id);
 }

@@ -13,8 +13,8 @@ impl StreamSink for Kept {
     }
 }
 
-fn record(way: Direction, reference: i64, monitor: i64) -> Record {
-    Record { way, reference: WallTime(reference), monitor: WallTime(monitor), length: 100, flow: 0 }
+fn record(direction: Direction, reference: i64, monitor: i64) -> Record {
+    Record { direction, reference: WallTime(reference), monitor: WallTime(monitor), length: 100, flow: 0 }
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl ReplayedClient {
                     names.0.push((answer.sid, granted.session.sid()));
                 }
                 (client::OwampClientEvent::Ready, _) => {
-                    self.client.handle(self.now, client::OwampClientInput::Start)
+                    self.client.handle(self.now, client::OwampClientInput::Start);
                 }
                 (client::OwampClientEvent::StopSending, Some(Message::Stop { client, .. })) => {
                     for session in client.sessions.clone() {

@@ -54,7 +54,8 @@ mod tests {
 
     /// A pair in the middle of which it is `at`, of two packets of so many bytes.
     fn pair(at: i64, rtt: i64, length: u32) -> SyntheticPair {
-        let record = |way, reference| Record { way, reference, monitor: WallTime(at), length, flow: 0 };
+        let record =
+            |direction, reference| Record { direction, reference, monitor: WallTime(at), length, flow: 0 };
         let out = record(Direction::Up, WallTime(at - rtt / 2));
         SyntheticPair { out, back: record(Direction::Down, WallTime(at - rtt / 2 + rtt)) }
     }

@@ -4,7 +4,7 @@ use super::parts::{blank, least, margins, n, quantile, steps};
 use super::range;
 use super::run::PassiveRun;
 use crate::figure::axis::{Axis, AxisUnit};
-use crate::figure::measured::{measured_of_several, label_measured};
+use crate::figure::measured::{label_measured, measured_of_several};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::SizeFigures;

@@ -114,15 +114,15 @@ impl PassiveTrace {
 
     /// Adds a packet that arrived: its time at the reference point and its raw delay, in ns.
     #[inline]
-    pub fn packet(&mut self, way: Direction, at: i64, delay: i64) {
+    pub fn packet(&mut self, direction: Direction, at: i64, delay: i64) {
         let x = self.x(at);
         if !self.range.has_time(x) {
             return;
         }
         self.packets.add(x, 1);
-        let least = self.least[way as usize].get_or_insert(delay);
+        let least = self.least[direction as usize].get_or_insert(delay);
         *least = (*least).min(delay);
-        self.variation[way as usize].add(x, delay);
+        self.variation[direction as usize].add(x, delay);
     }
 
     /// The bands in what is shown, where that is not everything: a closer look may show finer ones. None where it is.
@@ -148,7 +148,7 @@ impl CaptureObserver for PassiveTrace {
         match event {
             CaptureEvent::Pairs(pairs) => pairs.iter().for_each(|e| self.pair(&e.pair)),
             CaptureEvent::Matched(list) => {
-                list.iter().for_each(|r| self.packet(r.way, r.reference.0, r.delay().0));
+                list.iter().for_each(|r| self.packet(r.direction, r.reference.0, r.delay().0));
             }
             _ => {}
         }

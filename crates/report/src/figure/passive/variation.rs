@@ -12,8 +12,10 @@ pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let mut series = Vec::new();
     let (mut end, mut most) = (0.0f64, 0.0f64);
-    for (way, name) in [(Direction::Up, "OUT"), (Direction::Down, "IN")] {
-        let (stretches, Some(least)) = (&trace.variation[way as usize], trace.least[way as usize]) else {
+    for (direction, name) in [(Direction::Up, "OUT"), (Direction::Down, "IN")] {
+        let (stretches, Some(least)) =
+            (&trace.variation[direction as usize], trace.least[direction as usize])
+        else {
             continue;
         };
         let points: Vec<(f64, f64)> =
@@ -21,7 +23,7 @@ pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
         for p in &points {
             (end, most) = (end.max(p.0), most.max(p.1));
         }
-        series.push(MarkSeries::new(name, Tone::Run(way as u8), Mark::Line { points, dashed: false }));
+        series.push(MarkSeries::new(name, Tone::Run(direction as u8), Mark::Line { points, dashed: false }));
     }
     if series.is_empty() || end <= 0.0 {
         return None;

@@ -5,7 +5,7 @@ use super::{Screen, content};
 use crate::text::count;
 use crate::text::page::mark;
 use jitlat_core::units::{duration, eng3};
-use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, ways};
+use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, directions};
 
 /// Most columns of the name of a way: two addresses and ports.
 const MAX_NAME_COLUMNS: usize = 35;
@@ -58,7 +58,7 @@ fn table(r: &TcpResult) -> ScreenTable {
     };
     ScreenTable {
         heads: heads.to_vec(),
-        lines: ways(r).iter().map(line).collect(),
+        lines: directions(r).iter().map(line).collect(),
         name: MAX_NAME_COLUMNS,
         most: MAX_LINES,
     }

@@ -81,7 +81,7 @@ impl ClientMachine {
                 self.cut_all(now);
             }
             ClientStage::ProbingAfter | ClientStage::Fetching(_) | ClientStage::Reconnecting => {
-                self.retry(now)
+                self.retry(now);
             }
             ClientStage::Greeting | ClientStage::Proving if self.streamed => self.retry(now),
             _ => {}
@@ -90,7 +90,7 @@ impl ClientMachine {
 
     /// Whether a new connection could bring results.
     pub(super) fn worth_coming_back(&self) -> bool {
-        self.config.dialect == Dialect::V3
+        self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
             && self.flows.iter().any(|f| !f.collection.is_complete())
     }
@@ -155,7 +155,7 @@ impl ClientMachine {
             self.reason.get_or_insert(format!("no answer within {} while {during}", units::duration(after)));
             return self.retry(now);
         }
-        let hint = match (self.stage, self.config.dialect) {
+        let hint = match (self.stage, self.config.terms.dialect) {
             (ClientStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
             (ClientStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
             _ => None,

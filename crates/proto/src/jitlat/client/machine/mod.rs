@@ -146,8 +146,8 @@ struct ClientFlow {
 impl ClientMachine {
     /// The client's side of a connection made at `now`.
     pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
-        let codec = Codec::new(config.dialect, ConnectionSide::Client, config.local, config.remote);
-        let flows = config.flows.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
+        let codec = Codec::new(config.terms.dialect, ConnectionSide::Client, config.local, config.remote);
+        let flows = config.terms.specs.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
         let client = config.host.clone();
         let mut machine = ClientMachine {
             codec,
@@ -210,23 +210,23 @@ impl ClientMachine {
     /// What the dialect cannot express.
     fn unsupported(&self) -> Option<ConversationFailure> {
         let unsupported = |text: &str| Some(ConversationFailure::Unsupported(text.into()));
-        if self.config.flows.is_empty() {
+        if self.config.terms.specs.is_empty() {
             return unsupported("a test needs at least one stream");
         }
-        if self.config.dialect == Dialect::V3 {
+        if self.config.terms.dialect == Dialect::V3 {
             return None;
         }
-        if self.config.flows.len() > 1 {
+        if self.config.terms.specs.len() > 1 {
             return unsupported("the classic protocol carries one stream: leave out -b or --classic");
         }
-        if self.config.key.is_some() {
+        if self.config.terms.key.is_some() {
             return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
         }
         if !self.config.remote.ip().to_canonical().is_ipv4() {
             return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
         }
         let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
-        if !self.config.flows.iter().all(periodic) {
+        if !self.config.terms.specs.iter().all(periodic) {
             return unsupported("the classic protocol knows only periodic streams");
         }
         None
@@ -271,7 +271,7 @@ impl ClientMachine {
     /// Whether a classic server's singletons, which are sent without a request, must wait until the sender here has
     /// stopped and its stamps are known.
     fn results_wait(&self) -> bool {
-        self.config.dialect == Dialect::Classic
+        self.config.terms.dialect == Dialect::Classic
             && self.stage == ClientStage::Running
             && self.flows.iter().any(|f| f.far_finished)
     }
@@ -330,9 +330,9 @@ impl ClientMachine {
         self.outgoing.push_back(Message::Hello(Hello {
             min_version: VERSION,
             max_version: VERSION,
-            capabilities: if self.config.feedback { FEEDBACK } else { 0 },
+            capabilities: if self.config.terms.feedback { FEEDBACK } else { 0 },
             nonce,
-            authenticate: self.config.key.is_some(),
+            authenticate: self.config.terms.key.is_some(),
             software: Some(self.config.software.clone()),
         }));
         self.hold = true;
@@ -341,16 +341,16 @@ impl ClientMachine {
     }
 
     fn welcome(&mut self, now: Tick, welcome: &Welcome) {
-        if self.config.dialect == Dialect::V3 && welcome.version != VERSION {
+        if self.config.terms.dialect == Dialect::V3 && welcome.version != VERSION {
             let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
             return self.fail(ConversationFailure::Unsupported(text));
         }
-        self.has_feedback = self.config.feedback && welcome.capabilities & FEEDBACK != 0;
+        self.has_feedback = self.config.terms.feedback && welcome.capabilities & FEEDBACK != 0;
         if !self.streamed || self.collecting {
             self.events
                 .push_back(ClientEvent::Progress(ConversationProgress::Connected(welcome.software.clone())));
         }
-        match (welcome.authenticate, self.config.key.is_some()) {
+        match (welcome.authenticate, self.config.terms.key.is_some()) {
             (true, false) => self.fail(ConversationFailure::Authentication(NEEDS_KEY)),
             (false, true) => self.fail(ConversationFailure::Authentication(SERVER_WITHOUT_KEY)),
             (true, true) => {
@@ -368,7 +368,7 @@ impl ClientMachine {
     }
 
     fn proof(&mut self, now: Tick, proof: &[u8]) {
-        let Some(key) = &self.config.key else { return };
+        let Some(key) = &self.config.terms.key else { return };
         if !self.codec.verify(key, proof) {
             let nak = Nak::new(NakCode::Authentication, WRONG_SERVER_KEY);
             return self.abort(nak, ConversationFailure::Authentication(WRONG_SERVER_KEY));
@@ -388,7 +388,7 @@ impl ClientMachine {
     }
 
     fn begin_round(&mut self, now: Tick) {
-        let varied = (self.config.dialect == Dialect::V3).then_some(self.config.entropy);
+        let varied = (self.config.terms.dialect == Dialect::V3).then_some(self.config.entropy);
         let (wanted, interval) = (self.config.probes, self.config.probe_interval);
         let timeout = self.config.timeout;
         self.round = Some(Round::new(now.steady, wanted, self.next_probe, interval, timeout, varied));
@@ -506,7 +506,7 @@ impl ClientMachine {
             return false;
         }
         if let Some(message) = self.outgoing.pop_front() {
-            match (message, &self.config.key) {
+            match (message, &self.config.terms.key) {
                 (Message::Proof(_), Some(key)) => {
                     if let Some(proof) = self.codec.prove(key) {
                         self.codec.encode(&proof, out);

@@ -18,7 +18,7 @@ impl ClientMachine {
             return self.conclude();
         };
         let id = FlowId(i as u8);
-        if self.config.dialect == Dialect::Classic && self.flows[i].role == FlowRole::Receive {
+        if self.config.terms.dialect == Dialect::Classic && self.flows[i].role == FlowRole::Receive {
             // A classic server keeps nothing of a stream that it sent.
             self.flows[i].collection.results = Some(Results::none(id));
             self.hand_out(i);
@@ -56,7 +56,7 @@ impl ClientMachine {
     pub(super) fn results(&mut self, now: Tick, i: usize, results: Results) {
         let merged = merge_facts(&self.server, &results.host);
         let refused = results.refused;
-        let v3 = self.config.dialect == Dialect::V3;
+        let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
             self.server
@@ -136,7 +136,7 @@ impl ClientMachine {
             src: Some(src.to_canonical()),
             dst: Some(dst.to_canonical()),
             sent,
-            classic: self.config.dialect == Dialect::Classic,
+            classic: self.config.terms.dialect == Dialect::Classic,
             probes: self.probes.clone(),
             client: self.client.clone(),
             server: self.server.clone(),

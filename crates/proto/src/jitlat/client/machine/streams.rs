@@ -38,7 +38,8 @@ impl ClientMachine {
     }
 
     pub(super) fn request(&mut self, now: Tick) {
-        let flows = self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.stamps });
+        let flows =
+            self.flows.iter().map(|f| FlowRequest { spec: f.asked(), stamps: self.config.terms.stamps });
         let request = Request { flows: flows.collect(), host: self.client.clone() };
         self.outgoing.push_back(Message::Request(request));
         self.stage = ClientStage::Requested;
@@ -60,7 +61,7 @@ impl ClientMachine {
         for (i, granted) in accept.flows.into_iter().enumerate() {
             let flow = &mut self.flows[i];
             flow.remote_port = granted.port;
-            if flow.listens(self.config.dialect) {
+            if flow.listens(self.config.terms.dialect) {
                 flow.ready = true;
                 continue;
             }
@@ -98,7 +99,7 @@ impl ClientMachine {
     pub(super) fn started(&mut self, now: Tick) {
         self.start_role(now, FlowRole::Send);
         self.stage = ClientStage::Running;
-        if self.config.dialect == Dialect::V3
+        if self.config.terms.dialect == Dialect::V3
             && self.flows.iter().any(|f| longest_gap(&f.spec) > KEEPALIVE_RANGE.0)
         {
             self.running_since = now.steady;
@@ -263,7 +264,7 @@ impl ClientMachine {
 
     /// Ends every stream early.
     pub(super) fn cut_all(&mut self, now: Tick) {
-        let classic = self.config.dialect == Dialect::Classic;
+        let classic = self.config.terms.dialect == Dialect::Classic;
         for i in 0..self.flows.len() {
             let id = FlowId(i as u8);
             let flow = &mut self.flows[i];
@@ -301,7 +302,7 @@ impl ClientMachine {
             self.stage = ClientStage::Reconnecting;
             return self.retry(now);
         }
-        if self.config.dialect == Dialect::V3 && !self.interrupted {
+        if self.config.terms.dialect == Dialect::V3 && !self.interrupted {
             self.begin_round(now);
             self.stage = ClientStage::ProbingAfter;
             return self.round_over(now);
@@ -400,7 +401,7 @@ impl ClientFlow {
     }
 
     pub(super) fn opening(&self, flow: FlowId, config: &ClientConfig) -> Opening {
-        let v3 = config.dialect == Dialect::V3;
+        let v3 = config.terms.dialect == Dialect::V3;
         Opening {
             flow,
             role: self.role,
@@ -409,9 +410,9 @@ impl ClientFlow {
             // In version 3 the greeting shows the server where to send; classic servers use the number.
             any_port_will_do: v3 && self.role == FlowRole::Receive,
             peer: config.remote.ip(),
-            meeting: if self.listens(config.dialect) { Meeting::Listen } else { Meeting::Dial },
+            meeting: if self.listens(config.terms.dialect) { Meeting::Listen } else { Meeting::Dial },
             greetings: v3,
-            stamps: config.stamps,
+            stamps: config.terms.stamps,
             timeouts: ReceiverTimeouts::of(&self.spec),
             record_limit: ServerLimits::record_limit(&self.spec),
             watched: false,

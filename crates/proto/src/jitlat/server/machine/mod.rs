@@ -267,7 +267,7 @@ impl ServerMachine {
             (Message::Hello(hello), ServerStage::Greeting) => self.hello(&hello),
             (Message::Proof(proof), ServerStage::Proving) => self.proof(&proof),
             (Message::Probe(probe), ServerStage::Idle | ServerStage::Running | ServerStage::Settled) => {
-                self.probe(now, probe)
+                self.probe(now, probe);
             }
             (Message::Request(request), ServerStage::Idle) => self.request(now, request),
             (Message::Start, ServerStage::Accepted) => {
