@@ -133,7 +133,7 @@ impl Findings for Exact<'_> {
                 assemble::summary(found, None, Vec::new())
             })
         };
-        windows::analysed(windows, self.engine, self.gathered, session, series, end, self.helpers, summary)
+        windows::analysed(windows, self.engine, session, series, end, self.helpers, summary)
     }
 
     fn judgement(&self) -> Option<Judgement> {

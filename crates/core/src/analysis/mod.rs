@@ -147,7 +147,7 @@ impl Analyzer {
         self.views.iter().zip(&next.views).try_for_each(|(mine, next)| mine.check_append(next))?;
         self.views.iter_mut().zip(next.views).for_each(|(mine, next)| mine.append(next));
         if let Some((mine, next)) = self.both_ways.as_mut().zip(next.both_ways) {
-            mine.append(*next);
+            mine.append(&next);
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ impl BothWays {
         }
     }
 
-    pub fn append(&mut self, next: BothWays) {
+    pub fn append(&mut self, next: &BothWays) {
         for (mine, theirs) in self.fastest.iter_mut().zip(next.fastest) {
             *mine = match (*mine, theirs) {
                 (Some(a), Some(b)) => Some(if b.rtt() < a.rtt() { b } else { a }),

@@ -64,7 +64,7 @@ impl Analyzer {
             mine.take_after(theirs, Shift { numbers, packets, sent, arrived })?;
         }
         if let Some((mine, theirs)) = self.both_ways.as_mut().zip(next.both_ways.take()) {
-            mine.unite(*theirs, (numbers, packets), [near, far]);
+            mine.unite(&theirs, (numbers, packets), [near, far]);
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl BothWays {
     }
 
     /// Adds what another test has beside its views, whose times are moved by so much at either host.
-    fn unite(&mut self, next: BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
+    fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),
             arrived: p.arrived + Span(far),
@@ -158,7 +158,7 @@ impl BothWays {
         let later: Vec<Option<ClockProbe>> = next.fastest.iter().map(|p| p.as_ref().map(moved)).collect();
         self.fastest = spread(&self.fastest, &later, numbers, packets);
         let at = |time: Option<WallTime>| time.map(|t| t + Span(near));
-        let BothWays { returned, processing, processing_sum, .. } = next;
+        let BothWays { returned, processing, processing_sum, .. } = *next;
         let returned = Returned { first: at(returned.first), last: at(returned.last), ..returned };
         self.packets = packets;
         self.append_beside(returned, processing, processing_sum);

@@ -49,13 +49,13 @@ pub(super) fn options(options: &Options) -> Options {
 pub(super) fn analysed(
     mut windows: Vec<Interval>,
     engine: &Engine,
-    gathered: &Gathered,
     session: &Session,
     series: &Series<'_>,
     end: u64,
     helpers: Option<&dyn Helpers>,
     summarise: impl Fn(&Engine, &Session) -> Summary + Sync,
 ) -> Vec<Interval> {
+    let Some(gathered) = engine.gathered() else { return windows };
     let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
     if windows.len() > MOST {
         windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
