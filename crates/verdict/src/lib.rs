@@ -14,7 +14,7 @@
 //!
 //! Texts are plain: ASCII, numbers with their units; pages and terminals add what their type has.
 //!
-//! The crate is pure and depends on `jitlat-core`. `jitlat-passive` judges captured traffic with its thresholds;
+//! Neighbours: the crate is pure and depends on `jitlat-core`. `jitlat-passive` judges captured traffic with its thresholds;
 //! `jitlat-report` shows what it says.
 //!
 //! ```
@@ -23,8 +23,8 @@
 //!
 //! let session = Session::new(TestSpec::default());
 //! let sent = |seq: i64| WallTime(seq * 20_000_000);
-//! // Packets 300 to 399 of 1000 do not arrive.
-//! let arrived = (0..1000).filter(|seq| !(300..400).contains(seq));
+//! // Packets 300 to 499 of 1000 do not arrive: four seconds.
+//! let arrived = (0..1000).filter(|seq| !(300..500).contains(seq));
 //! let records = arrived.map(|seq| PacketRecord::one_way(seq, sent(seq), sent(seq) + Span::millis(30)));
 //! let summary = jitlat_verdict::analyze(&session, records);
 //! let answer = summary.answer.expect("enough packets to judge");
@@ -59,7 +59,7 @@ pub(crate) mod testing;
 mod two_way;
 mod warnings;
 
-pub use causes::{RULES, Rule};
+pub use causes::{CauseRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, options};
 pub use numbers::{rate, time};

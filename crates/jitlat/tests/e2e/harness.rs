@@ -2,7 +2,7 @@
 //! report.
 
 use jitlat_impair::Scenario;
-use jitlat_net::emulator::{Lab, Numbering, lab::Namespace};
+use jitlat_net::emulator::{Numbering, lab::Namespace};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use crate::lab::lab;
 pub use crate::network::own_address;
 
 /// Time limit for anything that does not measure.
@@ -37,20 +38,6 @@ impl Place<'_> {
         };
         command.args(arguments.split_whitespace()).current_dir(folder);
         command
-    }
-}
-
-/// A lab, or `None` without the privilege to make one: printed past the test runner's capture, and a failure if the
-/// environment requires it.
-pub fn lab(test: &str) -> Option<Lab> {
-    let tun = std::fs::File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
-    match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
-        Ok(lab) => Some(lab),
-        Err(e) => {
-            assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{test}: {e}");
-            let _ = writeln!(std::io::stderr(), "skipped: {test} needs root for network namespaces: {e}");
-            None
-        }
     }
 }
 

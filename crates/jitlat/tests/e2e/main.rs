@@ -3,6 +3,8 @@
 //!
 //! Tests that need root print that they are skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` they fail instead.
 
+#[path = "../lab/mod.rs"]
+mod lab;
 #[path = "../network/mod.rs"]
 mod network;
 #[path = "../undisturbed/mod.rs"]

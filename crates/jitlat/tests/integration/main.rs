@@ -4,6 +4,8 @@
 
 #[path = "../../../report/tests/browser/mod.rs"]
 mod browser;
+#[path = "../lab/mod.rs"]
+mod lab;
 #[path = "../listening/mod.rs"]
 mod listening;
 #[path = "../network/mod.rs"]
@@ -35,7 +37,9 @@ mod pages;
 mod patches;
 mod peers;
 mod ping;
+mod readme;
 mod same_answer;
+mod schemas;
 mod seeds;
 mod slips;
 mod small;
