@@ -141,6 +141,10 @@ check-package PROFILE='release':
 small:
     cargo test -p jitlat --test integration -- --ignored --nocapture small::
 
+# The program compiled from nothing, with its features and without: bytes, crates and processor-seconds against their limits (minutes)
+slim *BUILDS:
+    .ci/slim {{BUILDS}}
+
 # The pure crates compile for systems other than Linux
 portable:
     packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin
