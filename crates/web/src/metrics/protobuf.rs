@@ -117,9 +117,9 @@ fn of_family(family: &SampleFamily) -> model::MetricFamily {
             SampleValue::Number(value) => {
                 let number = Some(model::ProtoNumber { value: Some(*value) });
                 if family.kind == FamilyKind::Counter {
-                    metric.counter = number
+                    metric.counter = number;
                 } else {
-                    metric.gauge = number
+                    metric.gauge = number;
                 }
             }
         }
